@@ -73,6 +73,31 @@ class QueryOptions(Struct, frozen=True):
     counted: bool = True
 
 
+class SubscribeOptions(Struct, frozen=True):
+    """What to follow, and until when.
+
+    ``filter``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape the records that
+    come first, filter and select also every message behind them. ``sow``: those records are wanted. ``query_id`` and
+    ``batch_size`` are told with them. ``until_now``: end where the log ends at the start; ``lasting``: after so many
+    seconds; ``most``: after so many messages behind the records. ``progress_every``: seconds after which a position is
+    told though nothing matched. ``events``: rely on the system's word for changes, not on looking alone.
+    """
+
+    filter: str | None = None
+    order_by: str | None = None
+    top_n: int | None = None
+    skip_n: int | None = None
+    select: str | None = None
+    sow: bool = True
+    batch_size: int = 1
+    query_id: str | None = None
+    until_now: bool = False
+    lasting: float | None = None
+    most: int | None = None
+    progress_every: float | None = None
+    events: bool = True
+
+
 class DeleteOptions(Struct, frozen=True):
     """What to delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
 

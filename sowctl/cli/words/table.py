@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
     Command("query", "query", "print the records of topics: filter, order, page, project, as of a time", DATA),
     Command("get", "get", "print single records by SOW key or key-field values", DATA),
+    Command("subscribe", "subscribe", "print the records of topics, then every change as it happens", DATA),
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
     Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),
     Command("expire", "expire", "remove the records whose lifetime is over", TIME),
@@ -92,6 +93,7 @@ PREFIXES = {
 """The first words that are no command by themselves, with what their commands are about."""
 PAGES = (
     "sow-config",
+    "sow-events",
     "sow-journal",
     "sow-memo",
     "sow-run",

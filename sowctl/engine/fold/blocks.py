@@ -132,7 +132,11 @@ def values_of(
     unkeyed: bool = False,
 ) -> tuple[list[bytes], list[bytes]]:
     """Keys and stored values of the entries of :func:`places_of`, in txid order; a deletion is a tombstone value."""
-    places = places_of(block, topic, after=after, until=until, at=at, unkeyed=unkeyed)
+    return values_at(block, places_of(block, topic, after=after, until=until, at=at, unkeyed=unkeyed))
+
+
+def values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
+    """Keys and stored values of the entries at these ascending ``places`` of a block, as :func:`values_of`."""
     if not places:
         return [], []
     columns, first = block.columns(), block.first_txid

@@ -1,5 +1,14 @@
-"""Following a topic: from a place in the log to what a subscriber is told, and where it goes on after a restart.
+"""Following topics: the records at one instant, then what happens to them, and where to go on after a restart.
+
+In the order in which data passes:
 
 * ``bookmarks``: the texts that name a place or a range of the log, as values.
 * ``spans``: such a value against a journal: the entries that it means.
+* ``instant``: the states of several topics at one txid.
+* ``waking``: waiting until there may be something new.
+* ``tail``: the journal from a txid on, whatever becomes of its files.
+* ``changes``: the entries of a block that are followed, as stored values.
+* ``feed``: what changes mean to a subscriber of one topic.
+* ``events``: what a subscriber is told.
+* ``subscription``: all of it together: begun, driven, ended.
 """

@@ -114,6 +114,47 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
     return found
 
 
+def followed(
+    instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False
+) -> list[TopicConfig]:
+    """The topics that a subscription to ``text`` follows: those of :func:`resolve`, and what only the log records.
+
+    Of topics without a SOW a pattern takes those that the journal knows. Raises as :func:`resolve`, and UsageError
+    ``SOW-FOL-003`` for a file, in which nothing says what is published next.
+    """
+    name, kind = split_target(text, message_type)
+    try:
+        targets = resolve(instance, text, message_type, literal=literal)
+    except MissingError:
+        only = _journal_only(instance, name, kind)
+        known = _only_in_journal(instance, name, kind) if only is None and not literal and is_pattern(name) else []
+        if only is None and not known:
+            raise
+        return [only] if only is not None else known
+    if any(target.topic is None for target in targets):
+        raise UsageError("SOW-FOL-003", "a file cannot be followed", place=text, hint="name its topic, with --config")
+    topics = [target.topic for target in targets if target.topic is not None]
+    exact = len(topics) == 1 and (topics[0].name == name or topics[0].logical_name == name)
+    return topics if exact or literal else topics + _only_in_journal(instance, name, kind)
+
+
+def _only_in_journal(instance: Instance, pattern: str, message_type: str | None) -> list[TopicConfig]:
+    """The topics without a SOW that the journal knows and a pattern matches, in the order of their names."""
+    from sowctl.engine.topics.positions import has_log, open_log
+
+    log, config = instance.log, instance.config
+    if log is None or config is None or not has_log(instance):
+        return []
+    with open_log(instance) as journal:
+        refs = sorted(journal.topics())
+    matches, known = _search(pattern), {(topic.name, topic.message_type) for topic in config.topics}
+    return [
+        _without_sow(log, config.document.top, name, kind)
+        for name, kind in refs
+        if (name, kind) not in known and message_type in (None, kind) and log.covers(name, kind) and matches(name)
+    ]
+
+
 def unnamed_logical(topic: TopicConfig) -> UsageError:
     """The error where one of the logical topics of a Pattern topic must be named."""
     return UsageError(

@@ -1,0 +1,107 @@
+"""``sowctl subscribe``: records, then what happens to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words import queryoptions as asking
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Filter, FixNames, LiteralTopic, MessageType, Target
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.subscription import Subscription
+    from sowctl.output.events import EventLines
+
+EXAMPLES = (
+    "sowctl subscribe orders",
+    "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
+    "sowctl subscribe '^orders' --until-now",
+    "sowctl subscribe orders --max 1 --for 30s",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Target,
+    expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
+    filter: Filter = None,
+    order_by: asking.OrderBy = None,
+    top_n: asking.TopN = None,
+    skip_n: asking.SkipN = None,
+    select: asking.Select = None,
+    no_sow: Annotated[bool, option("--no-sow", help="no records first: only what is published from now on")] = False,
+    message_type: MessageType = None,
+    literal_topic: LiteralTopic = False,
+    batch_size: Annotated[
+        int,
+        option("--batch-size", help="batch_size told with records", metavar="COUNT", minimum=1, maximum=10_000),
+    ] = 1,
+    query_id: Annotated[
+        str | None, option("--query-id", help="query_id of the records' events and of their group", metavar="TEXT")
+    ] = None,
+    until_now: Annotated[bool, option("--until-now", help="end where the log ends when the command starts")] = False,
+    lasting: Annotated[str | None, option("--for", help="end after this time, such as 10s", metavar="TIME")] = None,
+    most: Annotated[
+        int | None, option("--max", help="end after so many messages behind the records", metavar="COUNT", minimum=1)
+    ] = None,
+    progress_every: Annotated[
+        str | None,
+        option("--progress-every", help="tell the position after this time, where it has moved", metavar="TIME"),
+    ] = None,
+    data_only: Annotated[bool, option("--data-only", help="print payloads instead of events")] = False,
+    fix_names: FixNames = False,
+) -> int:
+    """Print the records of topics at one instant, then every message that is published behind it, as events.
+
+    Each event is one JSON object in a line; sow-events(5) has its members. Nothing is lost between the records and what
+    follows, and nothing comes twice, whoever publishes meanwhile. The command goes on until it is interrupted, or ends
+    as --until-now, --for or --max say. A topic without a SOW has no records; its messages are followed all the same.
+    """
+    from sowctl.cli.streams import is_terminal
+    from sowctl.cli.words.when import seconds
+    from sowctl.engine.options import SubscribeOptions
+    from sowctl.engine.topics.targets import followed
+    from sowctl.engine.verbs.subscribe import subscribe
+    from sowctl.output.events import EventLines
+
+    if filter is not None and expression is not None:
+        raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
+    asked = SubscribeOptions(
+        filter=filter if filter is not None else expression,
+        order_by=order_by,
+        top_n=top_n,
+        skip_n=skip_n,
+        select=select,
+        sow=not no_sow,
+        batch_size=batch_size,
+        query_id=query_id,
+        until_now=until_now,
+        lasting=seconds("--for", lasting),
+        most=most,
+        progress_every=seconds("--progress-every", progress_every),
+    )
+    streams = invocation.streams
+    lines = EventLines(data_only=data_only, terminal=is_terminal(streams.stdout))
+    # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
+    output = streams.stdout.fileno() if invocation.own_process else None
+    with invocation.open_instance(target, fix_names=fix_names) as instance:
+        topics = followed(instance, target, message_type, literal=literal_topic)
+        with subscribe(instance, topics, asked, output=output) as subscription:
+            _print(invocation, subscription, lines)
+    return 0
+
+
+def _print(invocation: Invocation, subscription: Subscription, lines: EventLines) -> None:
+    from sowctl.engine.following.events import Sign
+
+    out = invocation.streams.stdout
+    while True:
+        for delivery in subscription.ready():
+            out.write(lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery))
+        # Before every wait: what there is has arrived before the next message comes.
+        out.flush()
+        if subscription.finished:
+            return
+        subscription.wait()

@@ -1,0 +1,90 @@
+"""What a block of the journal means to a subscriber: entries of the topics that are followed, as stored values.
+
+Made by :mod:`sowctl.engine.following.tail`, block by block, and of a store's change list; taken by the feeds
+(:mod:`sowctl.engine.following.feed`). A deletion is a tombstone value, as everywhere. Ruled by ``behaviour`` 4.1, 6.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.fold.blocks import places_of, values_at
+from sowctl.journal.format import NO_PUBLISHER
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+
+
+class Changes(Struct):
+    """Changes of one topic, in their order: keys and stored values in parallel.
+
+    ``publishers`` and ``sequences`` are the two parts of each entry's bookmark (decision 54); both None for a topic
+    without a journal, whose changes have no bookmarks.
+    """
+
+    topic: Topic
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    publishers: Sequence[int] | None = None
+    sequences: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def chosen(self, places: Sequence[int]) -> Changes:
+        """Some of them, by their places in ascending order."""
+        if len(places) == len(self.keys):
+            return self
+        return Changes(
+            self.topic,
+            [self.keys[place] for place in places],
+            [self.values[place] for place in places],
+            None if self.publishers is None else [self.publishers[place] for place in places],
+            None if self.sequences is None else [self.sequences[place] for place in places],
+        )
+
+
+def changes_of(
+    block: Block, topics: Sequence[Topic], owner: int, after: int, until: int | None, unkeyed: frozenset[Topic]
+) -> Iterator[Changes]:
+    """The entries of ``topics`` in a block with ``after < txid <= until``, in txid order, cut where the topic changes.
+
+    ``owner``: the publisher id in bookmarks of entries that have no publisher. ``unkeyed`` are topics without a SOW,
+    whose entries have no keys.
+    """
+    wanted = [topic for topic in block.topics if topic in topics]
+    if len(wanted) == 1:
+        places = places_of(block, wanted[0], after=after, until=until, unkeyed=wanted[0] in unkeyed)
+        if places:
+            yield _at(block, wanted[0], places, owner)
+        return
+    # Entries of several topics are delivered in the order in which they were published.
+    rows = sorted(
+        (place, number)
+        for number, topic in enumerate(wanted)
+        for place in places_of(block, topic, after=after, until=until, unkeyed=topic in unkeyed)
+    )
+    for number, run in groupby(rows, key=lambda row: row[1]):
+        yield _at(block, wanted[number], [place for place, _ in run], owner)
+
+
+def _at(block: Block, topic: Topic, places: Sequence[int], owner: int) -> Changes:
+    keys, values = values_at(block, places)
+    columns, first = block.columns(), block.first_txid
+    whole = len(places) == len(block)
+    index = columns.publishers.tolist() if whole else [columns.publishers[place] for place in places]
+    if set(index) == {NO_PUBLISHER}:
+        # What no client numbered is counted by its instance: its txid is its number.
+        return Changes(topic, keys, values, [owner] * len(places), [first + place for place in places])
+    hashes = {number: who for number, (who, _) in enumerate(block.publishers)}
+    publishers = [hashes.get(number, owner) for number in index]
+    sequences = [
+        first + place if number == NO_PUBLISHER else columns.sequences[place]
+        for number, place in zip(index, places, strict=True)
+    ]
+    return Changes(topic, keys, values, publishers, sequences)

@@ -1,0 +1,240 @@
+"""What a subscriber is told, event by event: sow-events(5) has the words and members.
+
+Feeds make :class:`Events`, many of one kind at once and by columns, because a call for each would take most of the time
+of a busy subscription; a program that asks for single ones gets :class:`Event`. Ruled by ``behaviour`` 4.1 to 4.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from struct import unpack
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from sowctl.identity.bookmarks import Bookmark
+from sowctl.store.codec import CORRELATION, KEY_SIZE, LOGICAL_TOPIC, OPTIONAL_PARTS, USER_KEY, all_stamps, decode
+
+if TYPE_CHECKING:
+    from sowctl.messages.base import MessageType
+    from sowctl.values.times import Micros
+
+Command = Literal["group_begin", "sow", "group_end", "publish", "delta_publish", "oof", "progress", "completed"]
+Reason = Literal["deleted", "expired", "match"]
+
+
+class Event(Struct, frozen=True):
+    """One event. ``timestamp`` in microseconds UTC; what an event has not is None.
+
+    ``bookmark`` is where a subscription can be taken up again: behind this event. ``data`` are the bytes of a message
+    of ``message_type``; ``reason`` says why a record went out of focus.
+    """
+
+    command: Command
+    topic: str | None = None
+    message_type: str | None = None
+    sow_key: str | None = None
+    bookmark: str | None = None
+    txid: int | None = None
+    timestamp: Micros | None = None
+    data: bytes | None = None
+    reason: Reason | None = None
+    correlation_id: str | None = None
+    query_id: str | None = None
+    batch_size: int | None = None
+
+
+class Sign(Struct, frozen=True):
+    """An event without a record: group_begin, group_end, progress, completed. ``txid`` is the instant that it is at."""
+
+    command: Command
+    topic: str | None = None
+    message_type: str | None = None
+    bookmark: str | None = None
+    txid: int | None = None
+    timestamp: Micros | None = None
+    query_id: str | None = None
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[Event]:
+        yield Event(
+            self.command,
+            self.topic,
+            self.message_type,
+            bookmark=self.bookmark,
+            txid=self.txid,
+            timestamp=self.timestamp,
+            query_id=self.query_id,
+        )
+
+
+class Events(Struct):
+    """Events of one command about records of one topic, in their order; the columns run in parallel.
+
+    ``names`` are SOW keys as their users see them, None without a SOW. ``txids`` and ``times`` are those of the entries
+    that caused the events, 0 where none did; ``publishers`` and ``sequences`` their bookmarks, None where there are
+    none. ``logical`` are the names of logical topics, where there are such. ``sound``: every payload was read when it
+    was published, so that it is a message of its type.
+    """
+
+    command: Command
+    topic: str
+    kind: MessageType
+    names: Sequence[str | None]
+    txids: Sequence[int]
+    times: Sequence[int]
+    payloads: Sequence[bytes]
+    publishers: Sequence[int] | None = None
+    sequences: Sequence[int] | None = None
+    correlations: Sequence[str | None] | None = None
+    logical: Sequence[str] | None = None
+    reason: Reason | None = None
+    query_id: str | None = None
+    batch_size: int | None = None
+    sound: bool = True
+
+    @property
+    def message_type(self) -> str:
+        """The name of the message type."""
+        return self.kind.name
+
+    @property
+    def view(self) -> Callable[[bytes], bytes]:
+        """Makes one line of JSON of a payload."""
+        return self.kind.view
+
+    def __len__(self) -> int:
+        return len(self.txids)
+
+    def first(self, count: int) -> Events:
+        """The first ``count`` of them."""
+        if count >= len(self):
+            return self
+        return Events(
+            self.command,
+            self.topic,
+            self.kind,
+            self.names[:count],
+            self.txids[:count],
+            self.times[:count],
+            self.payloads[:count],
+            None if self.publishers is None else self.publishers[:count],
+            None if self.sequences is None else self.sequences[:count],
+            None if self.correlations is None else self.correlations[:count],
+            None if self.logical is None else self.logical[:count],
+            self.reason,
+            self.query_id,
+            self.batch_size,
+            self.sound,
+        )
+
+    def __iter__(self) -> Iterator[Event]:
+        nothing = repeat(None)
+        rows = zip(
+            self.names,
+            self.txids,
+            self.times,
+            self.payloads,
+            nothing if self.publishers is None else self.publishers,
+            nothing if self.sequences is None else self.sequences,
+            nothing if self.correlations is None else self.correlations,
+            nothing if self.logical is None else self.logical,
+            strict=False,
+        )
+        for name, txid, time, payload, publisher, sequence, correlation, logical in rows:
+            bookmark = None
+            if publisher is not None and sequence is not None:
+                bookmark = str(Bookmark(publisher, sequence))
+            yield Event(
+                self.command,
+                logical or self.topic,
+                self.kind.name,
+                name,
+                bookmark,
+                txid or None,
+                time,
+                payload,
+                self.reason,
+                correlation,
+                self.query_id,
+                self.batch_size,
+            )
+
+
+Delivery = Events | Sign
+"""What a subscription hands out at a time."""
+
+
+def names_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str | None]:
+    """SOW keys as their users see them: decimals, or what their publishers chose."""
+    names: list[str | None] = list(map(str, unpack(f">{len(keys)}Q", b"".join(keys))))
+    # One test for all: keys of publishers are in the values' optional parts.
+    if any(value[0] & USER_KEY for value in values):
+        for place, value in enumerate(values):
+            if value[0] & USER_KEY:
+                chosen = decode(keys[place], value).user_key
+                names[place] = None if chosen is None else chosen.decode("utf-8", "replace")
+    return names
+
+
+def correlations_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str | None] | None:
+    """Correlation ids, None where no value has one."""
+    if not any(value[0] & CORRELATION for value in values):
+        return None
+    found = (
+        decode(key, value).correlation_id if value[0] & CORRELATION else None for key, value in _both(keys, values)
+    )
+    return [None if one is None else one.decode("utf-8", "replace") for one in found]
+
+
+def logical_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[str] | None:
+    """The names of logical topics, None where no value has one."""
+    if not any(value[0] & LOGICAL_TOPIC for value in values):
+        return None
+    found = (
+        decode(key, value).logical_topic if value[0] & LOGICAL_TOPIC else None for key, value in _both(keys, values)
+    )
+    return [topic if one is None else one.decode("utf-8", "replace") for one in found]
+
+
+def _both(keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(keys, values, strict=True)
+
+
+def made(
+    command: Command,
+    topic: str,
+    kind: MessageType,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    payloads: Sequence[bytes],
+    *,
+    publishers: Sequence[int] | None = None,
+    sequences: Sequence[int] | None = None,
+    key_mode: str = "fields",
+    reason: Reason | None = None,
+) -> Events:
+    """Events of stored values, each with its own stamps; ``key_mode`` is that of the topic, none without a SOW."""
+    stamped = all_stamps(values)
+    plain = not any(value[0] & OPTIONAL_PARTS for value in values)
+    return Events(
+        command,
+        topic,
+        kind,
+        names_of(keys, values) if key_mode != "none" else [None] * len(keys),
+        [txid for txid, _ in stamped],
+        [time for _, time in stamped],
+        payloads,
+        publishers,
+        sequences,
+        None if plain else correlations_of(keys, values),
+        None if plain else logical_of(keys, values, topic),
+        reason,
+        sound=key_mode == "fields",
+    )
+
+
+assert KEY_SIZE == 8  # names_of reads keys as numbers of eight bytes

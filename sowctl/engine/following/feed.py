@@ -1,0 +1,185 @@
+"""One topic of a subscription: first the records that match, then what changes do to them, as events.
+
+:class:`Feed` delivers every message that matches and remembers nothing: its memory does not grow with what it has
+seen. What has to know what a subscriber holds - out-of-focus, deltas, pages - builds on it. Made and driven by
+:mod:`sowctl.engine.following.subscription`. Ruled by ``behaviour`` 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.following.events import Delivery, made
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.search import figures
+from sowctl.engine.search.matcher import Matcher
+from sowctl.engine.search.scan import filtered, way_of
+from sowctl.engine.sources.logical import chosen
+from sowctl.engine.sources.source import Matched, Pairs, Source, alone
+from sowctl.store.codec import TOMBSTONE, payloads
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.following.changes import Changes
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.records import RecordBatch
+    from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.messages.base import MessageType
+
+Selecting = Callable[[bytes], bytes]
+
+
+class Wanted(Struct, frozen=True):
+    """What of one topic is followed: the compiled filter, what a select list leaves, the order of the first rows."""
+
+    config: TopicConfig
+    kind: MessageType
+    matcher: Matcher
+    select: Selecting | None = None
+    order: tuple[OrderKey, ...] = ()
+    top_n: int | None = None
+    skip_n: int | None = None
+    batch_size: int = 1
+
+    @property
+    def ref(self) -> tuple[str, str]:
+        """Name and message type, as journals name the topic."""
+        return self.config.name, self.config.message_type
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.config.label
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its messages have SOW keys."""
+        return self.config.key_mode != "none"
+
+
+class Feed:
+    """Every message that matches, as it is published."""
+
+    def __init__(self, instance: Instance, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._instance = instance
+        self._meant = chosen(wanted.config.logical) if wanted.config.logical is not None else None
+
+    @property
+    def due(self) -> int | None:
+        """When something is to be told that no entry tells, microseconds UTC; None for never."""
+        return None
+
+    def load(self, source: Source | None, *, shown: bool) -> Iterator[Delivery]:
+        """The records that match, of the state where following begins; ``shown``: they are asked for.
+
+        Rows that are not shown are not read, unless they have to be known.
+        """
+        if source is None or not shown:
+            return
+        for batch in self._ordered(lambda: self._found(source), source):
+            yield self._rows(batch.keys, batch.values)
+
+    def take(self, changes: Changes) -> Iterator[Delivery]:
+        """What one batch of changes tells the subscriber."""
+        wanted = self._matching(changes)
+        if len(wanted):
+            yield made(
+                "publish",
+                self.wanted.label,
+                self.wanted.kind,
+                wanted.keys,
+                wanted.values,
+                self._selected(payloads(wanted.values)),
+                publishers=wanted.publishers,
+                sequences=wanted.sequences,
+                key_mode=self.wanted.config.key_mode,
+            )
+
+    def expire(self, now: int) -> Iterator[Delivery]:
+        """What the clock alone tells the subscriber."""
+        return iter(())
+
+    def close(self) -> None:
+        """Let go of what is held."""
+
+    def _rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Delivery:
+        events = made(
+            "sow",
+            self.wanted.label,
+            self.wanted.kind,
+            keys,
+            values,
+            self._selected(payloads(values)),
+            key_mode=self.wanted.config.key_mode,
+        )
+        events.batch_size = self.wanted.batch_size
+        return events
+
+    def _selected(self, found: Sequence[bytes]) -> Sequence[bytes]:
+        select = self.wanted.select
+        return found if select is None else list(map(select, found))
+
+    def _published(self, changes: Changes) -> Changes:
+        """Those of the changes that bring a message, of the logical topics that are meant."""
+        if any(value[0] & TOMBSTONE for value in changes.values):
+            changes = changes.chosen([at for at, value in enumerate(changes.values) if not value[0] & TOMBSTONE])
+        if self._meant is None or not len(changes):
+            return changes
+        takes = self._meant
+        return changes.chosen([at for at, pair in enumerate(_each(changes)) if takes(pair)[0]])
+
+    def _matching(self, changes: Changes) -> Changes:
+        published = self._published(changes)
+        if not len(published) or not self.wanted.matcher.selective:
+            return published
+        return published.chosen(self.wanted.matcher.places(published.keys, published.values))
+
+    def _found(self, source: Source) -> Iterator[Matched]:
+        """The records that match, in key order, by indexes where there are such."""
+        matcher, stored = self.wanted.matcher, source.stored
+        way = way_of(self._instance, stored, matcher) if stored is not None and matcher.selective else None
+        if way is not None:
+            return way.matching(figures.DECODED)
+        counts = QueryStatistics(source.topic, source.message_type)
+        return filtered(alone(source.batches(figures.READ)), matcher, counts, figures.DECODED)
+
+    def _ordered(self, found: Callable[[], Iterator[Matched]], source: Source) -> Iterator[RecordBatch]:
+        """The rows of the query part: in its order, and not more than top_n."""
+        from sowctl.engine.search.sorting import ordered
+
+        wanted = self.wanted
+        skip, most = wanted.skip_n or 0, wanted.top_n
+        if wanted.order:
+            options = QueryOptions(skip_n=wanted.skip_n, batch_size=figures.READ)
+
+            def anew():  # type: ignore[no-untyped-def]
+                yield source, found()
+
+            yield from ordered(anew, self._instance, options, wanted.order, None if most is None else most + skip)
+            return
+        from sowctl.engine.records import batch_of
+
+        for keys, values in found():
+            passed = min(skip, len(keys))
+            skip -= passed
+            end = len(keys) if most is None else min(len(keys), passed + most)
+            if most is not None:
+                most -= end - passed
+            if end > passed:
+                whole = end - passed == len(keys)
+                yield batch_of(
+                    wanted.label,
+                    wanted.kind,
+                    keys if whole else keys[passed:end],
+                    values if whole else values[passed:end],
+                )
+
+
+def _each(changes: Changes) -> Iterator[Pairs]:
+    for key, value in zip(changes.keys, changes.values, strict=True):
+        yield [key], [value]

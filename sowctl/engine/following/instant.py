@@ -1,0 +1,74 @@
+"""Several topics at one instant: their states up to a txid, so that what follows begins with the next one.
+
+A state holds every entry of its topic up to some txid, because store and overlay are read one behind the other and the
+overlay to its end. The instant is the highest such txid of all topics and of the journal; a state that was read before
+a later entry is brought up to it. So nothing is lost between the states and what follows, and nothing comes twice.
+Called by :mod:`sowctl.engine.following.subscription`. Ruled by ``behaviour`` 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.sources.current import CurrentSource, open_current, read_overlay
+from sowctl.engine.sources.logical import narrowed
+from sowctl.errors import MissingError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.following.tail import Tail
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+
+NO_STORE = "SOW-ENG-010"
+
+
+class Together(DescribedStruct):
+    """The states of topics up to ``txid``; None for a topic without records: nothing published yet, or no SOW.
+
+    ``stores`` are the txids of topics without a journal, each counted in its own store. To be closed.
+    """
+
+    txid: int
+    sources: list[Source | None]
+    held: ExitStack
+
+    def close(self) -> None:
+        """Let go of all snapshots."""
+        self.held.close()
+
+
+def open_together(instance: Instance, topics: Sequence[TopicConfig], tail: Tail, now: int) -> Together:
+    """Open ``topics`` at one instant, lifetimes judged at ``now``. Raises what opening a source raises."""
+    with ExitStack() as held:
+        # Before any state is read: an entry up to here is in every one of them.
+        least = tail.end()
+        opened = [_opened(instance, topic, now, held) for topic in topics]
+        logged = [(topic, found) for topic, found in zip(topics, opened, strict=True) if found and topic.journalled]
+        txid = max((found.last_txid for _, found in logged), default=least)
+        txid = max(least, txid)
+        for topic, found in logged:
+            # Another topic's state is later than this one: entries of this topic may lie between.
+            if max(least, found.last_txid) < txid:
+                path = found.path or topic.file
+                assert path is not None
+                found.overlay = read_overlay(instance, topic.whole, found.meta, path, txid)
+        sources = [narrowed(found, topic) if found else None for topic, found in zip(topics, opened, strict=True)]
+        return Together(txid, sources, held.pop_all())
+
+
+def _opened(instance: Instance, topic: TopicConfig, now: int, held: ExitStack) -> CurrentSource | None:
+    if topic.key_mode == "none":
+        return None
+    try:
+        found = open_current(instance, topic.whole, now=now)
+    except MissingError as error:
+        # Nothing was published yet; what keeps nothing at all cannot be followed either.
+        if error.code != NO_STORE or (topic.file is None and not topic.journalled):
+            raise
+        return None
+    held.enter_context(closing(found))
+    return found

@@ -1,0 +1,162 @@
+"""The end of a journal as it grows: every entry behind a place, once, whatever becomes of the files meanwhile.
+
+A place is lineage and txid, with a file's number and an offset as a hint: a file that was rolled, compressed, moved to
+the archive or removed is found again by what it holds, not by its name. Groups come whole and a torn end is held back,
+because the journal's reader gives complete groups alone (``sow-journal(5)``, "Reading"). Called by
+:mod:`sowctl.engine.following.subscription`. Ruled by ``behaviour`` 4.1 and 4.6.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.errors import DamageError, MissingError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Block, Position
+    from sowctl.journal.reader import Journal
+
+GONE = "SOW-FOL-001"
+OTHER = "SOW-FOL-002"
+
+
+class Tail:
+    """The journal of an instance from a txid on. ``txid``: everything up to it was handed out, or was not asked for.
+
+    There may be no journal yet; then there is nothing to hand out until one begins.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.txid = 0
+        self._instance = instance
+        self._log: Journal | None = None
+        self._lineage: bytes | None = None
+        self._place: Position | None = None
+        self._seen: tuple[int, tuple[int, int, int]] | None = None
+        self._file: tuple[Path, int] | None = None
+        self._waited = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a journal."""
+        return self._opened() is not None
+
+    def end(self) -> int:
+        """The txid with which the journal ends now; 0 where there is none. Raises as reading does."""
+        log = self._opened()
+        return 0 if log is None else log.last_txid()
+
+    def begin(self, after: int) -> None:
+        """Hand out what comes behind ``after``. Raises MissingError ``SOW-FOL-001`` where that was pruned."""
+        self.txid = after
+        self._place = None
+        log = self._opened()
+        self._waited = log is None
+        if log is not None:
+            self._refuse_pruned(log)
+
+    def blocks(self, until: int | None = None) -> Iterator[Block]:
+        """The blocks behind ``txid`` that there are now, up to the txid ``until``; whole, also where they straddle it.
+
+        A block counts as handed out when the next one is asked for. Raises MissingError ``SOW-FOL-001`` where entries
+        were removed before they were read, DamageError ``SOW-FOL-002`` where the journal is another one than it was,
+        and what reading raises.
+        """
+        log = self._opened()
+        if log is None:
+            return
+        state = log.state()
+        if state.end.txid == self.txid:
+            return
+        self._refuse_pruned(log)
+        self._refuse_other(log)
+        end, last = state.end, state.block
+        upto = end.txid if until is None else min(until, end.txid)
+        for block in log.blocks(after=self.txid, until=upto, start=self._place):
+            yield block
+            self.txid = min(block.last_txid, upto)
+            self._seen = block.last_txid, block.identity
+            if block.header.is_last:
+                # Between two groups: where the next reading begins without a search.
+                self._place = block.end
+        # Txids of aborted groups, and of what was left out, are passed over as well.
+        self.txid = max(self.txid, upto)
+        if upto == end.txid:
+            self._place = end
+            self._seen = self._seen if last is None else (end.txid, last)
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _opened(self) -> Journal | None:
+        """The journal, opened again where its last file is another one than before; None while there is none."""
+        if self._log is not None and self._replaced(self._log):
+            self.close()
+        if self._log is None:
+            if not has_log(self._instance):
+                return None
+            log = open_log(self._instance)
+            if self._lineage is None:
+                # A journal that has begun since is read from its beginning, which lies above all stores.
+                self.txid = max(self.txid, log.first_txid - 1) if self._waited else self.txid
+            elif log.lineage != self._lineage:
+                place = str(log.directory)
+                log.close()
+                raise DamageError(
+                    OTHER,
+                    "another journal has begun in the place of the one that was followed",
+                    place=place,
+                    hint="begin again without a bookmark: what was delivered stands in the journal that was here",
+                )
+            self._log, self._lineage, self._file = log, log.lineage, None
+        return self._log
+
+    def _replaced(self, log: Journal) -> bool:
+        """Whether the name of the last file leads to another file than before, as after a restore from a copy."""
+        path = log.last_path
+        try:
+            found = path, os.stat(path).st_ino  # noqa: PTH116 - asked at every look
+        except OSError:
+            # Archived or compressed: the next look finds it where it lies.
+            return False
+        before, self._file = self._file, found
+        return before is not None and before[0] == path and before != found
+
+    def _refuse_pruned(self, log: Journal) -> None:
+        first = log.first_txid
+        if self.txid + 1 < first:
+            raise MissingError(
+                GONE,
+                f"entries behind txid {self.txid} are asked for, and the oldest that the journals still hold has txid "
+                f"{first} (looked in {log.searched})",
+                hint=f"begin with txid {first - 1}, behind which entries are there, or with the present state",
+                first_txid=first,
+            )
+
+    def _refuse_other(self, log: Journal) -> None:
+        """Refuse a journal whose entries up to here are not those that were handed out.
+
+        Copies share the lineage; a failed append that was taken back gives its txids to other entries. Read is one
+        header.
+        """
+        ends = log.last_txid()
+        if self._seen is None:
+            same = ends >= self.txid
+        else:
+            txid, block = self._seen
+            same = ends >= txid and log.has_block(block, txid)
+        if not same:
+            raise DamageError(
+                OTHER,
+                f"the journal ends with txid {ends} and does not hold what was delivered up to txid {self.txid}",
+                place=str(log.directory),
+                hint="the journal was put back to an earlier state: begin again without a bookmark",
+            )

@@ -1,0 +1,129 @@
+"""Waiting until there may be something new: by the kernel's word where it gives one, else by looking again and again.
+
+A file event says "look again" and nothing else; what has changed is found out by reading. Events come from one inotify
+watch for each directory. They do not come from every file system (network shares, mounted folders of other systems),
+so a look is taken every second beside them; where such a look finds what no event announced, this waker relies on
+looking alone from then on. Called by :mod:`sowctl.engine.following.subscription`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+BESIDE = 1.0
+"""Seconds between two looks beside events."""
+ALONE = 0.025
+"""Seconds between two looks where no events come: a change is noticed within 50 ms, and a look takes about 0.1 ms."""
+_EVENTS = 0x002 | 0x080 | 0x040 | 0x100 | 0x200
+"""inotify(7): IN_MODIFY, IN_MOVED_TO, IN_MOVED_FROM, IN_CREATE, IN_DELETE."""
+_CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Waker:
+    """Watches directories from when it is made.
+
+    ``inputs`` are further descriptors that may end a wait, ``output`` is one whose reader may go away meanwhile.
+    """
+
+    def __init__(
+        self,
+        directories: Iterable[Path],
+        inputs: Iterable[int] = (),
+        output: int | None = None,
+        *,
+        events: bool = True,
+    ) -> None:
+        self._directories = tuple(dict.fromkeys(directories))
+        self._poll = select.poll()
+        self._inputs = frozenset(inputs)
+        for number in self._inputs:
+            self._poll.register(number, select.POLLIN)
+        self._output = output
+        if output is not None:
+            # Nothing is asked for; that the other end was closed is told in any case.
+            self._poll.register(output, 0)
+        self._events = _watch(self._directories) if events else None
+        if self._events is not None:
+            self._poll.register(self._events, select.POLLIN)
+        self._looked = False
+
+    @property
+    def announced(self) -> bool:
+        """Whether changes are announced by events."""
+        return self._events is not None
+
+    def wait(self, longest: float | None) -> frozenset[int]:
+        """Wait for an event, an input, or the time for the next look, at most ``longest`` seconds.
+
+        Gives the inputs that can be read, or whose other end has gone. Raises BrokenPipeError where nobody reads the
+        output any more.
+        """
+        pause = ALONE if self._events is None else BESIDE
+        if longest is not None:
+            pause = max(0.0, min(pause, longest))
+        ready = {number for number, _ in self._poll.poll(pause * 1000)}
+        if self._output in ready:
+            raise BrokenPipeError
+        # Of many events one look is made: they are read away together.
+        if self._events in ready:
+            self._drain()
+            self._looked = False
+        else:
+            self._looked = True
+        return self._inputs & ready
+
+    def found(self) -> bool:
+        """Say that the look behind the last wait found something; whether that shows that events do not come."""
+        if not self._looked or self._events is None:
+            return False
+        # The event may have come between the end of the wait and the look.
+        if select.select([self._events], [], [], 0)[0]:
+            return False
+        self._close_events()
+        return True
+
+    def forget_input(self, number: int) -> None:
+        """An input has come to its end."""
+        if number in self._inputs:
+            self._inputs -= {number}
+            self._poll.unregister(number)
+
+    def _drain(self) -> None:
+        assert self._events is not None
+        with suppress(BlockingIOError):
+            while len(os.read(self._events, 1 << 16)) > 1 << 15:
+                pass
+
+    def _close_events(self) -> None:
+        if self._events is not None:
+            self._poll.unregister(self._events)
+            os.close(self._events)
+            self._events = None
+
+    def close(self) -> None:
+        """End the watches."""
+        self._close_events()
+
+
+def _watch(directories: Iterable[Path]) -> int | None:
+    """A descriptor of inotify(7) that watches all of the directories; None where one of them cannot be watched."""
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(None, use_errno=True)
+        begin, add = library.inotify_init1, library.inotify_add_watch
+    except (ImportError, OSError, AttributeError):
+        return None
+    descriptor = begin(_CLOEXEC_NONBLOCK)
+    if descriptor < 0:
+        return None
+    for directory in directories:
+        # A directory that is not there yet, or one watch too many for the user's limit: looking does without.
+        if add(descriptor, os.fsencode(directory), _EVENTS) < 0:
+            os.close(descriptor)
+            return None
+    return int(descriptor)

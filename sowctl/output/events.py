@@ -1,0 +1,193 @@
+"""Events of a subscription as NDJSON, one object a line (sow-events(5)), or their payloads alone.
+
+Rendered by columns, many events with one ``write``: a busy subscriber prints some hundred thousand a second. A payload
+of type json stands in its event as it came; other types are their JSON view, and what is no line of JSON is base64.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from sowctl.output.display import display_json, escaped
+from sowctl.output.members import is_json_line
+from sowctl.values.times import EARLIEST, LATEST, SECOND, format_time
+
+
+class ShownEvents(Protocol):
+    """Events of one command about one topic, by columns; see ``engine.following.events``."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def message_type(self) -> str | None: ...
+    @property
+    def view(self) -> Callable[[bytes], bytes]: ...
+    @property
+    def names(self) -> Sequence[str | None]: ...
+    @property
+    def txids(self) -> Sequence[int]: ...
+    @property
+    def times(self) -> Sequence[int]: ...
+    @property
+    def payloads(self) -> Sequence[bytes]: ...
+    @property
+    def publishers(self) -> Sequence[int] | None: ...
+    @property
+    def sequences(self) -> Sequence[int] | None: ...
+    @property
+    def correlations(self) -> Sequence[str | None] | None: ...
+    @property
+    def logical(self) -> Sequence[str] | None: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def query_id(self) -> str | None: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def sound(self) -> bool: ...
+
+
+class ShownSign(Protocol):
+    """An event without a record."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def bookmark(self) -> str | None: ...
+    @property
+    def txid(self) -> int | None: ...
+    @property
+    def timestamp(self) -> int | None: ...
+    @property
+    def query_id(self) -> str | None: ...
+
+
+class EventLines:
+    """Makes the lines. ``terminal``: they are shown to a person, so what could steer a terminal is escaped."""
+
+    def __init__(self, *, data_only: bool = False, terminal: bool = False) -> None:
+        self._data_only = data_only
+        self._terminal = terminal
+        self._second = -1
+        self._prefix = ""
+
+    def sign(self, sign: ShownSign) -> bytes:
+        """An event without a record; nothing where only payloads are asked for."""
+        if self._data_only:
+            return b""
+        at = sign.timestamp
+        members = {
+            "command": sign.command,
+            "topic": sign.topic,
+            "query_id": sign.query_id,
+            "bookmark": sign.bookmark,
+            "txid": sign.txid,
+            "timestamp": None if at is None else format_time(at),
+        }
+        return self._safe(_text({name: value for name, value in members.items() if value is not None}) + b"\n")
+
+    def events(self, events: ShownEvents) -> bytes:
+        """Events with records."""
+        data = self._data(events)
+        if self._data_only:
+            return self._safe(b"".join([line + b"\n" for line in data])) if data else b""
+        if events.correlations is None and events.logical is None and events.publishers is not None:
+            return self._safe(self._plain(events, data))
+        return self._safe(b"".join(self._whole(events, data)))
+
+    def _plain(self, events: ShownEvents, data: Sequence[bytes]) -> bytes:
+        """The usual events: a bookmark each, and nothing that only some of them have."""
+        assert events.publishers is not None
+        assert events.sequences is not None
+        front = self._front(events, events.topic)
+        reason = b"" if events.reason is None else b',"reason":' + _text(events.reason)
+        # A % of a name is no place for a value.
+        form = front.replace(b"%", b"%%") + b'"sow_key":%b,"bookmark":"%d|%d|","txid":%d,"timestamp":"%b"'
+        form += reason + b',"data%b}\n'
+        rows = zip(
+            map(_key, events.names),
+            events.publishers,
+            events.sequences,
+            events.txids,
+            map(self._time, events.times),
+            data,
+            strict=True,
+        )
+        return b"".join([form % row for row in rows])
+
+    def _whole(self, events: ShownEvents, data: Sequence[bytes]) -> Iterator[bytes]:
+        for place, payload in enumerate(data):
+            topic = events.topic if events.logical is None else events.logical[place]
+            parts = [self._front(events, topic), b'"sow_key":' + _key(events.names[place])]
+            if events.publishers is not None and events.sequences is not None:
+                parts.append(b',"bookmark":"%d|%d|"' % (events.publishers[place], events.sequences[place]))
+            elif events.command != "sow":
+                parts.append(b',"bookmark":null')
+            if events.txids[place]:
+                parts.append(b',"txid":%d' % events.txids[place])
+            parts.append(b',"timestamp":"%b"' % self._time(events.times[place]))
+            if events.correlations is not None and events.correlations[place] is not None:
+                parts.append(b',"correlation_id":' + _text(events.correlations[place]))
+            if events.reason is not None:
+                parts.append(b',"reason":' + _text(events.reason))
+            parts.append(b',"data' + payload + b"}\n")
+            yield b"".join(parts)
+
+    @staticmethod
+    def _front(events: ShownEvents, topic: str | None) -> bytes:
+        front = b'{"command":%b,"topic":%b,' % (_text(events.command), _text(topic))
+        if events.query_id is not None:
+            front += b'"query_id":%b,' % _text(events.query_id)
+        if events.batch_size is not None:
+            front += b'"batch_size":%d,' % events.batch_size
+        return front
+
+    def _data(self, events: ShownEvents) -> list[bytes]:
+        """The ends of the lines, behind ``"data``; with payloads alone the lines."""
+        if events.message_type != "json":
+            lines = list(map(events.view, events.payloads))
+            return lines if self._data_only else [b'":' + line for line in lines]
+        whole = b"".join(events.payloads)
+        if events.sound and b"\n" not in whole and b"\r" not in whole:
+            return list(events.payloads) if self._data_only else [b'":' + one for one in events.payloads]
+        return [self._odd(one, events.view) for one in events.payloads]
+
+    def _odd(self, payload: bytes, view: Callable[[bytes], bytes]) -> bytes:
+        """A payload that may be no line of JSON."""
+        from base64 import b64encode
+
+        line = view(payload) if b"\n" in payload or b"\r" in payload else payload
+        if self._data_only:
+            return line
+        return b'":' + line if is_json_line(line) else b'_base64":"' + b64encode(payload) + b'"'
+
+    def _time(self, at: int) -> bytes:
+        # Messages come by the thousand within one second, whose text is made once.
+        second, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
+        if second != self._second:
+            year, month, day, hour, minute, seconds, *_ = time.gmtime(second)
+            self._second = second
+            self._prefix = f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{seconds:02}."
+        return b"%b%06dZ" % (self._prefix.encode(), micros)
+
+    def _safe(self, text: bytes) -> bytes:
+        return display_json(text) if self._terminal else text
+
+
+def _key(name: str | None) -> bytes:
+    if name is None:
+        return b"null"
+    # SOW keys are digits, keys of publishers letters and digits: no character that JSON escapes.
+    return b'"%b"' % name.encode() if name.isalnum() else _text(name)
+
+
+def _text(value: object) -> bytes:
+    return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
