@@ -247,9 +247,12 @@ class JournalFile:
         return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
 
     def next_block(self, offset: int) -> BlockRef | None:
-        """The first block with a valid header at or behind ``offset``, whether its body is whole or not."""
+        """The first block with a valid header at or behind ``offset``, whether its body is whole or not.
+
+        Looked for as far as ``size``: what a writer has added since proves nothing about bytes that were read before.
+        """
         while offset + BLOCK_HEADER_SIZE <= self.size:
-            chunk = bytes(self.read(offset, _CHUNK))
+            chunk = bytes(self.read(offset, min(_CHUNK, self.size - offset)))
             at = chunk.find(BLOCK_MAGIC)
             while at >= 0:
                 place = offset + at
@@ -272,11 +275,12 @@ class JournalFile:
         """The first whole block at or behind ``offset`` that stood elsewhere behind ``offset`` when it was written.
 
         Bytes before it were cut out of the file, or put in: no append leaves that. A copy of an earlier block, which
-        may stand in a payload, says that its place was before ``offset``, and is not taken for one.
+        may stand in a payload, says that its place was before ``offset``, and is not taken for one. Looked for as far
+        as ``size``.
         """
         start = offset
         while offset + BLOCK_HEADER_SIZE <= self.size:
-            chunk = bytes(self.read(offset, _CHUNK))
+            chunk = bytes(self.read(offset, min(_CHUNK, self.size - offset)))
             at = chunk.find(BLOCK_MAGIC)
             while at >= 0:
                 ref = self._displaced_at(offset + at, start, last_txid)

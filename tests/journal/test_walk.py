@@ -208,6 +208,23 @@ def test_a_reader_that_meets_a_moving_end_looks_again(tmp_path: Path) -> None:
         path.write_bytes(small)
 
 
+def test_blocks_behind_the_size_that_a_walk_knows_prove_nothing(tmp_path: Path) -> None:
+    """A writer appends all the time: the last look ended within a block, and whole ones stand behind it now."""
+    with open_writer(tmp_path, NO_SYNC) as writer:
+        for size in (2, 4, 4):
+            publish(writer, group(texts(size, size=200)))
+    forget_topics(tmp_path)
+    places = spans(tmp_path)
+    file = JournalFile(journal_path(tmp_path), 0, SEAM)
+    file.size = places[1][1] - 100
+    walker = Walker(file, file.header.blocks_offset, 0, is_last=True)
+    walker._retries = 0
+    assert [item[-1].header.last_txid for item in walker.groups() if isinstance(item, list)] == [2]
+    assert walker.tail is not None
+    assert (walker.tail.offset, walker.tail.size) == (places[1][0], file.size - places[1][0])
+    file.close()
+
+
 def test_the_last_witness_is_the_topics_file(tmp_path: Path) -> None:
     with open_writer(tmp_path, NO_SYNC) as writer:
         publish(writer, group(texts(2)))
