@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.fold.blocks import places_of, values_at
 from sowctl.journal.format import NO_PUBLISHER
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
 
 
-class Changes(Struct):
+class Changes(DescribedStruct):
     """Changes of one topic, in their order: keys and stored values in parallel.
 
     ``publishers`` and ``sequences`` are the two parts of each entry's bookmark (decision 54); both None for a topic

@@ -11,8 +11,7 @@ from itertools import repeat
 from struct import unpack
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.store.codec import CORRELATION, KEY_SIZE, LOGICAL_TOPIC, OPTIONAL_PARTS, USER_KEY, all_stamps, decode
 
@@ -24,7 +23,7 @@ Command = Literal["group_begin", "sow", "group_end", "publish", "delta_publish",
 Reason = Literal["deleted", "expired", "match"]
 
 
-class Event(Struct, frozen=True):
+class Event(DescribedStruct, frozen=True):
     """One event. ``timestamp`` in microseconds UTC; what an event has not is None.
 
     ``bookmark`` is where a subscription can be taken up again: behind this event. ``data`` are the bytes of a message
@@ -45,7 +44,7 @@ class Event(Struct, frozen=True):
     batch_size: int | None = None
 
 
-class Sign(Struct, frozen=True):
+class Sign(DescribedStruct, frozen=True):
     """An event without a record: group_begin, group_end, progress, completed. ``txid`` is the instant that it is at."""
 
     command: Command
@@ -71,7 +70,7 @@ class Sign(Struct, frozen=True):
         )
 
 
-class Events(Struct):
+class Events(DescribedStruct):
     """Events of one command about records of one topic, in their order; the columns run in parallel.
 
     ``names`` are SOW keys as their users see them, None without a SOW. ``txids`` and ``times`` are those of the entries

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.following.events import Delivery, made
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.reports import QueryStatistics
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Selecting = Callable[[bytes], bytes]
 
 
-class Wanted(Struct, frozen=True):
+class Wanted(DescribedStruct, frozen=True):
     """What of one topic is followed: the compiled filter, what a select list leaves, the order of the first rows."""
 
     config: TopicConfig
