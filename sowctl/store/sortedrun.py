@@ -9,6 +9,7 @@ and never changed, so that a reader may keep it mapped after it was removed. Cal
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import re
@@ -40,6 +41,8 @@ NEWEST, EVERY = 0, 1
 _CRC = struct.Struct("<I")
 # Columns begin at a multiple of 8, so that their numbers are read in place.
 _ALIGN = 8
+COUNTED = 1_000_000
+"""Keys that are counted at once."""
 MANY = 256
 """From so many keys on, numpy finds them together, in runs whose ``arrays`` are set."""
 _NAME = re.compile(r"([0-9]+)-([0-9]+)\.run")
@@ -84,47 +87,64 @@ def write_run(
     """
     directory = runs_directory(store)
     path = directory / f"{base}-{state.applied}.run"
-    # Only one process writes runs of an instance at a time, under the journal's lock: a file of this name is left over.
-    temporary = path.with_name(f"{path.name}.new")
+    temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
     with explained(Path(store), "write a sorted run"):
         with suppress(FileExistsError):
             seam.call("dir.make", os.mkdir, directory, 0o750)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = seam.call("file.open", os.open, temporary, flags, store.stat().st_mode & 0o777)
         try:
-            try:
-                _fill(fd, state, base, count, parts, seam, kind)
-            finally:
-                os.close(fd)
+            # Others see by this lock that it is no file of a process that has died.
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            _fill(fd, state, base, count, parts, seam, kind)
             seam.call("file.rename", os.rename, temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        finally:
+            os.close(fd)
     return path
 
 
+def is_being_written(path: Path) -> bool:
+    """Whether a living process writes the file at ``path``, which is no run yet."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int) -> None:
-    """Values first, as they come, so that each is touched once; the columns before them when they are known."""
+    """Each part as it comes, in its three places, so that memory holds one of them; the header when all is known."""
     raw = encode_meta(state)
     start = _aligned(_HEAD.size + len(raw) + _CRC.size)
-    numbers, lengths = array("Q"), array("Q")
     at = start + 16 * count
-    size = deletions = 0
+    done = size = deletions = keys_crc = ends_crc = 0
     for keys, values in parts:
         if None in values:
             deletions += values.count(None)
         filled = [value or b"" for value in values]
         if kind == EVERY:
             deletions += sum(value[0] & TOMBSTONE == TOMBSTONE for value in filled)
-        numbers.frombytes(b"".join(keys))
-        lengths.extend(map(len, filled))
+        numbers = array("Q", b"".join(keys))
+        numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
+        ends = array("Q", accumulate(map(len, filled), initial=size))[1:]
+        keys_crc, ends_crc = crc32(numbers.tobytes(), keys_crc), crc32(ends.tobytes(), ends_crc)
+        _write(fd, numbers.tobytes(), start + 8 * done, seam)
+        _write(fd, ends.tobytes(), start + 8 * (count + done), seam)
         size += _write(fd, b"".join(filled), at + size, seam)
-    assert len(numbers) == count, "parts have as many keys as was said"
-    numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
-    own, ends = numbers.tobytes(), array("Q", accumulate(lengths)).tobytes()
-    head = _HEAD.pack(MAGIC, VERSION, kind, len(raw), base, count, deletions, size, crc32(own), crc32(ends)) + raw
+        done += len(keys)
+    assert done == count, "parts have as many keys as was said"
+    head = _HEAD.pack(MAGIC, VERSION, kind, len(raw), base, count, deletions, size, keys_crc, ends_crc) + raw
     head += _CRC.pack(crc32(head))
-    _write(fd, head.ljust(start, b"\0") + own + ends, 0, seam)
+    _write(fd, head.ljust(start, b"\0"), 0, seam)
 
 
 def _aligned(size: int) -> int:
@@ -292,4 +312,32 @@ class SortedRun:
             last = places[-1]
 
 
-__all__ = ["EVERY", "NEWEST", "BadRun", "Changes", "SortedRun", "runs_beside", "runs_directory", "write_run"]
+def distinct(runs: Sequence[SortedRun]) -> int:
+    """How many keys some runs have together, each counted once. Loads numpy."""
+    import numpy as np
+
+    columns = [np.frombuffer(run._keys, dtype="<u8") for run in runs if len(run)]
+    found, parts = 0, 1 + sum(map(len, columns)) // COUNTED
+    bounds = [number * (1 << 64) // parts for number in range(1, parts)]
+    lows = [0] * len(columns)
+    for bound in [*bounds, None]:
+        # A part of the key space after the other: memory holds the keys of one.
+        highs = [len(own) if bound is None else int(own.searchsorted(np.uint64(bound))) for own in columns]
+        some = [own[low:high] for own, low, high in zip(columns, lows, highs, strict=True)]
+        found += len(np.unique(np.concatenate(some)))
+        lows = highs
+    return found
+
+
+__all__ = [
+    "EVERY",
+    "NEWEST",
+    "BadRun",
+    "Changes",
+    "SortedRun",
+    "distinct",
+    "is_being_written",
+    "runs_beside",
+    "runs_directory",
+    "write_run",
+]

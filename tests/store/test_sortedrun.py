@@ -118,7 +118,7 @@ def test_other_files_are_no_runs(tmp_path: Path) -> None:
     store = tmp_path / "s.sow"
     assert runs_beside(store) == {}
     path = written(store, {KEYS[0]: b"x"}).path
-    (path.parent / "10-90.run.new").write_bytes(b"")
+    (path.parent / "10-90.run.new-7").write_bytes(b"")
     (path.parent / "notes").write_bytes(b"")
     assert runs_beside(store) == {(10, 90): path}
 

@@ -386,12 +386,15 @@ def torn(plot: Plot) -> None:
 
 
 @contextmanager
-def small_memory() -> Iterator[None]:
-    """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load. Two messages
-    are decided by columns."""
+def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
+    """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load.
+
+    They merge where runs have ``share`` times a store's records, and make one run of each ``fan``. Two messages are
+    decided by columns.
+    """
     usual = limits.LIMITS
     limits.LIMITS = limits.Limits(
-        changes=4, bulk_share=1000, history_share=1000, merge_share=1.0, small_records=0, columned=2
+        changes=4, bulk_share=1000, history_share=1000, merge_share=share, fan=fan, small_records=0, columned=2
     )
     try:
         yield
@@ -496,6 +499,13 @@ def loading_history(plot: Plot, seam: Seam) -> None:
         plot.publish("h", [*range(60, 72), 60, 2, 2, *range(20, 26)], seam=seam)
 
 
+def loading_much(plot: Plot, seam: Seam) -> None:
+    """As a load many times larger than the store: runs are made one, and all is merged at the end."""
+    with small_memory(share=9.0, fan=2):
+        plot.publish("j", [*range(60, 80), 60, 2, 3], seam=seam)
+        plot.publish("h", [*range(60, 70), 60, 2], seam=seam)
+
+
 def deleting_from_runs(plot: Plot, seam: Seam) -> None:
     with small_memory():
         plot.delete("j", [3, 20, 21, 22, 23, 24, 25], seam=seam)
@@ -536,6 +546,7 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("load-flushed", flushed, loading),
     ("load-history", grown, loading_history),
     ("load-history-flushed", flushed, loading_history),
+    ("load-joins", flushed, loading_much),
     ("publish-flushed", flushed, going_on),
     ("delete-flushed", flushed, deleting_from_runs),
     ("expire-flushed", flushed, expiring),

@@ -7,6 +7,7 @@ The figures, each with what was measured, stand together in :class:`Limits`; tes
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -36,9 +37,10 @@ class Limits(Struct):
     merge_share: float = 3.0
     """Runs are merged when they have so many changes for each record of the store. Of 6,000,000 distinct keys merges
     take 15 s of processor time then; with 2.0 they take 22 s, with 1.0 31 s."""
-    most_runs: int = 24
-    """Or when there are so many. 20,000 keys are looked up in a run of 400,000 in 2.6 ms, so the runs beside a store of
-    6,400,000 records cost 1.6 us for each message on the average, and merging them at this number 3.2 us."""
+    fan: int = 8
+    """So many runs of about one size become one. A change is written once more for each eightfold that the runs grow
+    by, and there are seven runs of each size at most, in each of which every batch is looked up: 20,000 keys in one of
+    400,000 in 2.6 ms."""
     small_records: int = 1_000_000
     """A store of so many records together with its runs is merged at the end of every session: it takes 2 s."""
     columned: int = 512
@@ -82,9 +84,20 @@ def is_bulk(changed: int, records: int, *, history: bool = False) -> bool:
     return changed * (LIMITS.history_share if history else LIMITS.bulk_share) >= records
 
 
-def is_to_be_merged(changes: int, runs: int, records: int) -> bool:
-    """Whether so many runs, and memory, hold enough ``changes`` to be merged with a store of so many records."""
-    return changes >= records * LIMITS.merge_share or runs >= LIMITS.most_runs
+def is_to_be_merged(changes: int, records: int) -> bool:
+    """Whether runs and memory hold enough ``changes`` to be merged with a store of so many records."""
+    return changes >= records * LIMITS.merge_share
+
+
+def to_be_joined(sizes: Sequence[int]) -> int:
+    """How many of the newest of runs with so many changes, from the oldest on, are to become one; 0 for none."""
+    count = largest = 0
+    for size in reversed(sizes):
+        # One that is much larger was made of several before: it is written again when there are as many of its size.
+        if count and size > 2 * largest:
+            break
+        count, largest = count + 1, max(largest, size)
+    return count if count >= LIMITS.fan else 0
 
 
 def is_small(changes: int, records: int) -> bool:

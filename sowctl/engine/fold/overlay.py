@@ -240,6 +240,15 @@ class Overlay:
         self._again = again
         self._forget()
 
+    def take_joined(self, runs: Sequence[SortedRun], joined: SortedRun) -> bool:
+        """Put ``joined`` in the place of ``runs``, of which it was made; False where they are not here any more."""
+        start = self.runs.index(runs[0]) if runs[0] in self.runs else 0
+        if self.runs[start : start + len(runs)] != list(runs):
+            return False
+        self.runs[start : start + len(runs)] = [joined]
+        self._layers[start : start + len(runs)] = [joined]
+        return True
+
     def recall(self) -> None:
         """Take everything that is in runs into memory."""
         whole: dict[bytes, bytes | None] = {}

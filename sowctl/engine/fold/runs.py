@@ -8,12 +8,13 @@ a store's position without a gap. Ruled by ``sow-run(5)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold.inorder import Layer, Sorted, all_in_key_order
+from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.topics.positions import check_position, open_log
 from sowctl.store.meta import StoreMeta
 from sowctl.store.sortedrun import (
@@ -22,6 +23,8 @@ from sowctl.store.sortedrun import (
     BadRun,
     Changes,
     SortedRun,
+    distinct,
+    is_being_written,
     runs_beside,
     runs_directory,
     write_run,
@@ -29,13 +32,13 @@ from sowctl.store.sortedrun import (
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.fold.overlay import Overlay
     from sowctl.engine.instance import Instance
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
 
+ATTEMPTS = 3
 PART = 10_000
 """Changes that are written at once."""
 Refold = Callable[[SortedRun], Layer]
@@ -58,11 +61,17 @@ def find_runs(
     only runs that lead no further than to this txid.
     """
     last = min(log.last_txid(), log.last_txid() if until is None else until)
-    there = runs_beside(store)
     found: list[SortedRun] = []
-    while run := _next(instance, there, meta, log, after, last, every):
-        found.append(run)
-        after = run.upto
+    for _ in range(ATTEMPTS):
+        there = runs_beside(store)
+        try:
+            while run := _next(instance, there, meta, log, after, last, every):
+                found.append(run)
+                after = run.upto
+            break
+        except FileNotFoundError:
+            # A writer has joined it with others, or merged it into the store: other names lead on now, or none.
+            continue
     return found
 
 
@@ -75,15 +84,18 @@ def _next(
     last: int,
     every: bool,
 ) -> SortedRun | None:
-    """Of the runs that begin at ``after`` the one that leads furthest, at most to ``last``."""
+    """Of the runs that begin at ``after`` the one that leads furthest, at most to ``last``.
+
+    Raises FileNotFoundError for one that is not there any more.
+    """
     for upto in sorted((upto for base, upto in there if base == after and after < upto <= last), reverse=True):
         path = there[after, upto]
         try:
             run = SortedRun(path)
         except BadRun as problem:
-            # One that is gone was merged into the store meanwhile.
-            if path.exists():
-                tell_unused(instance, path, str(problem))
+            if not path.exists():
+                raise FileNotFoundError(path) from None
+            tell_unused(instance, path, str(problem))
             continue
         # A topic may have had History when the run was written, or got it since.
         if (run.base, run.upto, run.every) == (after, upto, every) and _belongs(run, meta, log):
@@ -114,8 +126,6 @@ def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMe
     """
 
     def again(run: SortedRun) -> Layer:
-        from sowctl.engine.fold.overlay import Overlay
-
         tell_unused(instance, run.path, "a value in it is damaged")
         ref = topic.name, topic.message_type
         overlay = Overlay(history=run.every)
@@ -164,10 +174,48 @@ def flush(
         run.arrays = True
 
 
+def join(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[SortedRun]) -> SortedRun:
+    """One run with the changes of several that follow one another. No lock is needed: they do not change.
+
+    Raises StorageError.
+    """
+    path, last = Path(store.path), runs[-1].state
+    again = refolding(instance, topic, path, store.meta())
+    every = runs[0].every
+    overlay = Overlay(history=every, base=runs[0].base, runs=runs, again=again)
+    parts = _all_parts(overlay) if every else _parts(overlay)
+    count = len(overlay) if every else distinct(runs)
+    latest = max(run.state.last_time for run in runs)
+    kind = EVERY if every else NEWEST
+    state = last.changed(last_time=latest)
+    joined = SortedRun(write_run(path, state, runs[0].base, count, parts, instance.seam, kind))
+    joined.arrays = True
+    return joined
+
+
+def _parts(overlay: Overlay) -> Iterator[Changes]:
+    for part in overlay.parts(PART):
+        yield list(part), list(part.values())
+
+
+def _all_parts(overlay: Overlay) -> Iterator[Changes]:
+    for _, window in overlay.all_in_order(PART).upto(None):
+        pairs = [(key, value) for key in sorted(window) for value in window[key]]
+        yield [key for key, _ in pairs], [value for _, value in pairs]
+
+
+def drop_joined(overlay: Overlay, runs: Sequence[SortedRun], joined: SortedRun) -> None:
+    """Put a run in the place of those of which it was made, and remove their files; the journal's lock is held."""
+    if overlay.take_joined(runs, joined):
+        for run in runs:
+            with suppress(OSError):
+                run.path.unlink()
+
+
 def remove_runs(store: Path, meta: StoreMeta, lineage: bytes) -> None:
     """Remove what no store at the position of ``meta`` or behind it needs, and what no writer finished.
 
-    The journal's lock is held: nobody else writes runs. A run that leads on stays.
+    The journal's lock is held. A run that leads on stays, and so does one that is being written.
     """
     directory = runs_directory(store)
     try:
@@ -176,6 +224,8 @@ def remove_runs(store: Path, meta: StoreMeta, lineage: bytes) -> None:
         return  # the usual case: there are none
     there = {path: upto for (_, upto), path in runs_beside(store).items()}
     for path in paths:
+        if path not in there and is_being_written(path):
+            continue
         if there.get(path, 0) > meta.applied:
             with suppress(BadRun):
                 state = SortedRun(path).state

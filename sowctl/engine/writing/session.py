@@ -175,8 +175,14 @@ class WriteSession:
 
     def _merge_due(self, *, ending: bool) -> None:
         """Merge what :meth:`apply` has put off; the journal's lock is held at its beginning and at its end alone."""
-        for topic in self.stores.values():
-            if not topic.due or not self._complete:
+        for topic in self.stores.values() if self._complete else ():
+            if not topic.due:
+                # At the end of a session all runs would have been merged.
+                while not ending and (runs := topic.joinable()):
+                    joined = topic.join(runs)
+                    with self.journal.lock():
+                        self._refresh()
+                        topic.take_joined(runs, joined)
                 continue
             with self.journal.lock():
                 self._refresh()

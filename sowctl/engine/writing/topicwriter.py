@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.inorder import merged
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import EXPIRED
-from sowctl.engine.fold.runs import extend, find_runs, flush, refolding, remove_runs
+from sowctl.engine.fold.runs import drop_joined, extend, find_runs, flush, join, refolding, remove_runs
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import AppliedBlock
+    from sowctl.store.sortedrun import SortedRun
 
 
 class TopicWriter(Protocol):
@@ -247,13 +248,30 @@ class StoreWriter:
             if not self.flushes and not self._waits():
                 self.apply(lineage, upto, block=block)
             else:
-                ripe = limits.is_to_be_merged(len(self.overlay), len(self.overlay.runs), held)
-                if ripe and not later:
+                self.due = limits.is_to_be_merged(len(self.overlay), held)
+                if self.due and not later:
                     self._merge(lineage, upto, block)
                 else:
                     self._flush(lineage, upto, block)
-                    self.due = ripe
+                if not later:
+                    self.due = False
+                    while runs := self.joinable():
+                        self.take_joined(runs, self.join(runs))
             self._set_limits()
+
+    def joinable(self) -> list[SortedRun]:
+        """The runs that are to become one, as there are so many of about one size; may be none."""
+        count = limits.to_be_joined([len(run) for run in self.overlay.runs]) if self.flushes else 0
+        return self.overlay.runs[-count:] if count else []
+
+    def join(self, runs: Sequence[SortedRun]) -> SortedRun:
+        """Write them as one; no lock is needed."""
+        with naming_replay(self.config):
+            return join(self._instance, self.config, self.store, runs)
+
+    def take_joined(self, runs: Sequence[SortedRun], joined: SortedRun) -> None:
+        """Put it in their place, under the journal's lock."""
+        drop_joined(self.overlay, runs, joined)
 
     def settle(self, lineage: bytes, upto: int, block: AppliedBlock | None = None) -> None:
         """The end of a session: as :meth:`apply`, but runs of others that are small beside the store stay there.

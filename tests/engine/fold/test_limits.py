@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from math import exp
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold.limits import LIMITS, PAGE, in_memory, in_place, is_bulk, is_small, is_to_be_merged
+from sowctl.engine.fold.limits import (
+    LIMITS,
+    PAGE,
+    in_memory,
+    in_place,
+    is_bulk,
+    is_small,
+    is_to_be_merged,
+    to_be_joined,
+)
 
 
 @given(st.integers(0, 1 << 40))
@@ -36,8 +46,31 @@ def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int
     # a session turns to runs when a merge rewrites few records for each that it has changed
     assert is_bulk(changed, records) is (records <= LIMITS.bulk_share * changed)
     assert is_bulk(changed, records, history=True) is (records <= LIMITS.history_share * changed)
-    assert is_to_be_merged(changed, 3, records) is (changed >= LIMITS.merge_share * records)
-    assert is_to_be_merged(changed, LIMITS.most_runs, records)
+    assert is_to_be_merged(changed, records) is (changed >= LIMITS.merge_share * records)
     # a merge at the end of any session rewrites few records for each change, or few at all
     if not is_small(changed, records):
         assert records <= LIMITS.bulk_share * changed or changed + records <= LIMITS.small_records
+
+
+@given(flushed=st.lists(st.integers(200_000, 340_000), max_size=300))
+def test_runs_of_one_size_become_one(flushed: list[int]) -> None:
+    sizes: list[int] = []
+    written = 0
+    for size in flushed:
+        sizes.append(size)
+        while count := to_be_joined(sizes):
+            assert count >= LIMITS.fan
+            written += sum(sizes[-count:])
+            sizes[-count:] = [sum(sizes[-count:])]
+        # Few runs, however many were flushed: less than eight of each size.
+        assert len(sizes) <= (LIMITS.fan - 1) * (1 + math.log(max(sum(sizes) / 200_000, 1), 4))
+    assert sum(sizes) == sum(flushed)
+    # Each change is written once for each size that there is.
+    assert written <= sum(flushed) * (1 + math.log(max(len(flushed), 1), LIMITS.fan))
+
+
+def test_few_runs_or_runs_of_other_sizes_stay() -> None:
+    assert to_be_joined([]) == to_be_joined([5] * 7) == to_be_joined([99, *[5] * 7]) == 0
+    assert to_be_joined([99, *[5] * 8]) == 8
+    # A small one among them is no end.
+    assert to_be_joined([5, 5, 5, 5, 1, 5, 5, 5]) == 8

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from sowctl.engine.fold import runs
 from sowctl.engine.fold.compaction import Merging
-from sowctl.engine.topics.positions import meta_of
+from sowctl.engine.fold.runs import find_runs, join
+from sowctl.engine.topics.positions import meta_of, open_log
 from sowctl.seam import SEAM
 from sowctl.store.builder import is_being_built
-from sowctl.store.sortedrun import runs_beside, runs_directory
-from tests.support.verbs import Plot, flushed, loading, loading_history, problems, rebuilt_is_live
+from sowctl.store.env import Store
+from sowctl.store.sortedrun import SortedRun, is_being_written, runs_beside, runs_directory
+from tests.support.verbs import Plot, flushed, loading, loading_history, problems, rebuilt_is_live, small_memory
 
 ROOT = Path(__file__).parents[3]
 
@@ -127,3 +133,68 @@ def test_what_a_dead_process_was_building_is_not_being_built(tmp_path: Path) -> 
     store = tmp_path / "s.sow"
     (tmp_path / "s.sow.new-1-0").touch()
     assert not is_being_built(store)
+
+
+def test_a_load_much_larger_than_its_store_has_few_runs(tmp_path: Path) -> None:
+    plot = Plot(tmp_path / "lab", journal_size=None)
+    plot.publish("j", range(10))
+    plot.publish("h", range(10))
+    there: dict[str, list[int]] = {"j": [], "h": []}
+
+    def told(topic: str) -> None:
+        runs = [SortedRun(path) for path in runs_beside(plot.lab.store(topic)).values()]
+        # They follow one another without a gap, from where the store stands.
+        places = sorted((run.base, run.upto) for run in runs)
+        assert all(before == after for (_, before), (after, _) in pairwise(places))
+        there[topic].append(len(runs))
+
+    with small_memory(share=100.0, fan=3):
+        plot.publish("j", [*range(10, 200), *range(0, 200, 3)], told=partial(told, "j"))
+        plot.publish("h", [*range(10, 100), *range(0, 100, 3)], told=partial(told, "h"))
+    assert (max(there["j"]), max(there["h"])) == (6, 5)
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert rebuilt_is_live(plot.lab) is None
+    assert problems(plot.lab) == []
+
+
+@pytest.mark.parametrize("topic", ["j", "h"])
+def test_a_reader_that_meets_runs_which_become_one_looks_again(
+    plot: Plot, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = plot.contents()[topic]
+    store, instance = plot.lab.store(topic), plot.lab.open()
+    seen: list[Path] = []
+    listed = runs.runs_beside
+
+    def outdated(path: Path) -> dict[tuple[int, int], Path]:
+        found = listed(path)
+        if not seen and path == store:
+            parts = [SortedRun(one) for _, one in sorted(found.items())]
+            with Store.open(store, write=False) as opened:
+                seen.append(join(instance, instance.topic(topic).config, opened, parts).path)
+            for one in parts:
+                one.path.unlink()
+        return found
+
+    monkeypatch.setattr(runs, "runs_beside", outdated)
+    meta = meta_of(store, instance)
+    with open_log(instance) as log:
+        found = find_runs(instance, store, meta, log, meta.applied, every=topic == "h")
+    assert [run.path for run in found] == seen
+    monkeypatch.undo()
+    assert plot.contents()[topic] == expected
+    assert list(runs_beside(store).values()) == seen
+    assert problems(plot.lab) == []
+
+
+def test_a_run_that_is_being_written_is_left_alone(plot: Plot) -> None:
+    store = plot.lab.store("j")
+    path = runs_directory(store) / "1-2.run.new-1"
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert is_being_written(path)
+        plot.delete("j", [60])
+        assert list(runs_directory(store).iterdir()) == [path]
+    assert not is_being_written(path) and not is_being_written(path.with_name("none"))
+    plot.delete("j", [61])
+    assert not runs_directory(store).exists()
