@@ -92,6 +92,7 @@ PREFIXES = {
 }
 """The first words that are no command by themselves, with what their commands are about."""
 PAGES = (
+    "sow-bookmark",
     "sow-config",
     "sow-events",
     "sow-journal",

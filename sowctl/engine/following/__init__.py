@@ -11,4 +11,5 @@ In the order in which data passes:
 * ``feed``: what changes mean to a subscriber of one topic.
 * ``events``: what a subscriber is told.
 * ``subscription``: all of it together: begun, driven, ended.
+* ``stores``: where subscriptions go on after a restart.
 """

@@ -164,6 +164,10 @@ class _Places:
         sought = [mark for mark in places if isinstance(mark, Bookmark) and places[mark] is None]
         for bookmark, (first, last) in find(self._log, sought).items():
             places[bookmark] = _Place(first, last)
+        for mark in sought:
+            # A client has the instance's name: its own numbers come first, and the others are the instance's txids.
+            if places[mark] is None and mark.publisher == self._instance.publisher:
+                places[mark] = self._at(mark.sequence)
         return places
 
     def _place(self, mark: Mark) -> _Place | None:
@@ -184,7 +188,11 @@ class _Places:
             number = mark.sequence
         else:
             return None
-        return _Place(number, number) if self._first - 1 <= number <= self._last else None
+        return self._at(number)
+
+    def _at(self, txid: int) -> _Place | None:
+        # Any txid that was used up is a place, also one between entries.
+        return _Place(txid, txid) if self._first - 1 <= txid <= self._last else None
 
     def _is_own(self, mark: Bookmark) -> bool:
         """Whether it counts txids of the instance; a client of its name has numbers of its own (decision 54)."""

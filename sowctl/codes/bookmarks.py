@@ -1,0 +1,43 @@
+"""Codes of bookmark stores."""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "SOW-BKM-001": """10 no bookmark store
+
+        Why: The text is no topic of the configuration and no file. A new file is only made where its name says what it
+        is.
+        Do: Name a topic with the Keys /clientName and /subId, or a file with the ending .bookmarks.
+        """,
+    "SOW-BKM-002": """5 a damaged bookmark store
+
+        Why: The file is of another kind, or bytes in it are not what was written. An interrupted write at its end is
+        no damage: it is cut off.
+        Do: Restore the file from a copy. Without one, move it aside and set the places of the subscriptions anew.
+        See: sow-bookmark(5)
+        """,
+    "SOW-BKM-003": """6 a bookmark store that cannot be used
+
+        Why: The operating system refused to read or write the file. What was stored before is still there; what was
+        processed since comes again.
+        Do: Make room, or give permission on the file and its directory.
+        See: sow-bookmark(5)
+        """,
+    "SOW-BKM-004": """9 a bookmark store of a newer format
+
+        Why: A later release wrote the file, and this one cannot tell what it means.
+        Do: Use that release.
+        See: sow-bookmark(5)
+        """,
+    "SOW-BKM-005": """2 a topic that is no bookmark store
+
+        Why: A row of a bookmark store is found by client and subscription id, so the topic needs the Keys /clientName
+        and /subId, and a message type whose fields can be written.
+        Do: Name another topic, or configure this one so.
+        """,
+    "SOW-BKM-006": """2 no client or no subscription id
+
+        Why: A place belongs to one subscription of one client; without both names nothing could find it again.
+        Do: Give both.
+        """,
+}

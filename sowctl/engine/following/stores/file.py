@@ -1,0 +1,215 @@
+"""A bookmark store in a file of its own: out-of-order acknowledgements and duplicates are known (``sow-bookmark(5)``).
+
+Several processes may use one file, each for subscriptions of its own: every change is made under a lock, on what the
+others have written before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from sowctl.breaks import unbroken
+from sowctl.directories import sync_directory
+from sowctl.engine.following.stores import filecodec as codec
+from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Memory, Row, Subscriber
+from sowctl.errors import StorageError
+
+if TYPE_CHECKING:
+    from sowctl.seam import Seam
+    from sowctl.values.times import Clock
+
+MODE = 0o640
+LOOSE = 64 << 10
+"""Bytes above which a file is written anew if it would then have less than half of its size."""
+
+
+class FileStore(BookmarkStore):
+    """The store at ``path``; a file that is not there is an empty store, and is made by the first change.
+
+    Raises StorageError ``SOW-BKM-003``, DamageError ``SOW-BKM-002``, VersionError ``SOW-BKM-004``.
+    """
+
+    remembers: ClassVar[bool] = True
+
+    def __init__(self, path: Path, seam: Seam, clock: Clock) -> None:
+        self.path = path
+        self._seam = seam
+        self._clock = clock
+        self._state: codec.State = {}
+        self._fd: int | None = None
+        self._end = 0
+        self._failed: StorageError | None = None
+        self._look()
+
+    def rows(self) -> list[Row]:
+        """All places, by client and subscription id."""
+        self._look()
+        return [codec.row_of(who, known) for who, known in sorted(self._state.items())]
+
+    def get(self, who: Subscriber) -> Row | None:
+        """One place."""
+        self._look()
+        known = self._state.get(who)
+        return None if known is None else codec.row_of(who, known)
+
+    def memory(self, who: Subscriber) -> Memory:
+        """What is known to have been acknowledged."""
+        self._look()
+        known = self._state.get(who)
+        return NOTHING if known is None else Memory(dict(known.latest), frozenset(known.beyond))
+
+    def put(self, who: Subscriber, bookmark: str) -> None:
+        """Set a place."""
+        known = codec.Known(bookmark, self._clock())
+        self._append(codec.pack_put(who, bookmark, known.time), lambda: self._state.update({who: known}))
+
+    def advance(self, who: Subscriber, step: Advance) -> None:
+        """Move a place on."""
+        time = self._clock()
+
+        def change() -> None:
+            self._state.setdefault(who, codec.Known("0", time)).advance(step, time)
+
+        self._append(codec.pack_advance(who, step, time), change)
+
+    def purge(self, who: Subscriber) -> bool:
+        """Forget a subscription."""
+        self._look()
+        if who not in self._state:
+            return False
+        self._append(codec.pack_purge(who), lambda: self._state.pop(who, None))
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _look(self) -> None:
+        """Take in what the file holds now, without a lock."""
+        try:
+            raw: bytes = self._seam.call("file.read", self.path.read_bytes)
+        except FileNotFoundError:
+            self._state = {}
+            return
+        except OSError as error:
+            raise self._trouble(error) from error
+        self._take(raw)
+
+    def _take(self, raw: bytes) -> int:
+        """The state of a whole file; returns where its whole blocks end, 0 without a header."""
+        state: codec.State = {}
+        end = 0
+        if codec.has_begun(raw, str(self.path)):
+            end = codec.absorb(state, raw, codec.HEADER_SIZE, str(self.path))
+        self._state = state
+        return end
+
+    def _append(self, block: bytes, change: Callable[[], object]) -> None:
+        """Write a block and sync it; then ``change`` the state in memory alike."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            with unbroken(), self._locked() as fd:
+                self._catch_up(fd)
+                self._write(fd, block, self._end)
+                self._seam.call("file.sync", os.fsync, fd)
+                self._end += len(block)
+                change()
+                if self._end > LOOSE:
+                    self._tighten()
+        except OSError as error:
+            # What a failed sync has left on disk is not known, and a later sync does not tell: no block may follow.
+            self._failed = self._trouble(error)
+            self.close()
+            raise self._failed from error
+
+    def _catch_up(self, fd: int) -> None:
+        """Under the lock: take in what others have appended, cut off what is not whole at the end, begin a new file."""
+        size = os.fstat(fd).st_size
+        if size == self._end > 0:
+            return
+        raw: bytes = self._seam.call("file.read", os.pread, fd, size, 0)
+        self._end = self._take(raw)
+        if self._end < size:
+            self._seam.call("file.truncate", os.ftruncate, fd, self._end)
+        if not self._end:
+            content = codec.header()
+            self._write(fd, content, 0)
+            # Before any block: what a crash leaves of a header is told from a file of another kind by its length.
+            self._seam.call("file.sync", os.fsync, fd)
+            sync_directory(self.path.parent, self._seam)
+            self._end = len(content)
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file, locked; made if it is not there. Raises OSError."""
+        while True:
+            if self._fd is None:
+                self._end = 0
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._fd = self._seam.call("file.open", os.open, self.path, flags, MODE)
+            fd = self._fd
+            self._seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
+            try:
+                # It may have been written anew while the lock was waited for: the old file's lock guards nothing.
+                if self._is_current(fd):
+                    yield fd
+                    return
+            finally:
+                # Closing the file, as writing it anew does, has let the lock go.
+                if self._fd == fd:
+                    fcntl.flock(fd, fcntl.LOCK_UN)
+            self.close()
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            return self.path.stat().st_ino == os.fstat(fd).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _tighten(self) -> None:
+        """Under the lock: write the file anew where that makes it much smaller."""
+        content = codec.header() + codec.pack_state(self._state)
+        if 2 * len(content) >= self._end:
+            return
+        temporary = self.path.with_name(f"{self.path.name}.new-{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        fd: int = self._seam.call("file.open", os.open, temporary, flags, MODE)
+        try:
+            try:
+                self._write(fd, content, 0)
+                self._seam.call("file.sync", os.fsync, fd)
+                os.fchmod(fd, self.path.stat().st_mode & 0o777)
+            finally:
+                os.close(fd)
+            # Synced before it is renamed: under the name stands the old file or the new one, and never a part.
+            self._seam.call("file.rename", os.rename, temporary, self.path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        self.close()
+        sync_directory(self.path.parent, self._seam)
+
+    def _write(self, fd: int, content: bytes, offset: int) -> None:
+        rest = memoryview(content)
+        while rest:
+            # A full disk may cut a write short without an error; the next attempt reports it.
+            written: int = self._seam.call("file.pwrite", os.pwrite, fd, rest, offset)
+            if written <= 0:
+                raise OSError("nothing was written")
+            rest, offset = rest[written:], offset + written
+
+    def _trouble(self, error: OSError) -> StorageError:
+        return StorageError(
+            "SOW-BKM-003",
+            f"the bookmark store cannot be used: {error.strerror or error}",
+            place=str(self.path),
+            hint="the subscription goes on behind the place that was last stored",
+        )

@@ -1,0 +1,200 @@
+"""The bytes of a bookmark store in a file: header, blocks, and the state that they add up to (``sow-bookmark(5)``).
+
+Packed and unpacked here and nowhere else; :mod:`sowctl.engine.following.stores.file` reads and writes the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from sowctl.checksum import crc32
+from sowctl.engine.following.stores.protocol import Advance, Row, Subscriber
+from sowctl.errors import DamageError, UsageError, VersionError
+from sowctl.identity.bookmarks import Bookmark
+
+MAGIC = b"SOWBKM\0\0"
+VERSION = 1
+_HEADER = struct.Struct("<8sHHI")
+_BLOCK = struct.Struct("<II")
+HEADER_SIZE = _HEADER.size
+_STATE, _PUT, _ADVANCE, _PURGE = range(4)
+_DAMAGED = "SOW-BKM-002"
+
+
+class Known(Struct):
+    """What a store knows of one subscription.
+
+    ``latest``: per publisher the highest number at or before the place; ``beyond``: what was acknowledged behind it.
+    """
+
+    bookmark: str
+    time: int
+    latest: dict[int, int] = field(default_factory=dict)
+    beyond: set[Bookmark] = field(default_factory=set)
+
+    def advance(self, step: Advance, time: int) -> None:
+        """Move on."""
+        if step.bookmark is not None:
+            self.bookmark = step.bookmark
+        self.time = time
+        for publisher, sequence in step.passed.items():
+            self.latest[publisher] = max(sequence, self.latest.get(publisher, 0))
+        # The numbers of a publisher rise with the log, so what is below its highest one has been passed as well.
+        self.beyond = {mark for mark in self.beyond.union(step.beyond) if not self.has_passed(mark)}
+
+    def has_passed(self, mark: Bookmark) -> bool:
+        """Whether a message stands at or before the place, as far as its publisher's numbers tell."""
+        return mark.sequence <= self.latest.get(mark.publisher, -1)
+
+
+State = dict[Subscriber, Known]
+
+
+def header() -> bytes:
+    """The header of a file."""
+    front = struct.pack("<8sHH", MAGIC, VERSION, 0)
+    return front + struct.pack("<I", crc32(front))
+
+
+def has_begun(raw: bytes, place: str) -> bool:
+    """Whether a file has a header; it has none yet where writing it was interrupted.
+
+    Raises VersionError ``SOW-BKM-004``, DamageError ``SOW-BKM-002`` for what is no such file.
+    """
+    # A header is synced before anything follows, so what a crash leaves of it is short, or was not written: zeros.
+    if len(raw) <= HEADER_SIZE and (not any(raw) or (raw != header() and header().startswith(raw))):
+        return False
+    if len(raw) >= HEADER_SIZE:
+        magic, version, _, crc = _HEADER.unpack_from(raw)
+        if magic == MAGIC and crc == crc32(raw[: HEADER_SIZE - 4]):
+            if version <= VERSION:
+                return True
+            raise VersionError(
+                "SOW-BKM-004",
+                f"the bookmark store has format version {version}; this release reads up to {VERSION}",
+                place=place,
+                hint="use the release that wrote it, or a later one",
+            )
+    raise DamageError(_DAMAGED, "this is not a bookmark store", place=place, hint="correct the path")
+
+
+def pack_state(state: Mapping[Subscriber, Known]) -> bytes:
+    """A block that replaces everything."""
+    rows = [
+        [who.client, who.sub_id, known.bookmark, known.time, _marks(known.latest.items()), _pairs(known.beyond)]
+        for who, known in sorted(state.items())
+    ]
+    return _packed([_STATE, rows])
+
+
+def pack_put(who: Subscriber, bookmark: str, time: int) -> bytes:
+    """A block that sets a place."""
+    return _packed([_PUT, who.client, who.sub_id, bookmark, time])
+
+
+def pack_advance(who: Subscriber, step: Advance, time: int) -> bytes:
+    """A block that moves a place on."""
+    passed, beyond = _marks(step.passed.items()), _pairs(step.beyond)
+    return _packed([_ADVANCE, who.client, who.sub_id, step.bookmark, time, passed, beyond])
+
+
+def pack_purge(who: Subscriber) -> bytes:
+    """A block that forgets a subscription."""
+    return _packed([_PURGE, who.client, who.sub_id])
+
+
+def _marks(pairs: Any) -> list[list[int]]:
+    return sorted([publisher, sequence] for publisher, sequence in pairs)
+
+
+def _pairs(marks: Any) -> list[list[int]]:
+    return _marks((mark.publisher, mark.sequence) for mark in marks)
+
+
+def _packed(body: list[Any]) -> bytes:
+    import msgpack
+
+    raw: bytes = msgpack.packb(body)
+    return _BLOCK.pack(len(raw), crc32(raw)) + raw
+
+
+def absorb(state: State, raw: bytes, start: int, place: str) -> int:
+    """Count the whole blocks of ``raw`` from ``start`` on into ``state``; returns where they end.
+
+    What follows is torn. Raises DamageError ``SOW-BKM-002`` where it is not the end, or a block holds something else.
+    """
+    end = start
+    for body, behind in _bodies(raw, start):
+        try:
+            _apply(state, body)
+        except (ValueError, TypeError, UsageError) as error:
+            raise _damage(place, end, f"a block cannot be read: {error}") from error
+        end = behind
+    # Blocks are synced one by one: whatever stands behind one that is not whole was written when it was.
+    if any(_body(raw, at) is not None for at in range(end + 1, len(raw) - _BLOCK.size)):
+        raise _damage(place, end, "a block is damaged, and whole ones stand behind it")
+    return end
+
+
+def _bodies(raw: bytes, at: int) -> Iterator[tuple[bytes, int]]:
+    while (body := _body(raw, at)) is not None:
+        at += _BLOCK.size + len(body)
+        yield body, at
+
+
+def _body(raw: bytes, at: int) -> bytes | None:
+    """The body of the block at an offset, None where no whole one is there."""
+    if at + _BLOCK.size > len(raw):
+        return None
+    length, crc = _BLOCK.unpack_from(raw, at)
+    stop = at + _BLOCK.size + length
+    # The length is asked first: space that was never written reads as zeros, and the checksum of nothing is zero.
+    if not length or stop > len(raw):
+        return None
+    body = raw[at + _BLOCK.size : stop]
+    return body if crc32(body) == crc else None
+
+
+def _apply(state: State, raw: bytes) -> None:
+    """Change the state as one block says. Raises ValueError, TypeError and UsageError for what is none."""
+    import msgpack
+
+    kind, *rest = msgpack.unpackb(raw)
+    if kind == _STATE:
+        state.clear()
+        for client, sub_id, bookmark, time, latest, beyond in rest[0]:
+            known = Known(bookmark, time, dict(latest), {Bookmark(*mark) for mark in beyond})
+            state[Subscriber(client, sub_id)] = known
+        return
+    who = Subscriber(*rest[:2])
+    if kind == _PUT:
+        bookmark, time = rest[2:]
+        state[who] = Known(bookmark, time)
+    elif kind == _ADVANCE:
+        bookmark, time, passed, beyond = rest[2:]
+        step = Advance(bookmark, dict(passed), [Bookmark(*mark) for mark in beyond])
+        known = state.setdefault(who, Known("0", time))
+        known.advance(step, time)
+    elif kind == _PURGE:
+        state.pop(who, None)
+    else:
+        raise ValueError(f"no kind {kind!r} is known")
+
+
+def _damage(place: str, offset: int, words: str) -> DamageError:
+    return DamageError(
+        _DAMAGED,
+        words,
+        place=f"{place}: offset {offset}",
+        hint="restore the file from a copy, or move it aside and set the places of the subscriptions anew",
+        offset=offset,
+    )
+
+
+def row_of(who: Subscriber, known: Known) -> Row:
+    """A subscription as others see it."""
+    return Row(who, known.bookmark, known.time)

@@ -1,0 +1,69 @@
+"""Which bookmark store a text names, and the table of their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.targets import find_topic
+from sowctl.errors import MissingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.following.stores.protocol import BookmarkStore
+    from sowctl.engine.following.stores.topic import Verbs
+    from sowctl.engine.instance import Instance
+
+ENDING = ".bookmarks"
+"""What the name of a file ends with that is a store, or is to be one."""
+
+
+def open_store(instance: Instance, text: str, verbs: Verbs) -> BookmarkStore:
+    """The store that a text names: a topic of the instance by its own name, else a file, else a logical topic.
+
+    A file that is not there is made by the first change if its name says what it is. ``verbs`` write to topics. Raises
+    MissingError ``SOW-BKM-001``, and what opening the store raises.
+    """
+    topic = _topic_named(instance, text)
+    path = instance.working / text
+    # As for every target: a topic's own name wins over a file, a Pattern, which matches nearly anything, does not.
+    if topic is not None and topic.logical is None:
+        return KINDS["topic"](instance, topic, path, verbs)
+    if path.is_file() or (text.endswith(ENDING) and path.parent.is_dir()):
+        return KINDS["file"](instance, None, path, verbs)
+    if topic is not None:
+        return KINDS["topic"](instance, topic, path, verbs)
+    raise MissingError(
+        "SOW-BKM-001",
+        f"{text!r} is neither a topic of this configuration nor the file of a bookmark store",
+        hint=f"the name of a new file ends with {ENDING}, and its directory is there; sowctl info lists the topics",
+    )
+
+
+def _topic_named(instance: Instance, text: str) -> TopicConfig | None:
+    try:
+        return find_topic(instance, text) if instance.config is not None else None
+    except MissingError:
+        return None
+
+
+def _in_topic(instance: Instance, topic: TopicConfig | None, path: Path, verbs: Verbs) -> BookmarkStore:
+    from sowctl.engine.following.stores.topic import TopicStore
+
+    assert topic is not None
+    return TopicStore(instance, topic, verbs)
+
+
+def _in_file(instance: Instance, topic: TopicConfig | None, path: Path, verbs: Verbs) -> BookmarkStore:
+    from sowctl.engine.following.stores.file import FileStore
+
+    return FileStore(path, instance.seam, instance.clock)
+
+
+KINDS: dict[str, Callable[[Instance, TopicConfig | None, Path, Verbs], BookmarkStore]] = {
+    "topic": _in_topic,
+    "file": _in_file,
+}
+"""How the stores of each kind are opened."""

@@ -1,0 +1,103 @@
+"""What every bookmark store does, and the values that stores take and give (``behaviour`` 9).
+
+A store keeps for each :class:`Subscriber` one place, as a text that ``--bookmark`` takes. It is asked by
+:class:`~sowctl.engine.following.stores.progress.Progress` while a subscription runs, and by ``sowctl bookmark``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from msgspec import Struct
+
+from sowctl.described import DescribedStruct
+from sowctl.errors import UsageError
+from sowctl.identity.bookmarks import Bookmark
+
+if TYPE_CHECKING:
+    from sowctl.values.times import Micros
+
+
+class Subscriber(Struct, frozen=True, order=True):
+    """Whose place it is: a client, and the id of one of its subscriptions; neither is empty."""
+
+    client: str
+    sub_id: str
+
+    def __post_init__(self) -> None:
+        if not self.client or not self.sub_id:
+            raise UsageError(
+                "SOW-BKM-006",
+                "a place in a bookmark store belongs to a client and a subscription id, and neither is empty",
+                hint="give both names",
+            )
+
+
+class Row(DescribedStruct, frozen=True):
+    """One place: ``bookmark`` as it is stored, ``time`` when it was stored, in microseconds UTC."""
+
+    who: Subscriber
+    bookmark: str
+    time: Micros
+
+
+class Advance(DescribedStruct, frozen=True):
+    """What was acknowledged since the last time.
+
+    Everything up to ``bookmark``; None where the place is the same. ``passed`` has for each publisher of it the highest
+    sequence number. ``beyond``: what was acknowledged behind that place.
+    """
+
+    bookmark: str | None
+    passed: Mapping[int, int]
+    beyond: Sequence[Bookmark] = ()
+
+
+class Memory(DescribedStruct, frozen=True):
+    """Messages that were acknowledged: per publisher up to a number, and single ones behind the place."""
+
+    latest: Mapping[int, int]
+    beyond: frozenset[Bookmark]
+
+    def has(self, publisher: int, sequence: int) -> bool:
+        """Whether a message is one of them."""
+        return sequence <= self.latest.get(publisher, -1) or Bookmark(publisher, sequence) in self.beyond
+
+
+NOTHING = Memory({}, frozenset())
+
+
+class BookmarkStore(Protocol):
+    """A place for each subscriber. What a method has written is durable when it returns."""
+
+    remembers: ClassVar[bool]
+    """Whether it keeps which messages were acknowledged, so that they need not be delivered again."""
+
+    def rows(self) -> list[Row]:
+        """All places, by client and subscription id."""
+        ...
+
+    def get(self, who: Subscriber) -> Row | None:
+        """One place; None for a subscription that the store does not know."""
+        ...
+
+    def memory(self, who: Subscriber) -> Memory:
+        """What is known to have been acknowledged; nothing where the store does not remember."""
+        ...
+
+    def put(self, who: Subscriber, bookmark: str) -> None:
+        """Set a place, forwards or backwards, and forget what was known of the subscription."""
+        ...
+
+    def advance(self, who: Subscriber, step: Advance) -> None:
+        """Move a place on."""
+        ...
+
+    def purge(self, who: Subscriber) -> bool:
+        """Forget a subscription; whether it was there."""
+        ...
+
+    def close(self) -> None:
+        """Write what is not written yet, and let go of files."""
+        ...
