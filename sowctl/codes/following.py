@@ -24,4 +24,15 @@ CODES: dict[str, str] = {
         Do: Name the topic, and the configuration with ``--config``.
         See: sowctl-subscribe(1)
         """,
+    "SOW-FOL-004": """2 records are asked for of a topic without a SOW
+
+        Why: What leaves a result, what has changed of a record, and pages are about records, and this topic only has
+        messages.
+        Do: Leave the option out, or give the topic a SOW.
+        """,
+    "SOW-FOL-005": """2 a page of several topics
+
+        Why: ``--top-n`` with ``--skip-n`` follows a page of one ordered result, which is that of one topic.
+        Do: Name the topic itself.
+        """,
 }

@@ -80,7 +80,9 @@ class SubscribeOptions(Struct, frozen=True):
     come first, filter and select also every message behind them. ``sow``: those records are wanted. ``query_id`` and
     ``batch_size`` are told with them. ``until_now``: end where the log ends at the start; ``lasting``: after so many
     seconds; ``most``: after so many messages behind the records. ``progress_every``: seconds after which a position is
-    told though nothing matched. ``events``: rely on the system's word for changes, not on looking alone.
+    told though nothing matched. ``oof``: tell what leaves the result. ``delta``: of a record that was told before, only
+    the fields that differ; ``no_empties``: nothing where none does; ``send_keys``: the key fields, too, which is so
+    without ``no_empties``. ``events``: rely on the system's word for changes, not on looking alone.
     """
 
     filter: str | None = None
@@ -95,6 +97,10 @@ class SubscribeOptions(Struct, frozen=True):
     lasting: float | None = None
     most: int | None = None
     progress_every: float | None = None
+    oof: bool = False
+    delta: bool = False
+    no_empties: bool = False
+    send_keys: bool = False
     events: bool = True
 
 

@@ -41,6 +41,16 @@ def run(
     query_id: Annotated[
         str | None, option("--query-id", help="query_id of the records' events and of their group", metavar="TEXT")
     ] = None,
+    oof: Annotated[bool, option("--oof", help="tell which records leave the result, and why")] = False,
+    delta: Annotated[
+        bool, option("--delta", help="of a record that was told before, only the fields that have changed")
+    ] = False,
+    no_empties: Annotated[
+        bool, option("--no-empties", help="with --delta: nothing where no field has changed")
+    ] = False,
+    send_keys: Annotated[
+        bool, option("--send-keys", help="with --no-empties: key fields in every delta, as they are without it")
+    ] = False,
     until_now: Annotated[bool, option("--until-now", help="end where the log ends when the command starts")] = False,
     lasting: Annotated[str | None, option("--for", help="end after this time, such as 10s", metavar="TIME")] = None,
     most: Annotated[
@@ -81,6 +91,10 @@ def run(
         lasting=seconds("--for", lasting),
         most=most,
         progress_every=seconds("--progress-every", progress_every),
+        oof=oof,
+        delta=delta,
+        no_empties=no_empties,
+        send_keys=send_keys,
     )
     streams = invocation.streams
     lines = EventLines(data_only=data_only, terminal=is_terminal(streams.stdout))

@@ -9,6 +9,9 @@ In the order in which data passes:
 * ``tail``: the journal from a txid on, whatever becomes of its files.
 * ``changes``: the entries of a block that are followed, as stored values.
 * ``feed``: what changes mean to a subscriber of one topic.
+* ``focus``: the same for one who is told what leaves, or only what has changed; ``held``: what such a one holds;
+  ``delta``: what has changed of a message.
+* ``page``: the same for a page of an ordered result; ``order``: the result in order.
 * ``events``: what a subscriber is told.
 * ``subscription``: all of it together: begun, driven, ended.
 * ``stores``: where subscriptions go on after a restart.

@@ -163,6 +163,7 @@ class Feed:
             return
         from sowctl.engine.records import batch_of
 
+        # Read to the end also where no more rows are wanted: a feed that remembers has to see all that match.
         for keys, values in found():
             passed = min(skip, len(keys))
             skip -= passed

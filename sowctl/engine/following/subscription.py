@@ -49,7 +49,7 @@ class Subscription:
         """``output``: the descriptor of a pipe to which events go; a wait ends when its reader has gone."""
         self._instance = instance
         self._options = options
-        self._feeds = {one.ref: Feed(instance, one) for one in wanted}
+        self._feeds = {one.ref: _feed(instance, one, options) for one in wanted}
         self._labels = {one.ref: one for one in wanted}
         self._unkeyed = frozenset(one.ref for one in wanted if not one.keyed)
         self._tail = Tail(instance)
@@ -210,3 +210,16 @@ class Subscription:
     def _directories(self) -> list[Path]:
         log = self._instance.log
         return [] if log is None else [log.directory]
+
+
+def _feed(instance: Instance, wanted: Wanted, options: SubscribeOptions) -> Feed:
+    """The feed that remembers as much as the options need."""
+    if wanted.top_n is not None and wanted.skip_n is not None:
+        from sowctl.engine.following.page import PageFeed
+
+        return PageFeed(instance, wanted, options)
+    if options.oof or options.delta:
+        from sowctl.engine.following.focus import FocusFeed
+
+        return FocusFeed(instance, wanted, options)
+    return Feed(instance, wanted)

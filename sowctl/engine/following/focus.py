@@ -1,0 +1,201 @@
+"""Subscribers that are told what leaves their focus, and what of a record has changed (``behaviour`` 4.2, 4.3).
+
+A :class:`FocusFeed` remembers the records that a subscriber holds (:mod:`held`). A record leaves by a delete, when its
+lifetime ends, or by a message that the filter does not let through any more; the first two bring the last body, the
+third the new one. Lifetimes end at their instant, before an entry of the same instant, and without an entry: such an
+event has no bookmark and moves no position (decisions 57, 58).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.engine.following.delta import Names, difference
+from sowctl.engine.following.events import Command, Delivery, Reason, made
+from sowctl.engine.following.feed import Feed, Wanted
+from sowctl.engine.following.held import Held
+from sowctl.engine.sources.source import Matched, Source
+from sowctl.engine.topics.expiration import expires
+from sowctl.store.codec import TOMBSTONE, expiration_of, payloads, stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.changes import Changes
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import SubscribeOptions
+
+SPARE = 1000
+"""Ends of lifetimes that may be out of date before they are looked through, beside as many as there are records."""
+
+
+class Row(NamedTuple):
+    """One event to come: what is told, of which record, with whose stamps. A place of None is no entry's."""
+
+    command: Command
+    reason: Reason | None
+    key: bytes
+    value: bytes
+    payload: bytes
+    txid: int
+    time: int
+    place: int | None
+
+
+class FocusFeed(Feed):
+    """A feed that knows what its subscriber holds."""
+
+    def __init__(self, instance: Instance, wanted: Wanted, options: SubscribeOptions) -> None:
+        super().__init__(instance, wanted)
+        self._oof = options.oof
+        self._delta = options.delta
+        self._empties = not options.no_empties
+        keys = options.send_keys or self._empties
+        self._keys: tuple[Names, ...] = tuple(path.names for path in wanted.config.keys) if keys else ()
+        self._held = Held()
+        self._ends: list[tuple[int, bytes]] = []
+        self._mortal = expires(wanted.config.expiration)
+
+    @property
+    def due(self) -> int | None:
+        """When the next lifetime ends."""
+        return self._ends[0][0] if self._ends else None
+
+    def load(self, source: Source | None, *, shown: bool) -> Iterator[Delivery]:
+        """The records that match; they are all known behind this, also where they are not shown."""
+        if source is None:
+            return
+        if shown:
+            yield from super().load(source, shown=True)
+        else:
+            for _ in self._found(source):
+                pass
+
+    def _found(self, source: Source) -> Iterator[Matched]:
+        # An order may read everything twice: the same values are noted once more, which changes nothing.
+        for keys, values in super()._found(source):
+            for key, value in zip(keys, values, strict=True):
+                self._put(key, value)
+            yield keys, values
+
+    def take(self, changes: Changes) -> Iterator[Delivery]:
+        """What changes mean to what the subscriber holds."""
+        matching = self._places(changes)
+        self._prepare(changes, matching)
+        rows: list[Row] = []
+        for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
+            txid, time = stamps(value)
+            if self._ends and self._ends[0][0] <= time:
+                rows += self._ended(time)
+            rows += self._told(key, value, txid, time, place, matches=place in matching)
+        yield from self._delivered(rows, changes)
+
+    def expire(self, now: int) -> Iterator[Delivery]:
+        """Records whose lifetime has ended."""
+        yield from self._delivered(self._ended(now), None)
+
+    def close(self) -> None:
+        """Forget what is held."""
+        self._held.close()
+
+    def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
+        """Read of all changes together what is cheaper to read so."""
+
+    def _told(self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool) -> Sequence[Row]:
+        """What one change tells, and what is held behind it."""
+        if value[0] & TOMBSTONE or not matches:
+            if key not in self._held:
+                return ()
+            gone = bool(value[0] & TOMBSTONE)
+            # A deletion has no body: the last one goes with it.
+            last = self._held.get(key) if gone and self._oof else value
+            self._drop(key)
+            return self._left("deleted" if gone else "match", key, last or value, txid, time, place)
+        before = self._held.get(key) if self._delta else None
+        self._put(key, value)
+        return self._published_row(key, value, before, txid, time, place)
+
+    def _published_row(
+        self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
+    ) -> Sequence[Row]:
+        """A message, or to a delta subscriber what differs from ``before``."""
+        if before is not None:
+            old, new = self._selected(payloads((before, value)))
+            delta = difference(self.wanted.kind, old, new, self._keys, empty=self._empties)
+            if delta is not None:
+                return (Row("delta_publish", None, key, value, delta, txid, time, place),) if delta else ()
+        return (Row("publish", None, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
+
+    def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
+        """A record that has left."""
+        if not self._oof:
+            return ()
+        return (Row("oof", reason, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
+
+    def _drop(self, key: bytes) -> None:
+        self._held.drop(key)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self._held.put(key, value)
+        if self._mortal and (end := expiration_of(value)):
+            heapq.heappush(self._ends, (end, key))
+            if len(self._ends) > 2 * len(self._held) + SPARE:
+                self._tidy()
+
+    def _tidy(self) -> None:
+        """Leave only the ends that still hold: a record that is published again has another one."""
+        latest = {key: end for end, key in self._ends if key in self._held}
+        found = [(expiration_of(value), key) for key in latest if (value := self._held.get(key)) is not None]
+        self._ends = [(end, key) for end, key in found if end]
+        heapq.heapify(self._ends)
+
+    def _ended(self, time: int) -> list[Row]:
+        """The records whose lifetime has ended at an instant, in the order of their ends."""
+        rows: list[Row] = []
+        while self._ends and self._ends[0][0] <= time:
+            end, key = heapq.heappop(self._ends)
+            value = self._held.get(key)
+            # Published again since with another lifetime, or gone.
+            if value is None or expiration_of(value) != end:
+                continue
+            self._drop(key)
+            rows += self._left("expired", key, value, 0, end, None)
+        return rows
+
+    def _places(self, changes: Changes) -> frozenset[int]:
+        """The places of changes that bring a message which matches."""
+        published = [place for place, value in enumerate(changes.values) if not value[0] & TOMBSTONE]
+        if self._meant is not None:
+            takes = self._meant
+            published = [at for at in published if takes(([changes.keys[at]], [changes.values[at]]))[0]]
+        if not self.wanted.matcher.selective or not published:
+            return frozenset(published)
+        chosen = changes.chosen(published)
+        return frozenset(published[at] for at in self.wanted.matcher.places(chosen.keys, chosen.values))
+
+    def _delivered(self, rows: Sequence[Row], changes: Changes | None) -> Iterator[Delivery]:
+        """Rows as events, those of one kind in a row together."""
+        for (command, reason, _), some in groupby(rows, key=_kind_of):
+            run = list(some)
+            events = made(
+                command,
+                self.wanted.label,
+                self.wanted.kind,
+                [row.key for row in run],
+                [row.value for row in run],
+                [row.payload for row in run],
+                key_mode=self.wanted.config.key_mode,
+                reason=reason,
+            )
+            events.txids = [row.txid for row in run]
+            events.times = [row.time for row in run]
+            places = [row.place for row in run if row.place is not None]
+            if places and changes is not None and changes.publishers is not None and changes.sequences is not None:
+                events.publishers = [changes.publishers[place] for place in places]
+                events.sequences = [changes.sequences[place] for place in places]
+            yield events
+
+
+def _kind_of(row: Row) -> tuple[Command, Reason | None, bool]:
+    return row.command, row.reason, row.place is None

@@ -1,0 +1,171 @@
+"""A page of an ordered result, kept as it is: its subscriber sees nothing but the page (``behaviour`` 4.4).
+
+All records that match are held in order (:mod:`order`), without their bodies in memory (:mod:`held`). A change behind
+the last record of a full page moves nothing on it, and most changes are such; any other change moves the page by at
+most one record at each end, or is about a record on it. So nothing is sorted again, and the page is read off the
+order only where a change may have moved it. Of what one change does, records that leave come first, then those that
+enter (behaviour 4.4); each has the bookmark of the entry that caused it and its own time (decision 56).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.engine.following.focus import FocusFeed, Row
+from sowctl.engine.following.order import Ordered
+from sowctl.engine.records import batch_of
+from sowctl.engine.search.sorting import FieldRanks
+from sowctl.store.codec import stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.changes import Changes
+    from sowctl.engine.following.events import Delivery, Reason
+    from sowctl.engine.following.feed import Wanted
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import SubscribeOptions
+    from sowctl.engine.sources.source import Source
+
+Item = tuple[Any, bytes]
+"""Sort key and SOW key: ties are in the order of keys (``behaviour`` 11.6)."""
+PART = 1000
+
+
+class PageFeed(FocusFeed):
+    """The records from the ``skip_n``-th on, ``top_n`` of them."""
+
+    def __init__(self, instance: Instance, wanted: Wanted, options: SubscribeOptions) -> None:
+        super().__init__(instance, wanted, options)
+        self._skip, self._size = wanted.skip_n or 0, wanted.top_n or 0
+        self._mixed = [False] * len(wanted.order)
+        self._ranks = self._made_ranks()
+        self._items: dict[bytes, Item] = {}
+        self._order = Ordered()
+        self._page: list[Item] = []
+        self._fresh: dict[bytes, Any] = {}
+        self._moved = False
+
+    def load(self, source: Source | None, *, shown: bool) -> Iterator[Delivery]:
+        """The page; every record that matches is known behind this."""
+        if source is None:
+            return
+        while not self._loaded(source):
+            # A number among what was read as texts: all texts are read anew.
+            self._held.clear()
+            self._items, self._ends = {}, []
+        self._order = Ordered(self._items.values())
+        self._page = self._order.part(self._skip, self._size)
+        if shown and self._page:
+            keys = [key for _, key in self._page]
+            batch = batch_of(self.wanted.label, self.wanted.kind, keys, [self._value(key) for key in keys])
+            yield self._rows(batch.keys, batch.values)
+
+    def _loaded(self, source: Source) -> bool:
+        self._ranks = self._made_ranks()
+        for keys, values in super()._found(source):
+            ranked = self._ranked(values)
+            if ranked is None:
+                return False
+            for key, rank in zip(keys, ranked, strict=True):
+                self._items[key] = rank, key
+        return True
+
+    def _made_ranks(self) -> FieldRanks | None:
+        if not self.wanted.order:
+            return None
+        ranks = FieldRanks(self.wanted.order, self._mixed)
+        ranks.begin(self.wanted.kind)
+        return ranks
+
+    def _ranked(self, values: Sequence[bytes]) -> Sequence[Any] | None:
+        """Sort keys; without an order SOW keys alone decide."""
+        return [()] * len(values) if self._ranks is None else self._ranks.of(values)
+
+    def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
+        values = [changes.values[place] for place in sorted(matching)]
+        ranked = self._ranked(values)
+        if ranked is None:
+            self._rank_anew()
+            ranked = self._ranked(values)
+            assert ranked is not None
+        self._fresh = dict(zip(values, ranked, strict=True))
+
+    def _rank_anew(self) -> None:
+        """Sort keys of all records, now that one of them is known to be a number."""
+        self._ranks = self._made_ranks()
+        keys = list(self._items)
+        for start in range(0, len(keys), PART):
+            some = keys[start : start + PART]
+            ranked = self._ranked([self._value(key) for key in some])
+            assert ranked is not None
+            self._items.update((key, (rank, key)) for key, rank in zip(some, ranked, strict=True))
+        self._order = Ordered(self._items.values())
+        self._moved = True
+
+    def _value(self, key: bytes) -> bytes:
+        value = self._held.get(key)
+        assert value is not None
+        return value
+
+    def _drop(self, key: bytes) -> None:
+        super()._drop(key)
+        self._order.remove(self._items[key])
+        self._was = self._items.pop(key)
+
+    def _published_row(
+        self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
+    ) -> Sequence[Row]:
+        was, item = self._items.get(key), (self._fresh[value], key)
+        if was == item and not self._moved:
+            # It stays where it is: nothing else moves.
+            return super()._published_row(key, value, before, txid, time, place) if self._shows(item) else ()
+        if was is not None:
+            self._order.remove(was)
+        self._order.add(item)
+        self._items[key] = item
+        if not self._touched(was) and not self._touched(item):
+            return ()
+        return self._turned(key, value, before, None, txid, time, place)
+
+    def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
+        if not self._touched(self._was):
+            return ()
+        return self._turned(key, value, None, reason, txid, time, place)
+
+    def _touched(self, item: Item | None) -> bool:
+        """Whether a change at this place of the order may move what is on the page."""
+        if item is None or not self._size:
+            return False
+        return self._moved or len(self._page) < self._size or item <= self._page[-1]
+
+    def _shows(self, item: Item) -> bool:
+        return bool(self._page) and self._page[0] <= item <= self._page[-1]
+
+    def _turned(
+        self,
+        key: bytes,
+        value: bytes,
+        before: bytes | None,
+        reason: Reason | None,
+        txid: int,
+        time: int,
+        place: int | None,
+    ) -> Sequence[Row]:
+        """The page behind a change of ``key``, and what its subscriber is told; ``reason``: why the record is gone."""
+        old, self._page = self._page, self._order.part(self._skip, self._size)
+        self._moved = False
+        shown, shows = {one for _, one in old}, {one for _, one in self._page}
+        rows: list[Row] = []
+        for one in (one for _, one in old if one not in shows):
+            if one == key:
+                rows += super()._left(reason or "match", key, value, txid, time, place)
+            else:
+                rows += super()._left("match", one, other := self._value(one), txid, stamps(other)[1], place)
+        for one in (one for _, one in self._page if one not in shown or one == key):
+            if one == key:
+                known = before if one in shown else None
+                rows += super()._published_row(key, value, known, txid, time, place)
+            else:
+                other = self._value(one)
+                rows += super()._published_row(one, other, None, txid, stamps(other)[1], place)
+        return rows
