@@ -123,8 +123,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-ENG-031": """2 no topic with a store of its own
 
-        Why: The name belongs to a view, conflated topic or queue, whose records follow those of other topics. A view
-        can be read; nothing can be published to it or deleted from it.
+        Why: The name belongs to a view, conflated topic or queue, whose records follow those of other topics. Views and
+        conflated topics can be read; nothing can be published to them or deleted from them.
         Do: Publish to the topics that it is made of, and delete there.
         """,
     "SOW-ENG-032": """2 many logical topics

@@ -1,4 +1,4 @@
-"""Codes of views."""
+"""Codes of views and conflated topics."""
 
 from __future__ import annotations
 
@@ -8,5 +8,11 @@ CODES: dict[str, str] = {
         Why: A view shows all of its topics as of one instant. Each time that they were opened, one of them had been
         written to before the last one was open.
         Do: Run the command again, or stop the publishers for a moment.
+        """,
+    "SOW-VIW-002": """2 a conflated topic whose state nothing tells
+
+        Why: What a conflated topic shows depends on when its source changed. A journal tells that of every instant; the
+        source here has none, and no state was kept.
+        Do: Run ``sowctl conflate``, which keeps a state from now on; or let the TransactionLog record the source.
         """,
 }

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sowctl.config.derived import View
-from sowctl.config.model import Expiration, OtherEntry, TopicConfig
-from sowctl.errors import UsageError
+from msgspec.structs import replace
+
+from sowctl.config.derived import ConflatedTopic, View
+from sowctl.config.matching import search_of
+from sowctl.config.model import Expiration, Logical, OtherEntry, TopicConfig
+from sowctl.errors import MissingError, UsageError
 from sowctl.expressions.syntax.nodes import Field
 from sowctl.expressions.syntax.parse import destination_of, parse_grouping, parse_projection
 from sowctl.values.paths import Path, Step
 
 if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig
     from sowctl.values.paths import Path as FieldPath
 
-READABLE = ("View",)
-"""The kinds of entries that can be read as topics."""
 _SLAB = 1 << 20
 
 
-def as_topic(entry: OtherEntry) -> TopicConfig:
+def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
     """The topic that a derived entry is read as; it has no file before it is opened.
 
     Raises UsageError ``SOW-ENG-031`` for a kind that cannot be read.
     """
+    if isinstance(entry, ConflatedTopic):
+        return _conflated(config, entry)
     if not isinstance(entry, View):
         raise not_a_topic(entry)
     return TopicConfig(
@@ -56,6 +60,62 @@ def as_topic(entry: OtherEntry) -> TopicConfig:
         node=entry.node,
         derived=entry,
     )
+
+
+def _conflated(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig:
+    """A conflated topic has the keys of its source, and of a Pattern topic its logical topics under other names."""
+    source = source_of(config, entry)
+    return replace(
+        source if isinstance(source, TopicConfig) else as_topic(config, source),
+        name=entry.name,
+        file=None,
+        file_name=None,
+        durability="transient",
+        recovery_point="epoch",
+        # What expires in the source is a change of it, and leaves at the end of an interval (behaviour 11.44).
+        expiration=Expiration("disabled"),
+        hash_indexes=entry.hash_indexes,
+        indexes=(),
+        history=None,
+        preprocessing=(),
+        enrichment=(),
+        journalled=False,
+        place=entry.place,
+        derived=entry,
+    )
+
+
+def source_of(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig | OtherEntry:
+    """The entry that a conflated topic copies. Raises MissingError ``SOW-ENG-012``."""
+    found = config.find(entry.underlying, entry.message_type)
+    if not found:
+        text = f"there is no topic {entry.underlying!r} of type {entry.message_type}"
+        raise MissingError("SOW-ENG-012", text, topic=entry.underlying)
+    return found[0]
+
+
+def logical_part(config: InstanceConfig, entry: OtherEntry, name: str) -> TopicConfig | None:
+    """The logical topic ``name`` of a conflated topic over a Pattern topic; None where it has none of this name, or
+    where it leaves its source's names as they are: these are the source's."""
+    if not isinstance(entry, ConflatedTopic) or entry.topic_format is None or entry.topic_format == "%n":
+        return None
+    source = source_of(config, entry)
+    before, _, behind = entry.topic_format.partition("%n")
+    inner = name.removeprefix(before).removesuffix(behind)
+    if not inner or name != before + inner + behind:
+        return None
+    if isinstance(source, OtherEntry):
+        part = logical_part(config, source, inner)
+    elif source.pattern is not None and search_of(source.pattern)(inner):
+        # Keys are those of the source: their domain is the name that the record was published under.
+        domain = source.key_domain if source.shares_domain else inner
+        part = replace(source, pattern=None, key_domain=domain)
+    else:
+        return None
+    if part is None:
+        return None
+    shown = _conflated(config, entry)
+    return replace(shown, pattern=None, key_domain=part.key_domain, logical=Logical(name))
 
 
 def not_a_topic(entry: OtherEntry) -> UsageError:

@@ -178,7 +178,7 @@ def _exact(
 
     With ``derived`` a view, too, as the topic that it is read as.
     """
-    takers = _takers(instance, name, message_type, logical=logical)
+    takers = _takers(instance, name, message_type, logical=logical, derived=derived)
     # A topic is known by name and message type together (behaviour 1.1), so a name alone may be ambiguous.
     if len(takers) > 1:
         forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
@@ -196,24 +196,47 @@ def _exact(
         # The language is loaded where such an entry is read, and by no other command.
         if not derived:
             raise not_a_topic(entry)
-        return as_topic(entry)
+        assert instance.config is not None
+        return as_topic(instance.config, entry)
     return entry
 
 
-def _takers(instance: Instance, name: str, message_type: str | None, *, logical: bool) -> list[SowEntry]:
+def _takers(
+    instance: Instance, name: str, message_type: str | None, *, logical: bool, derived: bool = False
+) -> list[SowEntry]:
     """Of every message type the first entry that a name belongs to."""
     found: dict[str, SowEntry] = {}
     logical = logical and _can_be_stored(name)
     for entry in instance.config.sow if instance.config is not None else ():
         kind = entry.message_type
-        # The first entry that a name belongs to takes it; those behind it do not count (behaviour 1.8).
-        if kind in found or message_type not in (None, kind):
+        if message_type not in (None, kind):
+            continue
+        part = _conflated_part(instance, entry, name) if logical and derived else None
+        # The first entry that a name belongs to takes it; those behind it do not count (behaviour 1.8), but names of
+        # conflated topics come before those of logical topics (11.51).
+        if kind in found and not (entry.kind == "ConflatedTopic" and (entry.name == name or part is not None)):
             continue
         if entry.name == name:
             found[kind] = entry
         elif logical and isinstance(entry, TopicConfig) and entry.pattern and search_of(entry.pattern)(name):
             found[kind] = replace(entry, logical=Logical(name))
+        elif part is not None:
+            found[kind] = part
     return list(found.values())
+
+
+def _conflated_part(instance: Instance, entry: SowEntry, name: str) -> TopicConfig | None:
+    """A name that a conflated topic gives to a logical topic of its source, as the topic that it is read as."""
+    if entry.kind != "ConflatedTopic":
+        return None
+    from sowctl.config.derived import ConflatedTopic  # loaded with the configuration that has such an entry
+
+    # The language is loaded only where such a name may be meant.
+    if not isinstance(entry, ConflatedTopic) or entry.topic_format in (None, "%n") or instance.config is None:
+        return None
+    from sowctl.engine.topics.derived import logical_part
+
+    return logical_part(instance.config, entry, name)
 
 
 def _matching(instance: Instance, pattern: str, message_type: str | None) -> Iterator[TopicConfig]:

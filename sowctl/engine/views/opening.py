@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OPENERS = {
     "View": "sowctl.engine.views.view",
+    "ConflatedTopic": "sowctl.engine.views.conflated",
 }
 """The module of each kind of entry that can be read."""
 
@@ -33,11 +34,14 @@ def open_target(instance: Instance, target: Target, at: int | None) -> Source:
     # What is no derived entry costs no more than the question; the modules of views are not loaded for it.
     if topic is None or topic.derived is None:
         return open_source(instance, target, at)
+    from sowctl.engine.sources.logical import narrowed
     from sowctl.engine.views.moment import moment, refs_of
 
     entry = topic.derived
-    with moment(instance, refs_of(instance, entry), at, open_entry) as made:
-        return open_entry(made, entry)
+    # A conflated topic reads the log itself, not the state of its topics.
+    refs = refs_of(instance, entry) if entry.kind == "View" else []
+    with moment(instance, refs, at, open_entry) as made:
+        return narrowed(open_entry(made, entry), topic)
 
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:

@@ -27,7 +27,7 @@ def open_entry(moment: Moment, entry: OtherEntry) -> Source:
     assert instance.config is not None
     program = Program(instance, query_of(instance, entry))
     with ExitStack() as stack:
-        then = stack.enter_context(aside(as_topic(entry), "view"))
+        then = stack.enter_context(aside(as_topic(instance.config, entry), "view"))
         assert then.file is not None
         definition = definition_of(instance.config.name, then)
         with build(then.file, definition, seam=instance.seam, now=moment.now) as builder:

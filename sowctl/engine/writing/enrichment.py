@@ -16,6 +16,7 @@ from sowctl.messages.base import HalfPair
 from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
+    from sowctl.config.derived import ConflatedTopic
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.expressions.context import Context
@@ -34,7 +35,12 @@ class Phase:
     """The fields of one phase of one topic, over payloads."""
 
     def __init__(
-        self, instance: Instance, topic: TopicConfig, kind: MessageType, fields: Fields, client: str | None
+        self,
+        instance: Instance,
+        topic: TopicConfig | ConflatedTopic,
+        kind: MessageType,
+        fields: Fields,
+        client: str | None,
     ) -> None:
         self._instance = instance
         self._topic = topic.name
@@ -196,7 +202,25 @@ def phases(
     return found[0], found[1]
 
 
-def _compiled(topic: TopicConfig, texts: Sequence[str], context: Context, functions: Mapping[str, Function]) -> Fields:
+def conflated_phase(instance: Instance, entry: ConflatedTopic) -> Phase:
+    """The enrichment of a conflated topic that has one. Raises ConfigError as :func:`phases`."""
+    kind = instance.type_of(entry.message_type)
+    if not kind.constructible:
+        raise ConfigError(
+            "SOW-ENG-058",
+            f"messages of type {entry.message_type} cannot be enriched: {entry.name!r} cannot be computed",
+            place=str(entry.place),
+            hint="remove Enrichment",
+        )
+    from sowctl.expressions.context import Context
+
+    fields = _compiled(entry, entry.enrichment, Context.CONFLATED_ENRICHMENT, functions_of(instance))
+    return Phase(instance, entry, kind, fields, None)
+
+
+def _compiled(
+    topic: TopicConfig | ConflatedTopic, texts: Sequence[str], context: Context, functions: Mapping[str, Function]
+) -> Fields:
     from sowctl.expressions.compile import compile_fields
 
     try:

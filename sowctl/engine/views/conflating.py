@@ -1,0 +1,71 @@
+"""The rule of conflation, key by key: from the changes of a source to those of a conflated topic (``behaviour`` 5.3).
+
+The first change of a key opens its interval, later ones replace what is pending, and at the end of the interval the
+latest is shown. A change at the end itself still belongs to the interval. What was deleted before it was ever shown is
+never shown, and a change behind that opens a new interval (11.42, 11.43).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from sowctl.engine.views.timeline import Change
+
+
+class Pending(NamedTuple):
+    """What a key will show at the end of its interval: None for nothing any more. ``opened``: the first change."""
+
+    opened: int
+    value: bytes | None
+
+
+class Conflation:
+    """The keys of a conflated topic with an interval (microseconds), and what is pending of them.
+
+    It goes on from ``pending`` and from the keys of which ``shown`` says that there is something to see.
+    """
+
+    def __init__(
+        self, interval: int, shown: Callable[[bytes], bool] | None = None, pending: dict[bytes, Pending] | None = None
+    ) -> None:
+        self.pending = {} if pending is None else pending
+        self._interval = interval
+        self._before = shown
+        # What became of keys since the beginning.
+        self._since: dict[bytes, bool] = {}
+        self._ends = [(one.opened + interval, key) for key, one in self.pending.items()]
+        heapq.heapify(self._ends)
+
+    def over(self, changes: Iterable[Change], at: int) -> Iterator[Change]:
+        """The conflated topic's changes, in the order of time, from those of its source up to an instant, inclusive."""
+        for change in changes:
+            # Ends at the instant itself wait: this change belongs to them.
+            yield from self._due(change.time)
+            self._take(change)
+        yield from self._due(at + 1)
+
+    def _take(self, change: Change) -> None:
+        known = self.pending.get(change.key)
+        if known is not None:
+            self.pending[change.key] = Pending(known.opened, change.value)
+        elif change.value is not None or self._shown(change.key):
+            self.pending[change.key] = Pending(change.time, change.value)
+            heapq.heappush(self._ends, (change.time + self._interval, change.key))
+
+    def _due(self, before: int) -> Iterator[Change]:
+        """What is shown, or is gone, at the ends of intervals before an instant."""
+        while self._ends and self._ends[0][0] < before:
+            end, key = heapq.heappop(self._ends)
+            value = self.pending.pop(key).value
+            # Never shown, and gone again: silent.
+            if value is not None or self._shown(key):
+                self._since[key] = value is not None
+                yield Change(end, key, value)
+
+    def _shown(self, key: bytes) -> bool:
+        known = self._since.get(key)
+        if known is None:
+            return self._before is not None and self._before(key)
+        return known

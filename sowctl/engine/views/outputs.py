@@ -1,0 +1,75 @@
+"""What a conflated topic makes of the messages that it shows: their enrichment, and the names of its logical topics.
+
+The same message and instant give the same output at every computation: the clock of an enrichment is the end of the
+interval, and what it takes for random follows from key and instant. Called by :mod:`sowctl.engine.views.conflated`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from xxhash import xxh3_128_digest
+
+from sowctl.engine.search.matcher import headers_of
+from sowctl.errors import InputError
+from sowctl.store.codec import decode, encode
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import ConflatedTopic
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.views.timeline import Change
+    from sowctl.engine.writing.enrichment import Phase
+
+
+class Outputs:
+    """The outputs of one conflated topic. Raises ConfigError where its enrichment cannot be used."""
+
+    def __init__(self, instance: Instance, entry: ConflatedTopic) -> None:
+        self._entry = entry
+        self._seed = b""
+        self._phase: Phase | None = None
+        if entry.enrichment:
+            from sowctl.engine.writing.enrichment import conflated_phase
+
+            self._phase = conflated_phase(replace(instance, random=self._random), entry)
+
+    def _random(self, count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            self._seed = xxh3_128_digest(self._seed)
+            found += self._seed
+        return found[:count]
+
+    def change(self, change: Change) -> Change:
+        """A change with its output as its value."""
+        return change if change.value is None else change._replace(value=self.of(change))
+
+    def of(self, change: Change) -> bytes:
+        """The stored value that is shown for a message from an instant on. Raises InputError ``SOW-QRY-004``."""
+        time, key, value = change
+        assert value is not None
+        form = self._entry.topic_format
+        if self._phase is None and form is None:
+            # Nothing is made of it: the stored bytes are passed on with their checksum.
+            return value
+        record = decode(key, value)
+        payload, logical = record.payload, record.logical_topic
+        if self._phase is not None:
+            self._seed = key + time.to_bytes(8, "big", signed=True)
+            headers = headers_of([key], [value], self._entry.underlying)
+            [payload], refused = self._phase.apply([payload], time, headers=headers)
+            if refused:
+                number = str(int.from_bytes(key, "big"))
+                raise InputError(
+                    "SOW-QRY-004",
+                    f"the message of record {number} cannot be enriched: {refused[0].message}",
+                    place=self._entry.name,
+                    sow_key=number,
+                )
+        if form is not None and logical is not None:
+            logical = form.encode().replace(b"%n", logical)
+        stamps = record.txid, record.time, record.expiration
+        return encode(
+            key, record.check, *stamps, record.flags, payload, record.user_key, record.correlation_id, logical
+        )
