@@ -132,7 +132,12 @@ class Invocation:
                 None, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
             )
         root = Path(self.settings.root) if self.settings.root is not None else None
-        path = self.config_path()
+        return self.open_other(self.config_path(), root)
+
+    def open_other(self, path: Path, root: Path | None = None) -> Instance:
+        """The instance of another configuration than the command's own, with the same clock and the same notes."""
+        from sowctl.engine.instance import Instance
+
         self.detail(f"configuration {path}, clock {format_time(self.clock())}")
         return Instance.open(
             path,

@@ -40,4 +40,15 @@ CODES: dict[str, str] = {
         Why: A place belongs to one subscription of one client; without both names nothing could find it again.
         Do: Give both.
         """,
+    "SOW-BKM-007": """2 no place to store
+
+        Why: The text names no place that a subscription could go on from: it is what the store has already, or, for
+        going back, a range.
+        Do: Give a time, a bookmark or a txid.
+        """,
+    "SOW-BKM-008": """8 going back would go forward
+
+        Why: A subscription has not come as far as the place that was named. Messages between would never be delivered.
+        Do: Name an earlier place, or take it forward on purpose with ``sowctl bookmark set``.
+        """,
 }

@@ -161,6 +161,11 @@ CODES: dict[str, str] = {
         Do: Add ``--explain``.
         See: sowctl-query(1)
         """,
+    "SOW-CLI-032": """2 subscriptions to forget that are not said
+
+        Why: Forgetting every subscription of a store by an option that was left out would cost their places.
+        Do: Name a client or a subscription id, or give ``--all``.
+        """,
     "SOW-CLI-034": """1 no such element
 
         Why: No element of a configuration has this name or ends with this path.

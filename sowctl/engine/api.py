@@ -35,6 +35,18 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.snapshot import SnapshotReport
 
 
+class RowVerbs:
+    """How bookmark stores in topics write their rows: by the verbs, which stand above the room of the stores."""
+
+    def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        """Publish one message; durable when this returns."""
+        TopicHandle(instance, topic).publish([payload])
+
+    def delete(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        """Delete the record whose key a message has."""
+        TopicHandle(instance, topic).delete(data=[payload])
+
+
 class InstanceHandle(Instance, frozen=True):
     """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
 

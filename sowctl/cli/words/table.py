@@ -50,6 +50,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("expire", "expire", "remove the records whose lifetime is over", TIME),
     Command("history", "history", "print the versions that records had, and until when", TIME),
     Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
+    Command("bookmark list", "bookmark_list", "list the places of subscriptions, and how far behind they are", TIME),
+    Command("bookmark get", "bookmark_get", "print where a subscription goes on", TIME),
+    Command("bookmark set", "bookmark_set", "set where a subscription goes on", TIME),
+    Command("bookmark rewind", "bookmark_rewind", "set subscriptions back, to get messages again", TIME),
+    Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", TIME),
+    Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
     Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
@@ -85,6 +91,7 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 PREFIXES = {
+    "bookmark": "places in bookmark stores, where subscriptions go on",
     "store": "commands on stores",
     "journal": "commands on journals",
     "pipeline": "bulk work on Spark",

@@ -1,0 +1,78 @@
+"""What the commands of ``sowctl bookmark`` share: their operands, opening the store, and rows for output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.stores.protocol import BookmarkStore, Row
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.verbs.bookmark import Standing
+
+Store: TypeAlias = Annotated[
+    str, Argument("STORE", "a topic with the Keys /clientName and /subId, or a .bookmarks file", complete="file")
+]
+StoreConfig: TypeAlias = Annotated[
+    str | None,
+    option("--store-config", help="the store is a topic of another instance, with this configuration", metavar="FILE"),
+]
+Client: TypeAlias = Annotated[str | None, option("--client", help="only subscriptions of this client", metavar="NAME")]
+SubId: TypeAlias = Annotated[str | None, option("--sub-id", help="only the subscription with this id", metavar="ID")]
+OneClient: TypeAlias = Annotated[str, option("--client", help="the subscription's client", metavar="NAME")]
+OneSubId: TypeAlias = Annotated[str, option("--sub-id", help="the subscription's id", metavar="ID")]
+
+
+@contextmanager
+def opened(invocation: Invocation, store: str, store_config: str | None) -> Iterator[tuple[Instance, BookmarkStore]]:
+    """The instance whose journal counts, and the store, of that instance or of another one."""
+    from sowctl.engine.api import RowVerbs
+    from sowctl.engine.following.stores.opening import open_store
+
+    with invocation.open_instance() as instance:
+        of = instance if store_config is None else invocation.open_other(Path(store_config))
+        with closing(open_store(of, store, RowVerbs())) as found:
+            yield instance, found
+
+
+def place_row(row: Row) -> dict[str, Any]:
+    """One place as it is stored."""
+    from sowctl.values.times import format_time
+
+    return {
+        "client": row.who.client,
+        "sub_id": row.who.sub_id,
+        "bookmark": row.bookmark,
+        "stored": format_time(row.time),
+    }
+
+
+def standing_row(one: Standing) -> dict[str, Any]:
+    """One place against the journal."""
+    from sowctl.values.times import format_time
+
+    lag = one.lag
+    return place_row(one.row) | {
+        "publisher": one.publisher,
+        "txid": one.txid,
+        "logged": None if one.logged is None else format_time(one.logged),
+        "entries": None if lag is None else lag.entries,
+        "bytes": None if lag is None else lag.bytes,
+        "seconds": None if lag is None else lag.seconds,
+    }
+
+
+def checked_row(one: Standing) -> dict[str, Any]:
+    """One place, and what a subscription that goes on there would do."""
+    state = "lost" if one.problem is not None else "partly" if one.missing else "ready"
+    words = None if not one.missing else f"not in the journals: {', '.join(one.missing)}"
+    if one.problem is not None:
+        words = f"{one.problem.code} {one.problem.message}"
+    row = place_row(one.row)
+    del row["stored"]
+    return row | {"state": state, "txid": one.txid, "problem": words}

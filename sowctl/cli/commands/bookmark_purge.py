@@ -1,0 +1,50 @@
+"""``sowctl bookmark purge``: subscriptions that are over."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Columns, DryRun, Format, Yes
+from sowctl.errors import UsageError
+
+EXAMPLES = (
+    "sowctl bookmark purge shop.bookmarks --client billing --yes",
+    "sowctl bookmark purge shop.bookmarks --all --dry-run",
+)
+
+
+def run(
+    invocation: Invocation,
+    store: Store,
+    client: Client = None,
+    sub_id: SubId = None,
+    all: Annotated[bool, option("--all", help="every subscription of the store")] = False,
+    store_config: StoreConfig = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    format: Format = None,
+    columns: Columns = None,
+) -> int:
+    """Forget subscriptions, and list them. One that comes again is a new one, and begins where the journal does."""
+    from sowctl.cli.commands.bodies.bookmark import opened, place_row
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.verbs.bookmark import Chosen, purge
+
+    if all == (client is not None or sub_id is not None):
+        raise UsageError(
+            "SOW-CLI-032",
+            "which subscriptions are to be forgotten is not said, or said twice",
+            hint="give --client, --sub-id or both; or --all",
+        )
+    chosen = Chosen(client, sub_id)
+    ask = not dry_run and invocation.streams.must_ask(yes=yes)
+    sink = Sink(invocation, Choice(format, columns=columns))
+    with opened(invocation, store, store_config) as (_, found):
+        if ask:
+            count = len(purge(found, chosen, dry_run=True))
+            invocation.streams.confirm(f"forget {count:,} subscriptions")
+        sink.write_rows(map(place_row, purge(found, chosen, dry_run=dry_run)))
+    return 0

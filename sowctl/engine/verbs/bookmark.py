@@ -1,0 +1,187 @@
+"""bookmark: the places in a bookmark store against the journal: how far behind, whether they are still there (9).
+
+What a store keeps is a text. What it means for a subscription is found out as a subscription would
+(:mod:`sowctl.engine.following.spans`), so that what is told here is what would happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.following.bookmarks import Bookmark, Side, Wanted, parse
+from sowctl.engine.following.spans import NotFound, resolve
+from sowctl.engine.following.stores.protocol import Row, Subscriber
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.errors import RefusedError, SowError, UsageError
+from sowctl.identity.bookmarks import EPOCH
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.stores.protocol import BookmarkStore
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.values.times import Micros
+
+
+class Chosen(DescribedStruct, frozen=True):
+    """Which subscriptions are meant: of one client, with one id; None is any."""
+
+    client: str | None = None
+    sub_id: str | None = None
+
+    def has(self, who: Subscriber) -> bool:
+        """Whether a subscription is meant."""
+        return self.client in (None, who.client) and self.sub_id in (None, who.sub_id)
+
+
+class Lag(DescribedStruct, frozen=True):
+    """What stands behind a place, of all topics: entries, bytes of their messages, seconds since the first of them."""
+
+    entries: int
+    bytes: int
+    seconds: float
+
+
+class Standing(DescribedStruct, frozen=True):
+    """A place against the journal.
+
+    ``txid``: the subscription goes on behind it; ``publisher``: the client of a single bookmark, if the journals know
+    it; ``logged``: when the entry there was. All None where ``problem`` says why the place is not there. ``missing``
+    are members of a list that are not there, while others are.
+    """
+
+    row: Row
+    publisher: str | None = None
+    txid: int | None = None
+    logged: Micros | None = None
+    lag: Lag | None = None
+    problem: SowError | None = None
+    missing: tuple[str, ...] = ()
+
+
+def standings(instance: Instance, store: BookmarkStore, chosen: Chosen) -> list[Standing]:
+    """The chosen places of a store, by client and id. Without a journal they are given as they are stored."""
+    rows = [row for row in store.rows() if chosen.has(row.who)]
+    if not rows or not has_log(instance):
+        return [Standing(row) for row in rows]
+    # A place that is not there is told with its row; what a subscription would remark is left to it.
+    quiet = replace(instance, notify=lambda words: None)
+    with open_log(instance) as log:
+        found = [_standing(quiet, log, row) for row in rows]
+        lags = _lags(log, {one.txid for one in found if one.txid is not None}, instance.now)
+        return [one if one.txid is None else replace(one, lag=lags[one.txid]) for one in found]
+
+
+def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: str, *, force: bool = False) -> str:
+    """Store a place, as the text that is returned. Times are stored as instants, so that they stay what they are.
+
+    Raises what resolving it raises, unless ``force``: a subscription that goes on there would end with it.
+    """
+    wanted = parse(text, instance.clock)
+    if wanted.is_recent:
+        raise UsageError("SOW-BKM-007", "'recent' is the place that is stored, and cannot be stored itself")
+    if not force and has_log(instance):
+        with open_log(instance) as log:
+            resolve(instance, log, wanted, not_found=NotFound.FAIL)
+    store.put(who, str(wanted))
+    return str(wanted)
+
+
+def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) -> list[Row]:
+    """Set the chosen places back to where ``text`` says; the new rows, by client and id.
+
+    Raises RefusedError ``SOW-BKM-008`` where one of them would go forward: then none is set.
+    """
+    wanted = parse(text, instance.clock)
+    if wanted.is_recent or wanted.end is not None:
+        raise UsageError("SOW-BKM-007", f"{text!r} is not one place", hint="give a time, a bookmark or a txid")
+    with open_log(instance) as log:
+        to = resolve(instance, log, wanted, not_found=NotFound.FAIL).after
+        rows = [row for row in store.rows() if chosen.has(row.who)]
+        for row in rows:
+            found = _standing(replace(instance, notify=lambda words: None), log, row)
+            # A place that is not there any more is behind all that is left.
+            if found.txid is not None and found.txid < to:
+                raise RefusedError(
+                    "SOW-BKM-008",
+                    f"client {row.who.client!r}, subscription {row.who.sub_id!r} stands behind txid {found.txid}, "
+                    f"and {text!r} is behind txid {to}: messages between would be left out",
+                    hint="sowctl bookmark set takes a place forward",
+                )
+    for row in rows:
+        store.put(row.who, str(wanted))
+    return [row for row in store.rows() if chosen.has(row.who)]
+
+
+def purge(store: BookmarkStore, chosen: Chosen, *, dry_run: bool = False) -> list[Row]:
+    """Forget the chosen subscriptions; their rows."""
+    rows = [row for row in store.rows() if chosen.has(row.who)]
+    for row in () if dry_run else rows:
+        store.purge(row.who)
+    return rows
+
+
+def _standing(instance: Instance, log: Journal, row: Row) -> Standing:
+    """Where a stored text leads to, without the lag."""
+    try:
+        wanted = parse(row.bookmark, instance.clock)
+        after = resolve(instance, log, wanted, not_found=None).after
+        missing = tuple(_missing(instance, log, wanted))
+        if len(missing) == len(wanted.start.marks):
+            resolve(instance, log, wanted, not_found=NotFound.FAIL)
+    except SowError as problem:
+        return Standing(row, problem=problem)
+    publisher = None
+    if len(wanted.start.marks) == 1 and isinstance(mark := wanted.start.marks[0], Bookmark):
+        known: Mapping[int, tuple[str, int]] = log.state().publishers
+        name = instance.config.name if instance.config is not None else None
+        publisher = known[mark.publisher][0] if mark.publisher in known else None
+        publisher = name if publisher is None and mark.publisher == instance.publisher else publisher
+    return Standing(row, publisher, after, _time_at(log, after), missing=missing)
+
+
+def _missing(instance: Instance, log: Journal, wanted: Wanted) -> Iterator[str]:
+    """The members of a start that the journals do not hold."""
+    for mark in wanted.start.marks:
+        try:
+            resolve(instance, log, Wanted(Side((mark,), wanted.start.inclusive)), not_found=NotFound.FAIL)
+        except SowError:
+            yield "0" if mark == EPOCH else str(mark)
+
+
+def _time_at(log: Journal, txid: int) -> Micros | None:
+    """When the entry with a txid was; None where there is none."""
+    for block in log.blocks(after=txid - 1, until=txid):
+        if block.first_txid <= txid <= block.last_txid:
+            time: Micros = block.columns().times[txid - block.first_txid]
+            return time
+    return None
+
+
+def _lags(log: Journal, places: Iterable[int], now: Micros) -> dict[int, Lag]:
+    """What stands behind each of the places: one walk over the headers behind the first of them."""
+    waiting = sorted(places, reverse=True)
+    entries = size = 0
+    # What stood behind the first place when the walk came to each of the others, and the time of the next entry.
+    before: dict[int, tuple[int, int, Micros]] = {}
+    for ref in log.unread(after=waiting[-1] if waiting else 0):
+        header = ref.header
+        inner = []
+        while waiting and waiting[-1] < header.last_txid:
+            inner.append(waiting.pop())
+        if inner:
+            columns = ref.load().columns()
+            for place in inner:
+                # A place before the block stands behind the last one, as there are no entries between.
+                count = max(place - header.first_txid + 1, 0)
+                before[place] = entries + count, size + sum(columns.lengths[:count]), columns.times[count]
+        entries, size = entries + header.count, size + header.payloads_raw
+    return {
+        place: Lag(entries - before[place][0], size - before[place][1], max(now - before[place][2], 0) / 1e6)
+        if place in before
+        else Lag(0, 0, 0.0)
+        for place in places
+    }

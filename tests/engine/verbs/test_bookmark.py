@@ -1,0 +1,147 @@
+"""bookmark: the places of a store against the journal, set, taken back and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sowctl.engine.api import RowVerbs
+from sowctl.engine.following.stores.opening import open_store
+from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.verbs.bookmark import Chosen, Lag, Standing, purge, rewind, set_place, standings
+from sowctl.errors import MissingError, RefusedError, UsageError
+from sowctl.identity.hashes import client_hash
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
+
+MakeLab = Callable[..., Lab]
+ALL = Chosen()
+P, OWN = client_hash("p"), client_hash("test")
+WHO = Subscriber("c", "1")
+
+
+@pytest.fixture
+def shop(make_lab: MakeLab) -> Lab:
+    """Ten entries, a second apart; the odd ones of client p with numbers 1 to 5."""
+    lab = make_lab(config_xml(topic_xml("t"), ("t",)))
+    for number in range(10):
+        lab.publish("t", message(id=number), **({} if number % 2 else {"client": "p"}))
+        lab.clock.tick(1)
+    return lab
+
+
+def store(lab: Lab) -> BookmarkStore:
+    return open_store(lab.open(), str(lab.directory / "a.bookmarks"), RowVerbs())
+
+
+def standing(lab: Lab, bookmark: str) -> Standing:
+    opened = store(lab)
+    opened.put(WHO, bookmark)
+    (found,) = standings(lab.open(), opened, ALL)
+    return found
+
+
+def test_how_far_behind_a_place_is(shop: Lab) -> None:
+    size = len(message(id=0))
+    one = standing(shop, f"{P}|2|")
+    assert (one.publisher, one.txid, one.logged) == ("p", 3, START + 2 * SECOND)
+    assert one.lag == Lag(7, 7 * size, 7.0)
+    assert standing(shop, f"{OWN}|10|") == Standing(
+        standing(shop, f"{OWN}|10|").row, "test", 10, START + 9 * SECOND, Lag(0, 0, 0.0)
+    )
+    assert standing(shop, "0").lag == Lag(10, 10 * size, 10.0)
+    assert standing(shop, "0|1|").lag == Lag(0, 0, 0.0)
+    assert standing(shop, f"{P}|2|,{OWN}|8|").txid == 3
+
+
+def test_places_that_are_not_there(shop: Lab) -> None:
+    shop.notes.clear()
+    for wrong, code in ((f"{P}|9|", "SOW-ENG-070"), ("99", "SOW-ENG-070"), ("nonsense", "SOW-IDN-001")):
+        problem = standing(shop, wrong).problem
+        assert problem is not None
+        assert problem.code == code
+    partly = standing(shop, f"{P}|9|,{P}|2|")
+    assert (partly.txid, partly.missing, partly.problem) == (3, (f"{P}|9|",), None)
+    assert not shop.notes
+
+
+def test_without_a_journal_rows_are_as_they_are(make_lab: MakeLab) -> None:
+    lab = make_lab(config_xml(topic_xml("t"), ()))
+    one = standing(lab, f"{P}|9|")
+    assert (one.txid, one.lag, one.problem) == (None, None, None)
+
+
+def test_set(shop: Lab) -> None:
+    instance, opened = shop.open(), store(shop)
+    assert set_place(instance, opened, WHO, "-5s") == "20260105T080005.000000Z"
+    shop.clock.tick(60)
+    # A time that counts from now is what it was when it was set.
+    assert standings(instance, opened, ALL)[0].txid == 5
+    for wrong in (f"{P}|9|", "[0:99]"):
+        with pytest.raises(MissingError):
+            set_place(instance, opened, WHO, wrong)
+    assert set_place(instance, opened, WHO, f" {P}|9 ", force=True) == f"{P}|9|"
+    with pytest.raises(UsageError) as caught:
+        set_place(instance, opened, WHO, "recent")
+    assert caught.value.code == "SOW-BKM-007"
+
+
+def test_rewind_takes_all_back_or_none(shop: Lab) -> None:
+    instance, opened = shop.open(), store(shop)
+    for number, place in enumerate(("9", f"{P}|4|", f"{P}|77|")):
+        opened.put(Subscriber("c", str(number)), place)
+    with pytest.raises(RefusedError, match="subscription '1' stands behind txid 7") as caught:
+        rewind(instance, opened, ALL, "8")
+    assert caught.value.code == "SOW-BKM-008"
+    assert [row.bookmark for row in opened.rows()] == ["9", f"{P}|4|", f"{P}|77|"]
+    assert [row.bookmark for row in rewind(instance, opened, Chosen(sub_id="0"), "8")] == ["8"]
+    assert {row.bookmark for row in rewind(instance, opened, ALL, "-8s")} == {"20260105T080002.000000Z"}
+    assert [one.txid for one in standings(instance, opened, ALL)] == [2, 2, 2]
+    for wrong in ("recent", "[0:3]"):
+        with pytest.raises(UsageError):
+            rewind(instance, opened, ALL, wrong)
+    with pytest.raises(MissingError):
+        rewind(instance, opened, ALL, "99")
+
+
+def test_purge(shop: Lab) -> None:
+    opened = store(shop)
+    for client in ("c", "d"):
+        for number in ("1", "2"):
+            opened.put(Subscriber(client, number), "0")
+    assert len(purge(opened, Chosen("c"), dry_run=True)) == 2
+    assert [row.who for row in purge(opened, Chosen("c", "2"))] == [Subscriber("c", "2")]
+    assert [row.who for row in purge(opened, Chosen(sub_id="1"))] == [WHO, Subscriber("d", "1")]
+    assert [row.who for row in opened.rows()] == [Subscriber("d", "2")]
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Batches of several sizes in small files, some txids used up by nothing."""
+    lab = Lab(tmp_path_factory.mktemp("lags") / "lab", config_xml(topic_xml("t"), ("t",)))
+    lab.journal_size = 1500
+    for count in (1, 3, 2, 5, 1, 1, 4):
+        lab.publish("t", *(message(id=number, pad="x" * (number * 7 % 30)) for number in range(count)))
+        lab.clock.tick(2)
+    return lab
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 17), min_size=1, max_size=6))
+def test_lags_are_those_of_a_count_of_entries(
+    blocks: Lab, tmp_path_factory: pytest.TempPathFactory, places: list[int]
+) -> None:
+    path: Path = tmp_path_factory.mktemp("store") / "a.bookmarks"
+    opened = open_store(blocks.open(), str(path), RowVerbs())
+    for number, place in enumerate(places):
+        opened.put(Subscriber("c", str(number)), str(place))
+    with open_log(blocks.open()) as log:
+        entries = [entry for block in log.blocks() for entry in block.entries()]
+    for one in standings(blocks.open(), opened, ALL):
+        behind = [entry for entry in entries if entry.txid > places[int(one.row.who.sub_id)]]
+        seconds = (blocks.clock.at - behind[0].time) / SECOND if behind else 0.0
+        assert one.lag == Lag(len(behind), sum(len(entry.payload) for entry in behind), seconds)
