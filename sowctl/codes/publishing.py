@@ -141,6 +141,12 @@ CODES: dict[str, str] = {
         Why: The name given with ``--client`` has bytes that are no characters.
         Do: Write it in UTF-8.
         """,
+    "SOW-PUB-027": """6 the process that reads the input was ended
+
+        Why: A large input is read by a process of its own, and something from outside ended it, such as a lack of
+        memory. What was acknowledged before stays.
+        Do: Publish the rest; the last line of the report says where it begins.
+        """,
     "SOW-DEL-001": """2 no selector of what to delete, or several
 
         Why: A delete takes exactly one of a filter, SOW keys and data.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import xxhash
 
@@ -27,6 +27,36 @@ SHORT = 64
 
 Digest = bytes
 """16 bytes: the SOW key (8, big-endian), then the check word (8)."""
+DIGEST_SIZE = 16
+
+
+class Digests(Sequence[bytes]):
+    """The digests of many keys, which are held end to end: ``raw``."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+
+    def __len__(self) -> int:
+        return len(self.raw) // DIGEST_SIZE
+
+    @overload
+    def __getitem__(self, place: int) -> Digest: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Digest]: ...
+
+    def __getitem__(self, place: int | slice) -> Digest | list[Digest]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
+        at = range(len(self))[place] * DIGEST_SIZE
+        return self.raw[at : at + DIGEST_SIZE]
+
+
+def end_to_end(digests: Sequence[Digest]) -> bytes:
+    """The bytes of many digests, one behind the other."""
+    return digests.raw if isinstance(digests, Digests) else b"".join(digests)
 
 
 def prefix(domain: str) -> bytes:

@@ -54,7 +54,7 @@ class Group(DescribedStruct):
     :mod:`sowctl.identity.keys` makes them; ``times``, ``expirations`` (0 = never) in microseconds since 1970 UTC, an
     ``array("q")`` or one int for all; ``sequences`` an ``array("Q")`` or None; ``flags`` an ``array("H")`` or one int
     (see ``format.HAS_USER_KEY`` and so on: an entry whose text is not None needs its flag). The texts are None where no
-    entry has one.
+    entry has one. ``stored``: what :func:`stored_payloads` makes of ``payloads``, where that has been done.
     """
 
     topics: list[Topic]
@@ -72,6 +72,7 @@ class Group(DescribedStruct):
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
     logical_topics: list[bytes | None] | None = None
+    stored: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -86,7 +87,10 @@ class EncodedBlock(Struct, frozen=True):
 
 
 class _Draft(DescribedStruct, frozen=True):
-    """One block that is packed, and not compressed yet; ``flags`` are the block's, ``times`` its column of times."""
+    """One block that is packed, and not compressed yet; ``flags`` are the block's, ``times`` its column of times.
+
+    ``payloads`` are compressed where ``size``, their bytes, says so: it is None for those that are not.
+    """
 
     names: BlockMap
     packed_map: bytes
@@ -97,6 +101,17 @@ class _Draft(DescribedStruct, frozen=True):
     first_txid: int
     group_txid: int
     times: array[int]
+    size: int | None = None
+
+    def sealed(self) -> EncodedBlock:
+        """The block, compressed here."""
+        payloads = codec.compress(self.codec, self.payloads) if self.size is None else self.payloads
+        return _sealed(self, codec.compress(self.codec, self.columns), payloads)
+
+
+def stored_payloads(payloads: list[bytes]) -> list[bytes]:
+    """The payloads of a group, block by block, as its blocks store them with zstd."""
+    return codec.compress_all([b"".join(payloads[start:stop]) for start, stop in _bounds(payloads)])
 
 
 def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
@@ -105,7 +120,7 @@ def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: 
     Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
     """
     for draft in _drafts(group, codec_id, first_txid, group_txid, last):
-        yield _sealed(draft, codec.compress(draft.codec, draft.columns), codec.compress(draft.codec, draft.payloads))
+        yield draft.sealed()
 
 
 def encode_beside(
@@ -135,8 +150,9 @@ def _drafts(group: Group, codec_id: int, first_txid: int, group_txid: int, last:
     _check_lengths(group)
     count = len(group)
     # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
-    for start, stop in _bounds(group.payloads):
-        yield _draft(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count)
+    for number, (start, stop) in enumerate(_bounds(group.payloads)):
+        stored = group.stored[number] if group.stored is not None and codec_id == CODEC_ZSTD else None
+        yield _draft(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count, stored)
 
 
 def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
@@ -247,7 +263,16 @@ def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tup
     return b"".join(parts), flags
 
 
-def _draft(group: Group, start: int, stop: int, codec_id: int, first_txid: int, group_txid: int, last: bool) -> _Draft:
+def _draft(
+    group: Group,
+    start: int,
+    stop: int,
+    codec_id: int,
+    first_txid: int,
+    group_txid: int,
+    last: bool,
+    stored: bytes | None,
+) -> _Draft:
     times = _spread(group.times, "q", start, stop)
     # Without sequences: zeros, which mean that the publisher gave none.
     sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
@@ -273,15 +298,17 @@ def _draft(group: Group, start: int, stop: int, codec_id: int, first_txid: int, 
     ]
     columns, flags = _raw_columns(group, start, stop, fixed)
     names = BlockMap(tuple(topics), tuple(publishers))
-    packed_map, texts = pack_map(names), b"".join(payloads)
+    packed_map, size = pack_map(names), sum(lengths)
     # A reader refuses larger blocks, so none is written.
-    if max(len(columns), len(texts)) > MAX_RAW or len(packed_map) > MAX_MAP:
+    if max(len(columns), size) > MAX_RAW or len(packed_map) > MAX_MAP:
         raise _too_large()
-    # The codec is stated per block, so that a single small message costs no import of zstandard.
-    if len(columns) + len(texts) < PLAIN_BELOW:
-        codec_id = CODEC_NONE
     flags |= LAST if last else 0
-    return _Draft(names, packed_map, columns, texts, codec_id, flags, first_txid, group_txid, times)
+    # The codec is stated per block, so that a single small message costs no import of zstandard.
+    if len(columns) + size < PLAIN_BELOW:
+        codec_id, stored = CODEC_NONE, None
+    if stored is not None:
+        return _Draft(names, packed_map, columns, stored, codec_id, flags, first_txid, group_txid, times, size)
+    return _Draft(names, packed_map, columns, b"".join(payloads), codec_id, flags, first_txid, group_txid, times)
 
 
 def _sealed(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> EncodedBlock:
@@ -302,7 +329,7 @@ def _sealed(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> Enc
         columns_stored=len(stored_columns),
         columns_raw=len(draft.columns),
         payloads_stored=len(stored_payloads),
-        payloads_raw=len(draft.payloads),
+        payloads_raw=len(draft.payloads) if draft.size is None else draft.size,
         map_crc=crc32(packed_map),
         columns_crc=crc32(stored_columns),
         payloads_crc=crc32(stored_payloads),

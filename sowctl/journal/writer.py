@@ -213,7 +213,12 @@ class JournalWriter:
         self, group: Group, first: int, last: bool, pool: Executor | None, meanwhile: Callable[[], None]
     ) -> list[EncodedBlock]:
         group_txid = self._ending.open_group or first
-        if pool is not None and self._codec == CODEC_ZSTD and sum(map(len, group.payloads)) in BESIDE:
+        if (
+            pool is not None
+            and self._codec == CODEC_ZSTD
+            and group.stored is None
+            and sum(map(len, group.payloads)) in BESIDE
+        ):
             return encode_beside(group, self._codec, first, group_txid, last, pool, meanwhile)
         blocks = list(encode(group, self._codec, first, group_txid, last))
         meanwhile()

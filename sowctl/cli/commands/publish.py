@@ -34,7 +34,7 @@ def run(
         int | None,
         option(
             "--batch",
-            help="messages in one batch, at most; without it 1000, and up to 1 MiB of them are synced together",
+            help="messages in one batch, at most; without it up to 1 MiB of them are synced together",
             metavar="COUNT",
             minimum=1,
             maximum=1_000_000,

@@ -32,7 +32,7 @@ class Keys(NamedTuple):
     chaining generator leaves ``digests`` empty until the locks are held.
     """
 
-    digests: list[bytes]
+    digests: Sequence[bytes]
     user_keys: list[bytes | None] | None = None
     texts: list[KeyTexts] | None = None
 

@@ -347,3 +347,18 @@ def _advice(topic: TopicConfig) -> str:
     if topic.journalled:
         return f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
     return "no journal records this topic: restore the file from a copy; sowctl check shows what is damaged"
+
+
+def name_rekey(error: RefusedError, config: TopicConfig) -> None:
+    """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
+    # Other differences, such as another instance's name, are not healed by new keys.
+    if not KEY_PARTS.intersection(error.facts.get("differences", ())):
+        return
+    former = "or put the former Key back into the configuration"
+    if config.journalled:
+        error.hint = f"sowctl replay --rekey {config.name} gives the records their new keys; {former}"
+    else:
+        error.hint = (
+            f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
+            f"< FILE; {former}"
+        )

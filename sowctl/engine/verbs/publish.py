@@ -11,16 +11,18 @@ sync and acknowledgement.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
-from sowctl.engine.writing.batching import USUAL, MessageSource, PublishBatch, batches, joined
+from sowctl.engine.writing.ahead import pays, start
+from sowctl.engine.writing.batching import MOST, USUAL, MessageSource, PublishBatch, batches, joined
 from sowctl.engine.writing.commit import Acknowledged, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
 from sowctl.engine.writing.outcome import ahead, is_ahead
@@ -32,7 +34,9 @@ from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.writing.prepare import Preparer
     from sowctl.engine.writing.publishers import Publisher
+    from sowctl.engine.writing.topicwriter import TopicWriter
 
 DEFAULT_LINGER = 0.1
 MESSAGE_OVERHEAD = 64
@@ -141,14 +145,17 @@ class _Run:
         """What landed last of the input under way."""
         self.messages = 0
         """Messages of all batches that have landed."""
-        # One thread: there is one journal, and a sync of it must not overtake another.
-        self.pool = ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
+        self.pool = sync_pool()
+        self.preparer: Preparer | None = None
+        self.writer: TopicWriter | None = None
+        """Those of the topic that is named, None where envelopes name it."""
         log = instance.log
         default = log.flush_interval_us / 1e6 if log is not None else DEFAULT_LINGER
         self.linger = options.linger if options.linger is not None else default
         if topic is not None:
             try:
-                self.count_for(self.router.target(topic, message_type)[0].ref)
+                self.writer, self.preparer, _ = self.router.target(topic, message_type)
+                self.count_for(self.writer.ref)
             except BaseException:
                 self.close()
                 raise
@@ -162,21 +169,43 @@ class _Run:
 
     def stream(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
         """Batch after batch, acknowledged before the run waits for its input."""
-        options = self.options
         for number, (name, source) in enumerate(sources):
-            for batch in batches(
-                name,
-                source,
-                count=options.batch or USUAL,
-                size=options.batch_bytes,
-                linger=self.linger,
-                monotonic=self.monotonic,
-                before_waiting=self.land,
-            ):
-                self.one_batch(batch)
-            self.land()
+            with closing(self.coming(name, source)) as coming:
+                for batch in coming:
+                    self.one_batch(batch)
+                self.land()
             self.input, self.of_input = number + 1, None
         self.finish()
+
+    def coming(self, name: str, source: MessageSource) -> Generator[PublishBatch, None, None]:
+        """The batches of an input; where much comes, another process goes on with reading it."""
+        options = self.options
+        columned = self.writer is not None and not options.delta and self.writer.takes_columns(MOST)
+        found = batches(
+            name,
+            source,
+            count=options.batch or (MOST if columned else USUAL),
+            size=options.batch_bytes,
+            linger=self.linger,
+            monotonic=self.monotonic,
+            before_waiting=self.land,
+        )
+        seen = 0
+        for batch in found:
+            yield batch
+            seen += batch.size
+            if self.preparer is None or batch.envelopes is not None or not pays(source, self.preparer, seen):
+                continue
+            # Neither locks nor the thread that syncs are there when a copy of this process is made.
+            self.land()
+            self.pool.shutdown()
+            ahead = start(found, source, self.preparer)
+            self.pool = sync_pool()
+            if ahead is not None:
+                with closing(ahead):
+                    yield from ahead.batches(name, self.land)
+                return
+            seen = -sys.maxsize
 
     def all_or_nothing(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
@@ -434,6 +463,11 @@ class _Run:
                 error.facts.setdefault("while_applying", second.message)
         if isinstance(error, SowError):
             error.facts["report"] = self.report
+
+
+def sync_pool() -> ThreadPoolExecutor:
+    """One thread: there is one journal, and a sync of it must not overtake another."""
+    return ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
 
 
 def _room(batch: PublishBatch) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from sowctl.engine.fold.unpacked import Published
 from sowctl.engine.writing.outcome import Status, outcomes, owned, unchanged
+from sowctl.identity.keys import end_to_end
 from sowctl.identity.keyspace import stable_order, words
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class _Batch:
     def __init__(self, digests: Sequence[bytes], payloads: list[bytes]) -> None:
         self.payloads = payloads
         count = len(payloads)
-        raw = np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(count, 2)
+        raw = np.frombuffer(end_to_end(digests), dtype=np.uint64).reshape(count, 2)
         # Keys are numbers, so that they sort as their bytes do; check words are only compared.
         self.keys: Any = raw[:, 0].byteswap() if sys.byteorder == "little" else raw[:, 0].copy()
         self.checks: Any = raw[:, 1].copy()

@@ -129,6 +129,8 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     ranks: list[Sequence[int]] = [range(len(columns))]
     # The usual batch has one topic: its columns are the group's, and nothing is copied.
     if len(parts) > 1:
+        for part in parts:
+            part.without_columns()
         columns, topic, ranks = _merged(parts)
     count = len(columns)
     keys, checks = columns.raw_keys()
@@ -150,6 +152,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
         user_keys=columns.user_keys,
         correlation_ids=columns.correlation_ids,
         logical_topics=columns.logicals,
+        stored=columns.stored,
     )
     return group, ranks
 

@@ -51,7 +51,8 @@ class TopicEntries(DescribedStruct):
     ``places`` are indexes into the batch. ``statuses`` are outcomes of messages, or ``journalled`` in a topic that
     keeps no records. ``duplicates`` counts messages that were published before, ``already_expired`` entries that were
     over when they were written. ``chains`` learn of the entries once these are written. ``columns`` stand for ``keys``
-    and ``checks``, which are empty then, and go into the overlay as they are.
+    and ``checks``, which are empty then, and go into the overlay as they are; ``stored`` are the payloads as the blocks
+    of a journal store them, where that is known.
     """
 
     writer: TopicWriter
@@ -70,6 +71,7 @@ class TopicEntries(DescribedStruct):
     already_expired: int = 0
     chains: ChainKeeper | None = None
     columns: Published | None = None
+    stored: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -84,7 +86,7 @@ class TopicEntries(DescribedStruct):
         """Have keys and check words one by one; what is written is packed at once then."""
         if self.columns is not None:
             self.keys, self.checks = self.columns.split()
-            self.columns = None
+            self.columns = self.stored = None
 
     def counts(self) -> dict[str, int]:
         """How many messages had which outcome, by the names that reports have for them."""
@@ -191,7 +193,7 @@ class _Step:
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
         statuses = self._decided(keys, checks, stored)
         pick = self._pick
-        entries = TopicEntries(writer, pick(ready.places), pick(ready.payloads), pick(keys), pick(checks))
+        entries = TopicEntries(writer, self._places(), pick(ready.payloads), pick(keys), pick(checks))
         entries.times, entries.statuses, entries.duplicates = pick(self.times), statuses, repeated
         entries.expirations = self._expirations(entries.times)
         if ready.user_keys is not None:
@@ -215,6 +217,7 @@ class _Step:
         ready = self.ready
         entries = TopicEntries(self.writer, ready.places, ready.payloads)
         entries.columns, entries.statuses, entries.times = columns, list[str](statuses), self.times
+        entries.stored = ready.stored
         entries.expirations = self._expirations(self.times)
         entries.flags = flags_of(statuses, None, None, None)
         return entries
@@ -230,7 +233,7 @@ class _Step:
         pick, count = self._pick, len(self.keep)
         # The flag UNKEYED says of such an entry that its key is none; the columns are still there, filled with zeros.
         zeros = [bytes(8)] * count
-        entries = TopicEntries(self.writer, pick(ready.places), pick(ready.payloads), zeros, zeros)
+        entries = TopicEntries(self.writer, self._places(), pick(ready.payloads), zeros, zeros)
         entries.times, entries.statuses, entries.duplicates = pick(self.times), ["journalled"] * count, repeated
         entries.expirations = self._expirations(entries.times)
         if ready.correlation_ids is not None:
@@ -279,6 +282,11 @@ class _Step:
         """The elements of the messages that are left; the column itself where these are all."""
         # ``keep`` only ever loses indexes, so an equal length means that all messages are left.
         return column if len(self.keep) == len(column) else [column[index] for index in self.keep]
+
+    def _places(self) -> Sequence[int]:
+        """The places of the messages that are left."""
+        places = self.ready.places
+        return places if len(self.keep) == len(places) else [places[index] for index in self.keep]
 
     def _refuse(self, indexes: Sequence[int], reason: Callable[[int], Reason]) -> None:
         """Refuse some of the messages that are left, each for its ``reason``."""

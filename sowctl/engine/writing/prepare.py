@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from sowctl.engine.keys.keymaker import KeyMaker, logical_keys
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, logical_keys
 from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import lifetime_of, usual
 from sowctl.engine.writing.outcome import Lifetime, Reason, Until
 from sowctl.errors import InputError, SowError
+from sowctl.identity.keys import end_to_end
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
@@ -27,6 +28,7 @@ from sowctl.values.times import Micros, parse_time
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.writing.batching import MadeAhead
     from sowctl.engine.writing.enrichment import Phase
     from sowctl.messages.framing.envelope import Envelope
 
@@ -43,11 +45,12 @@ class Prepared(Struct):
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
     ``deltas`` says which messages are deltas, None for none. ``texts`` are the field texts of the keys, where there are
     any; digests of chains are empty until then. ``logicals`` are the logical topics of messages for a Pattern topic.
+    ``stored``: the payloads as the blocks of a journal store them, where that was made ahead.
     """
 
-    places: list[int]
+    places: Sequence[int]
     payloads: list[bytes]
-    digests: list[bytes]
+    digests: Sequence[bytes]
     times: list[Micros | None] | None = None
     lifetimes: list[Lifetime] | None = None
     user_keys: list[bytes | None] | None = None
@@ -56,6 +59,7 @@ class Prepared(Struct):
     texts: list[KeyTexts] | None = None
     clients: list[str | None] | None = None
     logicals: list[bytes] | None = None
+    stored: list[bytes] | None = None
 
 
 class Preparer:
@@ -88,12 +92,16 @@ class Preparer:
         )
 
     def prepare(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, logicals: list[bytes] | None = None
+        self,
+        payloads: Sequence[bytes],
+        envelopes: Sequence[Envelope] | None,
+        logicals: list[bytes] | None = None,
+        ahead: MadeAhead | None = None,
     ) -> tuple[Prepared, list[Refusal]]:
         """Good messages and refusals; indexes count in ``payloads``.
 
-        ``logicals``: their logical topics, where those are known already. Raises UsageError
-        ``SOW-ENG-032`` where nothing names them.
+        ``logicals``: their logical topics, where those are known already; ``ahead``: what has been made of them already
+        (:meth:`digests_ahead`). Raises UsageError ``SOW-ENG-032`` where nothing names them.
         """
         refused: dict[int, Refusal] = {}
         given = payloads
@@ -109,7 +117,7 @@ class Preparer:
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_large(payloads, refused)
         # Also for messages that were refused: columns stay as long as the batch, and few messages are refused.
-        made = self.keys.make(payloads, envelopes, refused)
+        made = self.keys.make(payloads, envelopes, refused) if ahead is None else Keys(ahead.digests)
         digests, user_keys, texts = made
         if self.preprocessing is not None and texts is not None:
             self._refuse_halves(self.preprocessing, given, texts, refused)
@@ -122,9 +130,9 @@ class Preparer:
         correlations = [_raw(envelope.correlation_id) for envelope in envelopes] if envelopes else None
         # Columns are cut to the good messages once, at the end: until here an index means the same message in all of
         # them.
-        places = (
-            [index for index in range(len(payloads)) if index not in refused] if refused else list(range(len(payloads)))
-        )
+        places: Sequence[int] = range(len(payloads))
+        if refused:
+            places = [index for index in places if index not in refused]
         ready = Prepared(
             places,
             list(payloads) if not refused else [payloads[i] for i in places],
@@ -137,8 +145,20 @@ class Preparer:
             _chosen(texts, places),
             _chosen([e.client for e in envelopes], places) if envelopes and self.enrichment is not None else None,
             _chosen(logicals, places),
+            ahead.stored if ahead is not None and not refused else None,
         )
         return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether keys follow from payloads alone, so that another process may make them."""
+        return self.topic.key_mode == "fields" and self.topic.pattern is None and self.preprocessing is None
+
+    def digests_ahead(self, payloads: Sequence[bytes]) -> bytes | None:
+        """The digests of messages end to end, None where any of them is refused: :meth:`prepare` says why."""
+        refused: dict[int, Refusal] = {}
+        digests = self.keys.make(payloads, None, refused).digests
+        return None if refused else end_to_end(digests)
 
     @property
     def usual(self) -> Micros | None:
@@ -267,7 +287,7 @@ def _raw(text: str | None) -> bytes | None:
     return text.encode() if text else None
 
 
-def _chosen(column: list[T] | None, places: list[int]) -> list[T] | None:
+def _chosen(column: list[T] | None, places: Sequence[int]) -> list[T] | None:
     if column is None or len(column) == len(places):
         return column
     return [column[index] for index in places]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
@@ -31,12 +31,13 @@ class Share(DescribedStruct):
     ready: Prepared
 
     @property
-    def places(self) -> list[int]:
+    def places(self) -> Sequence[int]:
         """Where its messages stand in the batch."""
         return self.ready.places
 
     def keep(self, indexes: list[int]) -> None:
         """Forget all messages but these."""
+        self.ready.stored = None
         for column in Prepared.__struct_fields__:
             values = getattr(self.ready, column)
             if values is not None:
@@ -95,7 +96,7 @@ class Router:
             # at.
             writer, preparer, logical = self.target(*self._default)
             names = None if logical is None else [logical] * len(batch.payloads)
-            ready, refusals = preparer.prepare(batch.payloads, None, names)
+            ready, refusals = preparer.prepare(batch.payloads, None, names, batch.ahead)
             return [Share(writer, preparer, ready)], refusals
         shares: list[Share] = []
         refusals = self._strangers(batch)

@@ -23,6 +23,7 @@ from sowctl.engine.topics.expiration import expires, is_expired, unexpired
 from sowctl.engine.topics.positions import (
     check_position,
     definition_of,
+    name_rekey,
     naming_replay,
     not_covered,
     open_log,
@@ -470,7 +471,7 @@ def _open_writer(
             notify=instance.notify,
         )
     except RefusedError as error:
-        _name_rekey(error, config)
+        name_rekey(error, config)
         raise
     except DamageError:
         from sowctl.engine.topics.storefile import refuse_other_file
@@ -488,23 +489,6 @@ def _open_writer(
     # From here the writer closes the store; an error before this line has closed it already.
     writer.held = held.pop_all()
     return writer
-
-
-def _name_rekey(error: RefusedError, config: TopicConfig) -> None:
-    """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
-    from sowctl.engine.topics.positions import KEY_PARTS
-
-    # Other differences, such as another instance's name, are not healed by new keys.
-    if not KEY_PARTS.intersection(error.facts.get("differences", ())):
-        return
-    former = "or put the former Key back into the configuration"
-    if config.journalled:
-        error.hint = f"sowctl replay --rekey {config.name} gives the records their new keys; {former}"
-    else:
-        error.hint = (
-            f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
-            f"< FILE; {former}"
-        )
 
 
 def nothing_keeps(config: TopicConfig) -> RefusedError:

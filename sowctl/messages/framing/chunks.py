@@ -49,10 +49,11 @@ class Chunk:
 
     ``refused`` are messages that did not make it into ``payloads``; ``blank`` counts skipped lines; ``end`` is the
     offset in the input behind the last message (or skipped line) of the chunk; ``envelopes`` has one entry per payload
-    with that framing, else it is None.
+    with that framing, else it is None. ``begins``: the line and the offset with which the chunk begins, where that is
+    known.
     """
 
-    __slots__ = ("_places", "_thunk", "blank", "end", "envelopes", "payloads", "refused")
+    __slots__ = ("_places", "_thunk", "begins", "blank", "end", "envelopes", "payloads", "refused")
 
     def __init__(
         self,
@@ -62,8 +63,10 @@ class Chunk:
         refused: list[RefusedFrame] | None = None,
         blank: int = 0,
         envelopes: list[Envelope] | None = None,
+        begins: tuple[int, int] | None = None,
     ) -> None:
         self.payloads = payloads
+        self.begins = begins
         self.refused = refused or []
         self.blank = blank
         self.end = end

@@ -107,7 +107,7 @@ class SeparatedCutter:
         # A block that is not longer than one message holds no longer one: most chunks are not looked at one by one.
         if len(block) > self.max_message and payloads and max(map(len, payloads)) > self.max_message:
             payloads, places, refused = self._without_long(payloads, *places())
-        return Chunk(payloads, places, self._start, refused, blank)
+        return Chunk(payloads, places, self._start, refused, blank, begins=(number, start))
 
     def pieces(self, block: bytes, start: int) -> list[bytes]:
         """What stands between the separators of ``block``."""

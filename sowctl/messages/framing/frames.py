@@ -63,6 +63,8 @@ class FrameReader:
         self._name = name
         self.ended = False
         self.blocking = not isinstance(source, int)
+        self.descriptor = source if isinstance(source, int) else None
+        """What is read, where that is a file descriptor."""
         self._chunk = chunk
         self._cutter = _cutter(framing, max_message)
         self._read = _poller(source, chunk) if isinstance(source, int) else _reader(source, chunk)

@@ -29,6 +29,7 @@ BATCH = 2
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_module, "USUAL", BATCH)
+    monkeypatch.setattr(publish_module, "MOST", BATCH)
 
 
 def _messages(count: int, start: int = 0) -> list[bytes]:
