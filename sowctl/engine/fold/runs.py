@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from sowctl.engine.fold import limits
 from sowctl.engine.fold.inorder import Layer, Sorted, all_in_key_order
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.topics.positions import check_position, open_log
@@ -139,11 +140,20 @@ def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMe
     return again
 
 
-def extend(overlay: Overlay, log: Journal, ref: Topic, until: int | None = None) -> None:
-    """Fold what the journal holds behind the runs of an overlay, up to the txid ``until``."""
+def extend(
+    overlay: Overlay, log: Journal, ref: Topic, let_go: Callable[[int, AppliedBlock], None], until: int | None = None
+) -> None:
+    """Fold what the journal holds behind the runs of an overlay, up to the txid ``until``.
+
+    ``let_go`` is called where memory is full, with the last txid and the block that ends with it: it makes a run of
+    what is held. So memory is bounded also where a process has died behind the sync of a very large delete.
+    """
     after = overlay.begins
+    keys, size = limits.in_memory()
     for block in log.blocks(after=after, until=until, topic=ref):
         overlay.fold(block, ref, after, until)
+        if (overlay.in_memory >= keys or overlay.held >= size) and (until is None or block.last_txid <= until):
+            let_go(block.last_txid, block.identity)
 
 
 def flush(
@@ -159,14 +169,47 @@ def flush(
 
     The journal's lock is held. Raises StorageError; the overlay is as it was then.
     """
-    path, meta = Path(store.path), store.meta()
+    _flush(instance, topic, (Path(store.path), store.meta()), Path(store.path), overlay, lineage, upto, block)
+
+
+def flush_aside(
+    instance: Instance,
+    topic: TopicConfig,
+    store: Path,
+    meta: StoreMeta,
+    overlay: Overlay,
+    lineage: bytes,
+    upto: int,
+    block: AppliedBlock,
+) -> None:
+    """As :func:`flush`, for a reader, which writes nothing beside the store with ``meta``: the run has no name."""
+    import tempfile  # with shutil and random; most readers have no such tail
+
+    with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
+        aside = Path(place) / store.name
+        aside.touch(mode=0o600)
+        # It is open when its directory goes, and stays readable for as long as the overlay has it.
+        _flush(instance, topic, (store, meta), aside, overlay, lineage, upto, block)
+
+
+def _flush(
+    instance: Instance,
+    topic: TopicConfig,
+    origin: tuple[Path, StoreMeta],
+    beside: Path,
+    overlay: Overlay,
+    lineage: bytes,
+    upto: int,
+    block: AppliedBlock,
+) -> None:
+    path, meta = origin
     state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
     kind = NEWEST if overlay.changes is None else EVERY
     if overlay.changes is None:
         count, parts = overlay.memory_in_order(PART)
     else:
         count, parts = len(overlay.changes), cast("Iterator[Changes]", all_in_key_order(overlay.changes, PART))
-    written = write_run(path, state, overlay.begins, count, parts, instance.seam, kind)
+    written = write_run(beside, state, overlay.begins, count, parts, instance.seam, kind)
     # Opened as a reader would: what is taken from memory must be there.
     overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
     # From here on every batch is looked up in all runs.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.store.codec import Offsets
     from sowctl.store.integrity import Marks
+    from sowctl.store.meta import AppliedBlock
 
 
 PART = 1000
@@ -307,12 +308,16 @@ def read_overlay(
         if last <= after:
             return None
         from sowctl.engine.fold.overlay import Overlay
-        from sowctl.engine.fold.runs import extend, find_runs, refolding
+        from sowctl.engine.fold.runs import extend, find_runs, flush_aside, refolding
 
         history = topic.history is not None
         runs = find_runs(instance, path, meta, log, after, until, every=history)
         overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, topic, path, meta))
         if most is not None and last - overlay.begins > most:
             raise _LongTail
-        extend(overlay, log, ref, until)
+
+        def let_go(upto: int, block: AppliedBlock) -> None:
+            flush_aside(instance, topic, path, meta, overlay, log.lineage, upto, block)
+
+        extend(overlay, log, ref, let_go, until)
         return overlay

@@ -16,6 +16,7 @@ from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import payloads, stamps
 from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.sortedrun import runs_directory
 from sowctl.values.units import INTERVALS, format_interval
 
 if TYPE_CHECKING:
@@ -153,7 +154,9 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
     row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
     row.records, row.expired = source.records_by_lifetime()
-    for run in overlay.runs if overlay is not None else ():
+    beside = runs_directory(path)
+    # What a reader has let go of for itself is not the topic's.
+    for run in (run for run in (overlay.runs if overlay is not None else ()) if run.path.parent == beside):
         row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
     # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
     row.lag = sum(map(len, overlay.parts(BATCH))) if overlay is not None else 0

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.format import Topic
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.meta import AppliedBlock
+    from sowctl.store.meta import AppliedBlock, StoreMeta
     from sowctl.store.sortedrun import SortedRun
 
 
@@ -351,9 +351,7 @@ class StoreWriter:
 
     @property
     def _is_mergeable(self) -> bool:
-        """Whether a merge carries everything: publishers' numbers, and versions without a rule, it does not."""
-        meta = self.store.meta()
-        return self.journalled and not meta.sequences and (self.rule is not None or not meta.versions)
+        return self.journalled and _carries(self.store.meta(), history=self.rule is not None)
 
     def _merge(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
         """Merge at once, under the locks that are held."""
@@ -529,8 +527,20 @@ def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: Jo
         history = config.history is not None
         runs = find_runs(instance, path, meta, log, after, every=history)
         overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, config, path, meta))
-        extend(overlay, log, ref)
+        carries = _carries(meta, history=history)
+
+        def let_go(upto: int, block: AppliedBlock) -> None:
+            if carries:
+                flush(instance, config, store, overlay, log.lineage, upto, block)
+
+        extend(overlay, log, ref, let_go)
     return overlay
+
+
+def _carries(meta: StoreMeta, *, history: bool) -> bool:
+    """Whether runs and a merge carry all that a store has: publishers' numbers, and versions without a rule, they do
+    not."""
+    return not meta.sequences and (history or not meta.versions)
 
 
 def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:

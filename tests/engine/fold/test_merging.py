@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from sowctl.engine.fold import runs
 from sowctl.engine.fold.compaction import Merging
 from sowctl.engine.fold.runs import find_runs, join
+from sowctl.engine.sources.current import open_current
 from sowctl.engine.topics.positions import meta_of, open_log
+from sowctl.engine.writing.session import WriteSession
 from sowctl.seam import SEAM
 from sowctl.store.builder import is_being_built
 from sowctl.store.env import Store
@@ -198,3 +201,39 @@ def test_a_run_that_is_being_written_is_left_alone(plot: Plot) -> None:
     assert not is_being_written(path) and not is_being_written(path.with_name("none"))
     plot.delete("j", [61])
     assert not runs_directory(store).exists()
+
+
+@pytest.mark.parametrize("topic", ["j", "h"])
+def test_a_long_tail_of_the_journal_is_read_in_parts(tmp_path: Path, topic: str) -> None:
+    """As it is left by a process that died behind the sync of a very large delete."""
+    plot = Plot(tmp_path / "lab")
+    plot.publish(topic, range(60), batch=20)
+    old = plot.lab.store(topic).read_bytes()
+    plot.delete(topic, [*range(0, 50, 2)])
+    plot.publish(topic, [3, 4, *range(80, 86)])
+    plot.lab.forget(topic)
+    plot.lab.store(topic).write_bytes(old)
+    expected = plot.book.final(plot.lab.clock.at)
+    digest = plot.lab.digest(topic)
+    with small_memory():
+        instance = plot.lab.open()
+        with closing(open_current(instance, instance.topic(topic).config)) as source:
+            # Runs of the reader's own, which nobody else finds.
+            assert source.overlay is not None
+            assert len(source.overlay.runs) >= 2 and source.overlay.in_memory < 25
+            assert not any(run.path.exists() for run in source.overlay.runs)
+        assert plot.contents() == expected
+        assert plot.lab.digest(topic) == digest
+        assert plot.lab.open().topic(topic).info().runs == 0
+        assert not runs_directory(plot.lab.store(topic)).exists()
+        # A writer leaves them for those who come after it, until it merges.
+        writer = plot.open()
+        with WriteSession(writer) as session:
+            session.topic(writer.topic(topic).config)
+            assert len(runs_beside(plot.lab.store(topic))) >= 2
+        assert plot.contents() == expected
+        plot.publish(topic, [99])
+        assert not runs_directory(plot.lab.store(topic)).exists()
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert rebuilt_is_live(plot.lab) is None
+    assert problems(plot.lab) == []

@@ -161,9 +161,14 @@ def test_runs_of_others_that_are_small_stay(plot: Plot, monkeypatch: pytest.Monk
     assert used(plot) == 2
     assert plot.lab.open().topic("j").info().lag > 12
     sound(plot)
-    # what is behind them goes on being folded, until memory is full
+    # what is behind them goes on being folded, until memory is full; then it is one run more
     monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=1, small_records=0, changes=4))
     plot.publish("j", [52])
+    assert used(plot) == 3
+    sound(plot)
+    # until all of it is much for the store
+    monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=4, small_records=0, changes=4))
+    plot.publish("j", [53])
     assert not runs_directory(store_of(plot)).exists()
     sound(plot)
 
