@@ -17,6 +17,7 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Position
 from sowctl.journal.files import BlockRef, JournalFile, find_files, refuse_gap, refuse_other
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic
+from sowctl.journal.lock import is_locked
 from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.seam import SEAM, Seam
@@ -235,6 +236,8 @@ class _Check:
             error = lost_end(file, walker.offset, walker.last_txid, self.acknowledged)
             yield _finding(error, str(file.path), walker.offset)
         hint = "the next command that writes puts this right"
+        if tail is not None and self._is_being_written(file):
+            tail = None
         if tail is not None and tail.size:
             yield _problem("SOW-JRN-040", file, tail.offset, tail.text, Level.WARNING, hint)
         if tail is not None and tail.open_group:
@@ -245,6 +248,14 @@ class _Check:
             place = Place(str(path))
             text = "the topics file is damaged or belongs to another journal; it is not used"
             yield Finding("SOW-JRN-043", Level.INFO, place, text, hint="it is written again by the next writer")
+
+    def _is_being_written(self, file: JournalFile) -> bool:
+        """Whether what is open at the end of the last file is not a tail, but what another process is appending.
+
+        A group may take several appends, and the lock is held from its first block to its last. A process that has let
+        go of it since the end was read has written on, or put the end right.
+        """
+        return is_locked(self.directory, self.instance) or file.current_size() != file.size
 
     def _compare(self, told: JournalState) -> Iterator[Finding]:
         if told.last_block == self.state.last_block and (

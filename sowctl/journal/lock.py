@@ -23,6 +23,21 @@ def _silent(_: str) -> None:
     return
 
 
+def is_locked(directory: Path, instance: str) -> bool:
+    """Whether a process has the journal of an instance locked, and so may be writing to it."""
+    try:
+        fd = os.open(directory / f"{instance}.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+    finally:
+        os.close(fd)
+    return False
+
+
 class JournalLock:
     """The lock file of an instance, kept open; ``acquire`` and ``release`` as often as wanted."""
 

@@ -12,6 +12,7 @@ import sowctl.journal.group as group_module
 from sowctl.errors import DamageError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
+from sowctl.journal.lock import is_locked
 from sowctl.journal.logend import TOPICS_EVERY
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
@@ -49,6 +50,26 @@ def test_an_unfinished_group_of_a_dead_writer_is_closed_by_the_next(tmp_path: Pa
         assert publish(writer, group([b"after"])) == [(4, 4)]
     assert contents(tmp_path) == [(1, b"before"), (4, b"after")]
     assert file.read_bytes().startswith(unfinished)
+    assert problems(tmp_path) == []
+
+
+def test_a_group_that_a_living_process_appends_is_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_locked(tmp_path, INSTANCE)
+    with open_writer(tmp_path) as writer:
+        with writer.lock():
+            writer.append(group([b"a", b"b"]), 1, last=False)
+            assert is_locked(tmp_path, INSTANCE)
+            assert problems(tmp_path) == []
+
+            def finished(directory: Path, instance: str) -> bool:
+                # Between the end of reading and the question.
+                writer.append(group([b"c"]), 1)
+                return False
+
+            monkeypatch.setattr("sowctl.journal.check.is_locked", finished)
+            assert problems(tmp_path) == []
+            monkeypatch.undo()
+        assert not is_locked(tmp_path, INSTANCE)
     assert problems(tmp_path) == []
 
 

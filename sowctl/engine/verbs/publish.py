@@ -87,8 +87,9 @@ def publish(
     could repeat: after a dry run, for topics that nothing keeps.
     """
     with ExitStack() as stack:
-        run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject, monotonic)
-        stack.callback(run.close)
+        with unbroken():  # between the two, an interrupt would leave stores open
+            run = _Run(instance, topic, message_type, options, on_acknowledged, on_reject, monotonic)
+            stack.callback(run.close)
         started = monotonic()
         try:
             if options.on_error == "abort":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sowctl.breaks import unbroken
 from sowctl.engine.reports import TornTail
 from sowctl.engine.writing.dryrun import DryRunWriter
 from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter, nothing_keeps, open_writer
@@ -54,8 +55,12 @@ class WriteSession:
 
         Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
         """
+        # An interrupt between a store's opening and the note of it would leave a program that lives on with its lock.
+        with unbroken():
+            return self._topic(config.whole)
+
+    def _topic(self, config: TopicConfig) -> TopicWriter:
         # A logical topic is written through its Pattern topic, whose store has it.
-        config = config.whole
         ref = config.name, config.message_type
         # One writer for each topic of a session: two would have two overlays, each with half of the entries.
         found = self.topics.get(ref)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sowctl.breaks import breakable
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.inorder import merged
@@ -456,7 +457,8 @@ def _open_writer(
         refuse_reserved(instance, config)
     # Created or rebuilt before it is opened, so that a writer only ever opens a whole store.
     if not config.file.exists():
-        _make_missing(instance, config, journal)
+        with breakable():  # it may take long
+            _make_missing(instance, config, journal)
     try:
         store = Store.open(
             config.file,
@@ -480,7 +482,9 @@ def _open_writer(
     if journal is not None:
         refuse_unlogged_past(config, store.meta(), journal.journal)
     # Caught up before the first message: keys that are inserted or updated are told apart by what the topic holds now.
-    writer = StoreWriter(instance, config, store, caught_up(instance, config, store, journal))
+    with breakable():
+        overlay = caught_up(instance, config, store, journal)
+    writer = StoreWriter(instance, config, store, overlay)
     if writer.expires:
         # Expired records leave the file with the first transaction of the session, which is written anyway.
         writer.remove_expired_at = instance.now

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ import sowctl.engine.verbs.delete as delete_module
 import sowctl.engine.writing.commit as commit_module
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.writing.session import WriteSession
+from sowctl.store.env import Store
 from tests.support.instances import Lab, message
 
 
@@ -95,3 +98,29 @@ def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, to
         assert lab.open().topic("t").replay(verify=True).action == "verified"
     lab.publish(topic, message(id=3))
     assert len(lab.query(topic)) == (1 if topic == "t" else 6)
+
+
+@pytest.mark.parametrize("verb", ["publish", "delete"])
+def test_interrupted_right_after_a_store_was_opened(lab: Lab, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """The program lives on, and the store is not left open, nor locked, by what was interrupted."""
+    lab.publish("t", b'{"id":1}')
+    opened = Store.open
+    struck: list[str] = []
+
+    def opening(*arguments: Any, **options: Any) -> Store:
+        store = opened(*arguments, **options)
+        if not struck:
+            struck.append(store.path)
+            signal.raise_signal(signal.SIGINT)
+        return store
+
+    monkeypatch.setattr(Store, "open", opening)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        if verb == "publish":
+            lab.publish("t", b'{"id":2}')
+        else:
+            lab.open().topic("t").delete(filter="/id = 1")
+    assert struck
+    # What the interrupt came through is still alive, as in a program that logs it.
+    assert caught.value.__traceback__ is not None
+    assert lab.publish("t", b'{"id":3}').published == 1
