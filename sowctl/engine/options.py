@@ -52,7 +52,8 @@ class QueryOptions(Struct, frozen=True):
     ``projection`` and ``grouping``, both or neither, ask for one message per group. ``after_key``: only records whose
     SOW keys come after it, in key order. ``jobs`` processes may read a large store; None: as many as pay.
     ``index_from``: records of a store from which on memo indexes are used and built; None: never. ``counted``: read on
-    where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59).
+    where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59), and
+    count the records that keys and indexes spared.
     """
 
     filter: str | None = None

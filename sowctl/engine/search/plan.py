@@ -117,7 +117,7 @@ class Question:
     ``order`` with ``wanted`` first records (None: all), over so many ``topics``; ``by_time``: in the order of updates
     where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there are
     any. ``index_from``: records from which on indexes are used, None for never; ``jobs``: processes that may read, None
-    for as many as pay.
+    for as many as pay. ``counted``: the statistics are asked for.
     """
 
     def __init__(
@@ -133,8 +133,10 @@ class Question:
         fields: Sequence[Slot] = (),
         index_from: int | None = figures.INDEXED,
         jobs: int | None = None,
+        counted: bool = True,
     ) -> None:
         self.matcher = matcher
+        self.counted = counted
         self.given = given
         self.fields = tuple(fields)
         self.index_from = index_from

@@ -104,6 +104,14 @@ class Scan:
             return stored.visible_records()
         return self.way.count() if self.way is not None else None
 
+    def count_passed(self, counts: QueryStatistics) -> None:
+        """Note the records that keys or indexes spared as examined, where that is asked for.
+
+        Beside much that is not in the store yet, counting them would take longer than looking the keys up.
+        """
+        if self._question.counted and self.source.stored is not None:
+            counts.examined += self.source.stored.visible_records()
+
     def first(self, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
         """Records among which are the first ``wanted`` of the order asked for; None where that needs all that match."""
         key = self._question.sort
@@ -114,7 +122,7 @@ class Scan:
         pairs = self.way.first(key, wanted) if matched is not None else None
         if matched is None or pairs is None:
             return None
-        counts.examined += self.way.source.visible_records()
+        self.count_passed(counts)
         counts.matched += matched
         return iter((pairs,))
 
@@ -126,7 +134,7 @@ class Scan:
         matcher, source = self.matcher, self.source.stored
         read, decoded = min(size, figures.READ), min(size, figures.DECODED)
         if self.way is not None:
-            counts.examined += self.way.source.visible_records()
+            self.count_passed(counts)
             for keys, values in self.way.matching(decoded if self.plan.residual else min(size, figures.PICKED)):
                 counts.matched += len(keys)
                 yield keys, values

@@ -118,9 +118,8 @@ class _Run:
                 if counted is None:
                     counted = sum(len(keys) for keys, _ in scan.matching(options.batch_size, numbers))
                 else:
-                    stored = scan.source.stored
-                    assert stored is not None  # nothing else counts without reading
-                    numbers.examined, numbers.matched = stored.visible_records(), counted
+                    scan.count_passed(numbers)
+                    numbers.matched = counted
                 passed = min(skip, counted)
                 # skip_n and top_n hold over all topics together, so both are used up from one topic to the next.
                 numbers.returned = counted - passed if left is None else min(counted - passed, left)
@@ -196,6 +195,7 @@ class _Run:
             fields=self._aggregation.slots if self._aggregation is not None else (),
             index_from=options.index_from,
             jobs=options.jobs,
+            counted=options.counted,
         )
 
     def _looked_up(self, source: Source, target: Target) -> Pairs:

@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.options import DeleteOptions, QueryOptions
-from sowctl.engine.topics.targets import resolve
+from sowctl.engine.sources.current import CurrentSource
+from sowctl.engine.topics.targets import Target, resolve
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.query import query
 from sowctl.errors import MissingError, UsageError
@@ -228,3 +230,20 @@ def test_whoever_asks_for_no_statistics_reads_no_more_than_needed(tmp_path: Path
         assert found[0] == found[1]
         assert examined[0] == 4000
         assert (examined[1] < 4000) == (top < 2000)
+
+
+def test_a_key_query_counts_no_records_unless_it_is_asked_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside much that is not in the store yet, counting takes seconds."""
+    lab.publish("t", *(message(id=f"k{n}") for n in range(500)))
+    options = QueryOptions(filter="/id[0] IN ('k2', 'k900')")
+    result = query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)
+    assert (len(list(result.records())), result.statistics[0].examined) == (1, 500)
+
+    def counting(self: CurrentSource) -> int:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(CurrentSource, "visible_records", counting)
+    options = replace(options, counted=False)
+    result = query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)
+    assert (len(list(result.records())), result.statistics[0].examined) == (1, 0)
+    assert query(lab.open(), [Target(topic=lab.open().topic("t").config)], options).count() == 1
