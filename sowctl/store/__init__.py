@@ -14,6 +14,7 @@ The only room that imports lmdb. In the order in which data passes:
     snapshot    a read transaction, renewed on demand
     write       changes in one transaction: counts, digest, index
     changes     which keys each transaction touched
+    tables      further tables of derived stores, in the same transactions (sow-view(5))
     sortedrun   changes behind a store, in a file of their own (sow-run(5))
     raw/        records by their place in the file, past LMDB; read alone imports it
     check       the check of a store, in a child process

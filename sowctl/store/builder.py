@@ -120,6 +120,10 @@ class StoreBuilder:
         if keys or versions:
             self.change(add, pending=pending + 64 * (len(keys) + len(versions)))
 
+    def open_tables(self, names: Sequence[str]) -> None:
+        """Make further tables of a derived store, for :meth:`change`."""
+        self.change(lambda txn: txn.open_tables(names))
+
     def change(self, fn: Callable[[WriteTxn], None], *, pending: int = 0) -> None:
         """Run ``fn`` on the unfinished store in a transaction of its own (position, sequences, last time)."""
         handle = self._handle

@@ -6,7 +6,7 @@ The engine and commands that take a bare path call this. Nothing here knows keys
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -163,6 +163,10 @@ class Store:
                     return self._transact(handle, fn)
                 except lmdb.MapFullError:
                     grow = 2 * handle.map_size()
+
+    def open_tables(self, names: Sequence[str]) -> None:
+        """Open further tables for :meth:`write`, and make those that are missing; the writer lock is held."""
+        self.write(lambda txn: txn.open_tables(names))
 
     def _with_room(self, pending: int, grow: int) -> Handle:
         """The current handle with its map raised; ``grow`` is the size without which it cannot go on, 0 is none."""

@@ -23,6 +23,7 @@ from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
 
 if TYPE_CHECKING:
     from sowctl.store.raw.offsets import DataFile
+    from sowctl.store.tables import Table
 
 Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
@@ -81,6 +82,12 @@ class Reader:
         with explained(self._path, "read the size of pages"):
             records, expiry = (self._txn.stat(one) for one in (databases.records, databases.expiry))
         return records["leaf_pages"], expiry["leaf_pages"]
+
+    def table(self, name: str) -> Table | None:
+        """A further table of a derived store; None where it has none of this name."""
+        from sowctl.store.tables import table_of
+
+        return table_of(self._handle, self._txn, name)
 
     def _load_meta(self) -> StoreMeta:
         # Three proofs before anything is read: the record decodes, it is of this transaction, and its counts are those
@@ -219,6 +226,13 @@ class Reader:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
         entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         yield from _expired(entries, self._path, now)
+
+    def next_expiry(self, now: int) -> int | None:
+        """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
+        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
+        for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
+            return int.from_bytes(keys[0][:8], "big")
+        return None
 
     def changed_since(self, digest: int) -> set[bytes] | None:
         """Keys of the records that differ, or may, from the state with ``digest``; None where the store cannot tell."""

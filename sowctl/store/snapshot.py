@@ -119,6 +119,10 @@ class Snapshot(Reader):
         """See :class:`Reader`."""
         return self._steadily(super().expired(now))
 
+    def next_expiry(self, now: int) -> int | None:
+        """See :class:`Reader`."""
+        return self._steady(super().next_expiry, now)
+
     def changed_since(self, digest: int) -> set[bytes] | None:
         """See :class:`Reader`."""
         return self._steady(super().changed_since, digest)

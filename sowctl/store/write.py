@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter, lt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
@@ -18,6 +18,9 @@ from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, sequence_key
 from sowctl.store.opening.handle import Handle
 from sowctl.store.read import Reader, verify_versions
+
+if TYPE_CHECKING:
+    from sowctl.store.tables import Table
 
 _EXTRA, _EXPIRATION = itemgetter(slice(2, 4)), itemgetter(slice(20, 28))
 _NO_EXPIRATION, _NO_EXTRA = {bytes(8)}, {bytes(2)}
@@ -231,6 +234,27 @@ class WriteTxn(Reader):
             value = encode_sequence(publisher, sequence)
             self._handle.seam.call("lmdb.put", self._txn.put, key, value, db=meta)
         self._change(sequences=self._meta.sequences + fresh)
+
+    def open_tables(self, names: Sequence[str]) -> None:
+        """Open further tables for the transactions after this one, and make those that are missing.
+
+        The transaction does nothing else: a handle that an aborted transaction opened must not be used.
+        """
+        tables, env = self._handle.tables, self._handle.env
+        with explained(self._path, "open a table"):
+            for name in names:
+                if name not in tables:
+                    tables[name] = env.open_db(name.encode(), txn=self._txn)
+                    # Making one changes the file, and every transaction that does so writes the meta record.
+                    self.changed = True
+
+    def table(self, name: str) -> Table:
+        """A further table, which :meth:`open_tables` has opened; it may be changed."""
+        from sowctl.store.tables import Table
+
+        # What is in tables belongs to the records: the transaction is committed though no record may have changed.
+        self.changed = True
+        return Table(self._txn, self._handle.tables[name], self._handle.seam, self._path)
 
     def finish(self) -> None:
         """Write the change list and the meta record; the store calls it before the commit."""

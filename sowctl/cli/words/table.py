@@ -106,6 +106,7 @@ PAGES = (
     "sow-memo",
     "sow-run",
     "sow-store",
+    "sow-view",
     "sowctl-behaviour",
     "sowctl-errors",
     "sowctl-expressions",

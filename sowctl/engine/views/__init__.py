@@ -10,7 +10,12 @@ In the order in which data passes:
 ``joins``       rows of records that belong together
 ``groups``      rows of one group, and the message that they make
 ``computing``   all of a view, from all records of its sources
-``view``        a view as a source
+``view``        a view as a source: from its cache, or computed
+``cache``       where the cache of a view lies, and what it says of itself (sow-view(5))
+``refreshing``  a cache at a moment: as it is, caught up, or made anew
+``upkeep``      what changed records mean for rows, groups and messages
+``building``    a cache made from all records
+``tables``      what a cache keeps to catch up, as keys and values
 ``timeline``    what happened to a topic, in the order of time
 ``conflating``  the rule of conflation, from changes to changes
 ``outputs``     what a conflated topic makes of the messages that it shows

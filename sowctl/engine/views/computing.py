@@ -25,6 +25,7 @@ def computed(moment: Moment, program: Program) -> Iterator[Pairs]:
         return records_of(program, number, moment.source(program.query.sources[number]).batches(READ))
 
     groups = Groups(program)
-    for rows in rows_of(program, source(0), Held(program, source)):
-        groups.add(rows)
+    held = Held(program, source)
+    for records in source(0):
+        groups.add(rows_of(program, records, held))
     yield from groups.messages()

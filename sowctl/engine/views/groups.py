@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.views.definition import Program
-from sowctl.engine.views.joins import Contribution
+from sowctl.engine.views.joins import JoinedRow
 from sowctl.identity.keys import batch_digester
 from sowctl.store.codec import encode
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.environment import Header
     from sowctl.expressions.rows.projection import GroupKey, GroupState
+    from sowctl.values.fields import SlotValue
 
 WRITTEN = 1000
 """Messages that are made at once."""
@@ -32,7 +33,7 @@ class Groups:
         self._digester = batch_digester(program.query.key_domain, 0)
         self._groups: dict[GroupKey, GroupState] = {}
 
-    def add(self, rows: Sequence[Contribution]) -> None:
+    def add(self, rows: Sequence[JoinedRow]) -> None:
         """Add rows; those of one group come in their order. Raises LimitError ``SOW-EXP-030``."""
         projection = self._program.projection
         values, stamps = [row.values for row in rows], [row.stamp for row in rows]
@@ -47,21 +48,17 @@ class Groups:
             yield [digest[:8] for digest, _ in part], [message(self._program, *one) for one in part]
 
 
-def digests(program: Program, rows: Sequence[Contribution]) -> list[bytes]:
-    """The digest of each row's group, of which the first 8 bytes are the SOW key."""
-    values = [row.values for row in rows]
-    keys = program.projection.keys(values, program.environment, headers(program, rows))
-    return batch_digester(program.query.key_domain, 0)(keys, null=True)
-
-
-def headers(program: Program, rows: Iterable[Contribution]) -> list[Header] | None:
+def headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:
     """The headers of rows, where the projection asks for any."""
     return [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
 
 
 def message(program: Program, digest: bytes, group: GroupState) -> bytes:
     """The stored value of a group's message."""
-    fields = program.projection.fields(group, program.environment)
+    return encoded(program, digest, program.projection.fields(group, program.environment), group.stamp or (0, 0))
+
+
+def encoded(program: Program, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[Any]) -> bytes:
+    """The stored value of a message with these fields; ``stamp`` begins with txid and time."""
     payload = program.kind.build(list(zip(program.projection.destinations, fields, strict=True)))
-    txid, time = group.stamp or (0, 0)
-    return encode(digest[:8], digest[8:], txid, time, 0, 0, payload)
+    return encode(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)

@@ -6,8 +6,10 @@ attached source is found does not matter here: the caller hands over what looks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
+
+from xxhash import xxh3_128_digest
 
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.expressions.environment import NO_HEADER, Header
@@ -20,9 +22,11 @@ Lookup: TypeAlias = Callable[[int, Texts], Sequence[ViewRecord]]
 NO_PARTNER = bytes(9)
 """Stands in the order of a row where no record is attached, before any that is."""
 _PARTNER = b"\x01"
+LONGEST = 400
+"""Bytes that stand for attached records in an order."""
 
 
-class Contribution(NamedTuple):
+class JoinedRow(NamedTuple):
     """A row on its way into a group. ``order``: the key of its first record, then 9 bytes for each attached source;
     rows of a group are taken in this order. ``stamp``: txid and time of its latest record."""
 
@@ -32,16 +36,20 @@ class Contribution(NamedTuple):
     values: Row
 
 
-def contributions(program: Program, records: Iterable[ViewRecord], lookup: Lookup) -> list[Contribution]:
+def rows_of(program: Program, records: Iterable[ViewRecord], lookup: Lookup) -> list[JoinedRow]:
     """The rows of some records of the first source that the view's filter leaves, in their order."""
     if program.direct:
-        return [Contribution(one.key, one.stamp, one.header, one.values) for one in records]
-    rows = [row for record in records for row in joined(program, record, lookup)]
+        return [JoinedRow(one.key, one.stamp, one.header, one.values) for one in records]
+    return finished(program, [row for record in records for row in joined(program, record, lookup)])
+
+
+def finished(program: Program, rows: list[tuple[ViewRecord | None, ...]]) -> list[JoinedRow]:
+    """Rows of records that the view's filter leaves, as groups take them. Raises LimitError ``SOW-EXP-030``."""
     if program.filter is not None:
         tested = [program.values(row, program.tested) for row in rows]
         rows = [rows[place] for place in program.filter.matches(tested, program.environment, None)]
     return [
-        Contribution(
+        JoinedRow(
             order_of(row),
             # A row is as new as the newest of its records (behaviour 11.50).
             max(one.stamp for one in row if one is not None),
@@ -85,7 +93,14 @@ def order_of(row: Sequence[ViewRecord | None]) -> bytes:
     """What rows of a group are ordered by: the keys of their records, source by source."""
     first, *others = row
     assert first is not None
-    return first.key + b"".join(NO_PARTNER if one is None else _PARTNER + one.key for one in others)
+    rest = b"".join(NO_PARTNER if one is None else _PARTNER + one.key for one in others)
+    # A key of LMDB has 511 bytes at most; the order of rows that so many sources make is any, and always the same.
+    return first.key + (rest if len(rest) <= LONGEST else xxh3_128_digest(rest))
+
+
+def no_partners(_: int, __: Texts) -> Sequence[ViewRecord]:
+    """The lookup of a view without joins."""
+    return ()
 
 
 class Held:
@@ -105,9 +120,3 @@ class Held:
 
     def __call__(self, number: int, texts: Texts) -> Sequence[ViewRecord]:
         return self._tables[number].get(texts, ())
-
-
-def rows_of(program: Program, batches: Iterable[list[ViewRecord]], lookup: Lookup) -> Iterator[list[Contribution]]:
-    """The rows of all records of the first source, batch by batch."""
-    for records in batches:
-        yield contributions(program, records, lookup)

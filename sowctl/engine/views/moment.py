@@ -7,9 +7,9 @@ stays open until the moment is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
     from sowctl.store.meta import StoreMeta
 
+T = TypeVar("T")
 ATTEMPTS = 20
 """A topic that is written to between two looks is looked at anew; so often that only a fault comes to the end."""
 NEVER = "SOW-ENG-010"
@@ -36,21 +37,24 @@ Opener = Callable[["Moment", OtherEntry], "Source"]
 """Opens a derived entry as of a moment; the source does not depend on the moment's sources any more."""
 
 
-class _Moved(Exception):
-    """A store has applied more than the moment holds."""
+class Moved(Exception):
+    """What is read has gone on, beyond what the moment holds: the work is done again as of a later one."""
 
 
 class Moment:
     """The sources as of one instant. ``at``: microseconds UTC, None for the present; ``until``: the last txid of the
     log that it holds, None without a log or where the instant is in the past. Made by :func:`moment`."""
 
-    def __init__(self, instance: Instance, at: int | None, until: int | None, open_entry: Opener) -> None:
+    def __init__(
+        self, instance: Instance, at: int | None, until: int | None, open_entry: Opener, *, fresh: bool = False
+    ) -> None:
         now = instance.now
         # One clock for all sources: a record does not expire between the reading of one and that of another.
         self.instance = replace(instance, clock=lambda: now)
         self.now = now
         self.at = at
         self.until = until
+        self.fresh = fresh
         self._open_entry = open_entry
         self._held = ExitStack()
         self._sources: dict[tuple[str, str], Source] = {}
@@ -93,7 +97,7 @@ class Moment:
         def admit(meta: StoreMeta) -> None:
             # What a writer has applied behind the moment would be seen of this topic and not of the others.
             if meta.has_journal and meta.applied > until:
-                raise _Moved
+                raise Moved
 
         return open_current(self.instance, topic, now=self.now, until=until, admit=admit)
 
@@ -103,33 +107,33 @@ class Moment:
         self._held.close()
 
 
-@contextmanager
-def moment(instance: Instance, refs: list[tuple[str, str]], at: int | None, open_entry: Opener) -> Iterator[Moment]:
-    """The sources ``refs`` as of one instant, opened, until the end of the ``with`` statement.
+def at_one_instant(
+    instance: Instance,
+    entry: OtherEntry,
+    at: int | None,
+    open_entry: Opener,
+    work: Callable[[Moment], T],
+    *,
+    fresh: bool = False,
+    states: bool = True,
+) -> T:
+    """What ``work`` makes of the topics that an entry reads, all of them opened as of one instant.
 
-    Raises LockedError ``SOW-VIW-001`` where the topics are written to faster than they can be opened together, and what
-    opening raises.
+    ``states``: they are opened before; an entry that reads the log alone needs none of them.
+
+    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together, and what
+    opening and ``work`` raise.
     """
+    refs = refs_of(instance, entry) if states else []
     for _ in range(ATTEMPTS):
-        made = Moment(instance, at, None if at is not None else _end(instance), open_entry)
-        try:
+        until = None if at is not None else end_of_log(instance)
+        with closing(Moment(instance, at, until, open_entry, fresh=fresh)) as moment, suppress(Moved):
             for ref in refs:
-                made.source(ref)
-        except _Moved:
-            made.close()
-            continue
-        except BaseException:
-            made.close()
-            raise
-        try:
-            yield made
-        finally:
-            made.close()
-        return
-    names = ", ".join(name for _, name in refs)
+                moment.source(ref)
+            return work(moment)
     raise LockedError(
         "SOW-VIW-001",
-        f"the topics {names} were written to each time that they were to be read together",
+        f"what {entry.name} reads was written to each time that it was to be read together",
         hint="run the command again",
     )
 
@@ -172,7 +176,7 @@ def sources_of(instance: Instance, entry: OtherEntry) -> tuple[tuple[str, str], 
     return entry.sources if isinstance(entry, ConflatedTopic) else ()
 
 
-def _end(instance: Instance) -> int | None:
+def end_of_log(instance: Instance) -> int | None:
     if not has_log(instance):
         return None
     with open_log(instance) as log:

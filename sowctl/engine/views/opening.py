@@ -35,13 +35,13 @@ def open_target(instance: Instance, target: Target, at: int | None) -> Source:
     if topic is None or topic.derived is None:
         return open_source(instance, target, at)
     from sowctl.engine.sources.logical import narrowed
-    from sowctl.engine.views.moment import moment, refs_of
+    from sowctl.engine.views.moment import at_one_instant
 
     entry = topic.derived
     # A conflated topic reads the log itself, not the state of its topics.
-    refs = refs_of(instance, entry) if entry.kind == "View" else []
-    with moment(instance, refs, at, open_entry) as made:
-        return narrowed(open_entry(made, entry), topic)
+    states = entry.kind == "View"
+    found = at_one_instant(instance, entry, at, open_entry, lambda moment: open_entry(moment, entry), states=states)
+    return narrowed(found, topic)
 
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:

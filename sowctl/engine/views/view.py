@@ -1,39 +1,108 @@
-"""A view as a source: its messages as of a moment, in a store like that of a topic."""
+"""A view as a source: its messages as of a moment, in a store like that of a topic.
+
+The present is read from the view's cache, which is brought up to date first. The past, and the present where no cache
+can be written, is computed into a temporary store.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.config.derived import View
 from sowctl.engine.fold.tempstore import aside
-from sowctl.engine.sources.current import CurrentSource, open_file
+from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.views.computing import computed
+from sowctl.engine.views.building import build_messages
+from sowctl.engine.views.cache import place_of, read_state
 from sowctl.engine.views.definition import Program, query_of
+from sowctl.engine.views.moment import Moved
+from sowctl.engine.views.refreshing import Refresh
+from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.store.builder import build
 
 if TYPE_CHECKING:
-    from sowctl.config.model import OtherEntry
+    from pathlib import Path
+
+    from sowctl.config.model import OtherEntry, TopicConfig
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.moment import Moment
 
+_OF_NO_USE = (DamageError, VersionError, MissingError, RefusedError)
+"""What a cache may be instead of one: it is made anew."""
+_WITHOUT = (StorageError, LockedError, RefusedError, OSError)
+"""Why no cache can be written."""
+
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:
-    """The view as of a moment."""
+    """The view as of a moment. Raises what its texts and the reading of its sources raise."""
     assert isinstance(entry, View)
+    program = Program(moment.instance, query_of(moment.instance, entry))
+    path = place_of(moment.instance, entry) if moment.at is None else None
+    source = _cached(moment, entry, program, path) if path is not None else None
+    return source if source is not None else _computed(moment, entry, program)
+
+
+def _cached(moment: Moment, entry: View, program: Program, path: Path) -> CurrentSource | None:
+    """The view from its cache; None where there can be none."""
     instance = moment.instance
     assert instance.config is not None
-    program = Program(instance, query_of(instance, entry))
+    refresh = Refresh(moment, entry, program, path)
+    topic = replace(as_topic(instance.config, entry), file=path)
+    # The usual case: nothing has changed, and no lock is taken.
+    if not moment.fresh and (source := _as_it_is(moment, refresh, topic)) is not None:
+        return source
+    try:
+        refresh.run()
+    except _WITHOUT as problem:
+        words = problem.message if isinstance(problem, SowError) else str(problem)
+        instance.notify_once(f"cache of {entry.name}", f"the view {entry.name} is computed without a cache: {words}")
+        return None
+    source = _as_it_is(moment, refresh, topic)
+    if source is None:
+        # Another process has brought it further between the two.
+        raise Moved
+    return source
+
+
+def _as_it_is(moment: Moment, refresh: Refresh, topic: TopicConfig) -> CurrentSource | None:
+    """The cache, if it shows the view as of the moment."""
+    assert topic.file is not None
+    if not topic.file.exists():
+        return None
+    try:
+        source = open_current(moment.instance, topic, now=moment.now)
+    except _OF_NO_USE:
+        return None
+    try:
+        if refresh.is_current(read_state(source.snapshot)):
+            return source
+    except BaseException:
+        source.close()
+        raise
+    source.close()
+    return None
+
+
+def open_computed(moment: Moment, entry: OtherEntry) -> Source:
+    """The view as of a moment, from all records of its topics and without any cache."""
+    assert isinstance(entry, View)
+    return _computed(moment, entry, Program(moment.instance, query_of(moment.instance, entry)))
+
+
+def _computed(moment: Moment, entry: View, program: Program) -> CurrentSource:
+    """The view in a temporary store."""
+    instance = moment.instance
+    assert instance.config is not None
     with ExitStack() as stack:
         then = stack.enter_context(aside(as_topic(instance.config, entry), "view"))
         assert then.file is not None
         definition = definition_of(instance.config.name, then)
         with build(then.file, definition, seam=instance.seam, now=moment.now) as builder:
-            for keys, values in computed(moment, program):
-                builder.append(keys, values)
-            builder.flush()
+            build_messages(moment, program, builder)
             builder.put_in_place(wait=instance.lock_wait)
         base = stack.enter_context(open_file(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, then, moment.now)

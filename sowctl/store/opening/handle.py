@@ -56,6 +56,8 @@ class Handle:
         self.identity = identity
         self.seam = seam
         self.writable = False
+        self.tables: dict[str, Any] = {}
+        """LMDB's handles of further tables, as far as they were asked for (``store/tables``)."""
         self.watch: Watch | None = None
         self.users = 0
         self.sharers = 1

@@ -1,0 +1,146 @@
+"""The cache of a view: where it lies, and what it says of itself (``sow-view(5)``).
+
+A cache is a store of the view's messages with further tables. All of it is derived: it may be lost, damaged, older or
+of another program at any time, and is made anew then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from xxhash import xxh3_128_hexdigest
+
+from sowctl.config.model import TopicConfig
+from sowctl.engine.views.moment import entry_of, refs_of
+from sowctl.errors import SowError
+from sowctl.expressions.rows.retraction import STATES
+
+if TYPE_CHECKING:
+    from sowctl.config.model import OtherEntry
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.views.definition import Program
+    from sowctl.engine.views.moment import Moment
+    from sowctl.store.read import Reader
+    from sowctl.store.write import WriteTxn
+
+VERSION = 1
+"""Of the tables and of what they hold; a cache of another one is made anew."""
+STATE = "view:state"
+_KEY = b"state"
+_LONGEST = 120
+"""Characters of a name that a file may have; a longer one is told by its digest."""
+
+
+class Position(Struct, frozen=True):
+    """What a cache holds of one source: message type and name; lineage and digest of its store, and the last txid.
+
+    ``behind`` is the last txid that the journal had behind the store, 0 where it had nothing.
+    """
+
+    type: str
+    name: str
+    lineage: str = ""
+    digest: str = ""
+    last_txid: int = 0
+    behind: int = 0
+
+    @property
+    def state(self) -> tuple[str, str, int]:
+        """What tells two states of a source apart."""
+        return self.lineage, self.digest, self.behind
+
+
+class CacheState(Struct, frozen=True):
+    """The state of a cache. Times in microseconds since 1970 UTC, costs in seconds of processor time.
+
+    ``definition``: digest of everything that the messages depend on besides records; ``positions``: of the sources, in
+    their order; ``clock``: at which lifetimes were judged; ``expires``: when a record that is in it expires, 0 for
+    never; ``kept``: the tables hold rows and groups; ``rows`` that went into the messages; ``full``: cost of the last
+    computation of everything, ``change`` cost of the last changes and ``changed`` their number; ``made`` and
+    ``refreshed``: when that was.
+    """
+
+    version: int
+    definition: str
+    positions: tuple[Position, ...]
+    clock: int
+    expires: int = 0
+    kept: bool = False
+    rows: int = 0
+    full: float = 0.0
+    change: float = 0.0
+    changed: int = 0
+    made: int = 0
+    refreshed: int = 0
+
+
+def place_of(instance: Instance, entry: OtherEntry) -> Path | None:
+    """The file of a view's cache: in a directory beside the store of the first topic that it reads.
+
+    None where no topic that it reads has a store.
+    """
+    for ref in refs_of(instance, entry):
+        topic = entry_of(instance, ref)
+        if isinstance(topic, TopicConfig) and topic.file is not None:
+            real = topic.file.resolve()
+            return real.with_name(f"{real.name}-views") / _file_name(entry)
+    return None
+
+
+def _file_name(entry: OtherEntry) -> str:
+    name = quote(f"{entry.name}.{entry.message_type}", safe=" ")
+    return f"{name if len(name) <= _LONGEST else xxh3_128_hexdigest(name.encode())}.sow"
+
+
+def definition_digest(program: Program) -> str:
+    """A digest of what messages of a view depend on besides the records: texts, types, names, functions."""
+    instance, query = program.instance, program.query
+    assert instance.config is not None
+    types = instance.config.types
+    kinds = sorted({query.message_type, *(kind for kind, _ in query.sources)})
+    parts = [
+        VERSION,
+        STATES,
+        query,
+        [(kind, types.get(kind)) for kind in kinds],
+        instance.config.name,
+        instance.config.group,
+        [function for function in instance.config.functions if program.functions],
+    ]
+    return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
+
+
+def position_of(ref: tuple[str, str], source: Source) -> Position:
+    """Where a source stands that is open."""
+    stored = source.stored
+    if stored is None:
+        return Position(*ref)
+    meta, overlay = stored.meta, stored.overlay
+    behind = overlay.last_txid if overlay is not None and len(overlay) else 0
+    return Position(*ref, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind)
+
+
+def positions_of(moment: Moment, program: Program) -> tuple[Position, ...]:
+    """Where the sources of a view stand at a moment, in their order."""
+    return tuple(position_of(ref, moment.source(ref)) for ref in program.query.sources)
+
+
+def read_state(reader: Reader) -> CacheState | None:
+    """What a cache says of itself; None where that is of another version, or nothing of use."""
+    try:
+        table = reader.table(STATE)
+        raw = None if table is None else table.get(_KEY)
+        state = None if raw is None else msgspec.json.decode(raw, type=CacheState)
+    except (SowError, msgspec.MsgspecError):
+        return None
+    return state if state is not None and state.version == VERSION else None
+
+
+def write_state(txn: WriteTxn, state: CacheState) -> None:
+    """Say it, in the transaction that makes it true."""
+    txn.table(STATE).put([(_KEY, msgspec.json.encode(state))])

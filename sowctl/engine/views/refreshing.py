@@ -1,0 +1,285 @@
+"""A view's cache at a moment: as it is, caught up with what changed, or made anew (``sow-view(5)``).
+
+Whoever reads a view brings its cache up to date first. One process does so at a time, under the store's writer lock;
+readers of the state before are not disturbed. Where no cache can be written, the caller does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.directories import make_directories
+from sowctl.engine.topics.derived import as_topic
+from sowctl.engine.topics.positions import definition_of
+from sowctl.engine.views.building import build_all, build_messages
+from sowctl.engine.views.cache import (
+    STATE,
+    VERSION,
+    CacheState,
+    Position,
+    definition_digest,
+    positions_of,
+    read_state,
+    write_state,
+)
+from sowctl.engine.views.moment import Moved, end_of_log
+from sowctl.engine.views.records import RecordReader
+from sowctl.engine.views.tables import OF_JOINS, OF_ROWS
+from sowctl.engine.views.upkeep import Changes, Upkeep
+from sowctl.errors import DamageError, MissingError, VersionError
+from sowctl.store.builder import build
+from sowctl.store.codec import expiration_of
+from sowctl.store.env import Store
+from sowctl.store.opening.locks import StoreFiles, WriterLock
+
+if TYPE_CHECKING:
+    from sowctl.config.model import OtherEntry
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.views.definition import Program, ViewRecord
+    from sowctl.engine.views.moment import Moment
+    from sowctl.store.write import WriteTxn
+
+SMALL = 20_000
+"""Records of the sources up to which the first cache has tables at once: it takes less than a second."""
+SHARE = 4
+"""Above one changed record in so many, everything is computed anew; below it, costs decide."""
+FEW = 5_000
+"""So many changes are always caught up with where there is a way: it takes less than a second."""
+MOST = 500_000
+"""Changed records that are held in memory at once, and no more."""
+LOOKED_UP = 1000
+
+
+class Refresh:
+    """The refreshing of one view as of a moment. ``timer`` tells seconds, for the costs that a cache notes."""
+
+    def __init__(
+        self,
+        moment: Moment,
+        entry: OtherEntry,
+        program: Program,
+        path: Path,
+        *,
+        timer: Callable[[], float] = process_time,
+    ) -> None:
+        self._moment, self._program, self._path = moment, program, path
+        self._fresh = moment.fresh
+        self._timer = timer
+        self._definition_digest = definition_digest(program)
+        # Opened before any lock of a cache is taken: a source may be a view with a cache of its own.
+        self._positions = positions_of(moment, program)
+        instance = moment.instance
+        assert instance.config is not None
+        self._store_definition = definition_of(instance.config.name, as_topic(instance.config, entry))
+        self.way = "as it is"
+        """What was done, in words."""
+
+    def run(self) -> None:
+        """Bring the cache to the moment. Raises StorageError, LockedError, RefusedError where none can be written."""
+        instance = self._moment.instance
+        make_directories(self._path.parent, instance.seam)
+        store = self._opened(write=True)
+        looked = False
+        while store is None:
+            lock = WriterLock(StoreFiles.of(self._path), instance.seam, instance.holder, instance.notify)
+            with lock.held(instance.lock_wait):
+                # Another process may have made it while this one waited; it is opened for writing without this lock.
+                made = self._opened(write=False) if not looked else None
+                if made is None:
+                    self._build(lock, None)
+                    return
+                made.close()
+                looked = True
+            store = self._opened(write=True)
+        with store, store.writer_lock():
+            with store.snapshot() as snapshot:
+                state = read_state(snapshot)
+            if self.is_current(state) and not self._fresh:
+                return
+            changes = None if self._fresh else self._changes(state)
+            if changes is None or state is None or not self._pays(state, changes):
+                self._build(store.lock, state, few=changes is not None)
+                return
+            try:
+                self._catch_up(store, state, changes)
+            except DamageError as problem:
+                # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
+                name = self._program.query.name
+                self._moment.instance.notify_once(
+                    f"damage of {name}", f"the cache of the view {name} is made anew: {problem.message}"
+                )
+                self._build(store.lock, None)
+
+    def is_current(self, state: CacheState | None) -> bool:
+        """Whether a cache shows the view as of the moment."""
+        if state is None or state.definition != self._definition_digest:
+            return False
+        there = [one.state for one in state.positions] == [one.state for one in self._positions]
+        # Lifetimes end without an entry in any log, and clocks are set back.
+        now = self._moment.now
+        return there and not (self._judged and (now < state.clock or 0 < state.expires <= now))
+
+    @property
+    def _sources(self) -> list[Source]:
+        return [self._moment.source(ref) for ref in self._program.query.sources]
+
+    @property
+    def _judged(self) -> bool:
+        """Whether records of a source may expire."""
+        return any(source.stored is not None and source.stored.hides for source in self._sources)
+
+    def _opened(self, *, write: bool) -> Store | None:
+        """The cache, open; None where there is none that can be used."""
+        instance = self._moment.instance
+        if not self._path.exists():
+            return None
+        try:
+            store = Store.open(
+                self._path,
+                write=write,
+                seam=instance.seam,
+                lock_wait=instance.lock_wait,
+                durable=False,
+                command=instance.holder,
+            )
+            if store.definition == self._store_definition:
+                return store
+            # A name or a key was changed.
+            store.close()
+            return None
+        except (DamageError, VersionError, MissingError):
+            return None
+
+    # what changed ------------------------------------------------------------------------------------------------
+
+    def _changes(self, state: CacheState | None) -> list[set[bytes]] | None:
+        """The keys of each source whose records may differ from what the cache holds; None where that is not known."""
+        if state is None or state.definition != self._definition_digest:
+            return None
+        found = []
+        for source, old, new in zip(self._sources, state.positions, self._positions, strict=True):
+            keys = self._changed(source, old, new, state)
+            if keys is None:
+                return None
+            found.append(keys)
+        return found
+
+    def _changed(self, source: Source, old: Position, new: Position, state: CacheState) -> set[bytes] | None:
+        stored = source.stored
+        until = self._moment.until
+        if new.last_txid < old.last_txid and until is not None and until < (end_of_log(self._moment.instance) or 0):
+            # Another process was here later: what it saw is not taken back.
+            raise Moved
+        # A log that ends before what the cache has seen lost its end, or is another one.
+        if stored is None or new.last_txid < old.last_txid or (old.lineage != new.lineage and old.digest):
+            return set() if old == new else None
+        changed = stored.snapshot.changed_since(int(old.digest or "0", 16))
+        if changed is None:
+            return None
+        keys = set(changed)
+        if stored.overlay is not None:
+            for part in stored.overlay.parts(LOOKED_UP):
+                keys.update(part)
+        now = self._moment.now
+        if stored.hides and (now < state.clock or 0 < state.expires <= now):
+            # Over since, or, where the clock was set back, over then and not now.
+            keys.update(stored.snapshot.expired(max(now, state.clock)))
+        return keys
+
+    def _pays(self, state: CacheState, changes: list[set[bytes]]) -> bool:
+        """Whether catching up is cheaper than computing everything anew."""
+        count = sum(map(len, changes))
+        if not state.kept:
+            return False
+        records = sum(source.stored.meta.records for source in self._sources if source.stored is not None)
+        if count <= FEW:
+            return True
+        if count > MOST or count * SHARE > records:
+            return False
+        if not state.changed or not state.full:
+            return True
+        return count * state.change / state.changed < state.full
+
+    # what is done ------------------------------------------------------------------------------------------------
+
+    def _catch_up(self, store: Store, state: CacheState, changes: list[set[bytes]]) -> None:
+        begin = self._timer()
+        count = sum(map(len, changes))
+        self.way = f"caught up with {count:,} changed records"
+        records = [self._read(number, keys) for number, keys in enumerate(changes)]
+        store.open_tables((STATE, *OF_ROWS, *OF_JOINS))
+
+        def change(txn: WriteTxn) -> None:
+            more = Upkeep(self._program, txn).apply(records)
+            taken = self._timer() - begin
+            fresh = replace(
+                self._state(kept=True, full=state.full, made=state.made, rows=state.rows + more),
+                change=taken if count else state.change,
+                changed=count or state.changed,
+            )
+            write_state(txn, fresh)
+
+        store.write(change, pending=1000 * count)
+
+    def _read(self, number: int, keys: set[bytes]) -> Changes:
+        """The records of ``keys`` as the view reads them now; None for those that are gone, or left its filter."""
+        found: dict[bytes, ViewRecord | None] = dict.fromkeys(keys)
+        reader = RecordReader(self._program, number)
+        wanted = sorted(keys)
+        for start in range(0, len(wanted), LOOKED_UP):
+            there, values = self._sources[number].lookup(wanted[start : start + LOOKED_UP])
+            found.update((record.key, record) for record in reader.read(list(there), list(values)))
+        return found
+
+    def _build(self, lock: WriterLock, state: CacheState | None, *, few: bool = False) -> None:
+        """Make the cache anew. ``few``: there is one, and what changed since is known."""
+        begin = self._timer()
+        instance, moment = self._moment.instance, self._moment
+        records = sum(source.stored.meta.records for source in self._sources if source.stored is not None)
+        # Tables are for changes to come: where all of it is small, or one has come, they will.
+        kept = records <= SMALL or (few and state is not None and not state.kept)
+        self.way = "computed" if kept else "computed, messages alone"
+        with build(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
+            rows = 0
+            if kept:
+                rows = build_all(moment, self._program, builder, self._path.parent)
+            else:
+                build_messages(moment, self._program, builder)
+            builder.open_tables((STATE,))
+            full = self._timer() - begin
+            made = self._state(kept=kept, full=full, made=moment.now, rows=rows)
+            builder.change(lambda txn: write_state(txn, made))
+            builder.put_in_place(lock=lock, wait=instance.lock_wait)
+
+    def _state(self, *, kept: bool, full: float, made: int, rows: int) -> CacheState:
+        now = self._moment.now
+        return CacheState(
+            VERSION,
+            self._definition_digest,
+            self._positions,
+            now,
+            self._next_expiry(),
+            kept,
+            rows,
+            full,
+            made=made,
+            refreshed=now,
+        )
+
+    def _next_expiry(self) -> int:
+        """When the next record of a source expires, 0 for never."""
+        now, found = self._moment.now, []
+        for source in self._sources:
+            stored = source.stored
+            if stored is None or not stored.hides:
+                continue
+            found.append(stored.snapshot.next_expiry(now) or 0)
+            if stored.overlay is not None:
+                for part in stored.overlay.parts(LOOKED_UP):
+                    found += [expiration_of(value) for value in part.values() if value is not None]
+        return min((one for one in found if one > now), default=0)

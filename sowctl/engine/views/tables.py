@@ -1,0 +1,149 @@
+"""What a cache keeps to catch up, table by table (``sow-view(5)``): rows, groups, and for joins the records.
+
+The tables are those of :mod:`sowctl.store.tables`; keys and values are made here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct as Layout
+from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
+from xxhash import xxh3_128_digest
+
+from sowctl.engine.views.definition import Program, ViewRecord
+from sowctl.engine.views.joins import Lookup, Texts, right_texts
+from sowctl.expressions.environment import Header
+from sowctl.expressions.rows.packing import pack, unpack
+from sowctl.store.codec import TIME_OFFSET
+
+if TYPE_CHECKING:
+    from sowctl.store.tables import Table
+
+PLACES, ROWS, GROUPS = "view:places", "view:rows", "view:groups"
+RECORDS, PARTNERS, SEEKERS, ROOTS = "view:records", "view:partners", "view:seekers", "view:roots"
+OF_ROWS = (PLACES, ROWS, GROUPS)
+OF_JOINS = (RECORDS, PARTNERS, SEEKERS, ROOTS)
+
+DIGEST = 16
+_STAMP = Layout(">QQ")
+STAMP = _STAMP.size
+SEEK = 1 + DIGEST
+"""Bytes of a step and the digest of the texts that are looked for there."""
+
+
+def stamp_bytes(stamp: Sequence[int]) -> bytes:
+    """Txid and time so that bytes sort as they do."""
+    return _STAMP.pack(stamp[0], stamp[1] + TIME_OFFSET)
+
+
+def seek_key(step: int, texts: Texts) -> bytes:
+    """A step of the join and the digest of texts there; ``None`` is a text of its own."""
+    return bytes((step,)) + xxh3_128_digest(pack([text if text is None else bytes(text) for text in texts]))
+
+
+def noting(lookup: Lookup, sought: set[bytes]) -> Lookup:
+    """A lookup that adds what is looked for to ``sought``."""
+
+    def found(number: int, texts: Texts) -> Sequence[ViewRecord]:
+        sought.add(seek_key(number, texts))
+        return lookup(number, texts)
+
+    return found
+
+
+def packed_record(record: ViewRecord) -> bytes:
+    """A record as the table of records has it: ``[stamp, header or nil, values, texts]``."""
+    header = None if record.header is None else list(astuple(record.header))
+    return pack([list(record.stamp), header, list(record.values), list(record.texts)])
+
+
+def unpacked_record(key: bytes, data: bytes) -> ViewRecord:
+    """The record of :func:`packed_record`."""
+    stamp, header, values, texts = unpack(data)
+    return ViewRecord(key, tuple(stamp), None if header is None else Header(*header), tuple(values), tuple(texts))
+
+
+class JoinTables:
+    """The tables of joins in a transaction: the records of all sources, and who looks for whom."""
+
+    def __init__(self, program: Program, table: Callable[[str], Table]) -> None:
+        self._program = program
+        self._records, self._partners = table(RECORDS), table(PARTNERS)
+        self._seekers, self._roots = table(SEEKERS), table(ROOTS)
+        self._steps: dict[int, list[int]] = {}
+        for number, step in enumerate(program.steps):
+            self._steps.setdefault(program.source_of(step.source), []).append(number)
+
+    def record(self, source: int, key: bytes) -> ViewRecord | None:
+        """A record of a source as it is kept."""
+        found = self._records.get(bytes((source,)) + key)
+        return None if found is None else unpacked_record(key, found)
+
+    def lookup(self, number: int, texts: Texts) -> list[ViewRecord]:
+        """The records that meet the texts of a step, in key order."""
+        source = self._program.source_of(self._program.steps[number].source)
+        keys = [key[SEEK:] for key, _ in self._partners.walk(seek_key(number, texts))]
+        found = [self.record(source, key) for key in keys]
+        return [one for one in found if one is not None and right_texts(self._program, number, one) == texts]
+
+    def change(self, source: int, key: bytes, old: ViewRecord | None, new: ViewRecord | None) -> set[bytes]:
+        """Put a record in the place of another one, or of none; the keys of the first records that it may concern."""
+        if new is None:
+            self._records.delete((bytes((source,)) + key,))
+        else:
+            self._records.put(((bytes((source,)) + key, packed_record(new)),))
+        concerned = {key} if source == 0 else set()
+        for number in self._steps.get(source, ()):
+            for record, comes in ((old, False), (new, True)):
+                texts = None if record is None else right_texts(self._program, number, record)
+                if texts is None:
+                    continue
+                seek = seek_key(number, texts)
+                if comes:
+                    self._partners.put(((seek + key, b""),))
+                else:
+                    self._partners.delete((seek + key,))
+                # Whoever looks for these texts finds one record more, or less, or another one.
+                concerned |= {found[SEEK:] for found, _ in self._seekers.walk(seek)}
+        return concerned
+
+    def load(self, source: int, records: Iterable[ViewRecord]) -> None:
+        """Add records of a source in key order, behind those of the sources before."""
+        some = list(records)
+        front = bytes((source,))
+        self._records.put([(front + one.key, packed_record(one)) for one in some], append=True)
+        for number in self._steps.get(source, ()):
+            found = ((right_texts(self._program, number, one), one.key) for one in some)
+            pairs = [(seek_key(number, texts) + key, b"") for texts, key in found if texts is not None]
+            self._partners.put(sorted(pairs))
+
+    def seeks(self, root: bytes, sought: set[bytes]) -> None:
+        """Say what a first record's rows look for, in the place of what was said before."""
+        known = self._roots.get(root) or b""
+        before = {known[at : at + SEEK] for at in range(0, len(known), SEEK)}
+        self._seekers.delete(seek + root for seek in before - sought)
+        self._seekers.put(sorted((seek + root, b"") for seek in sought - before))
+        if sought:
+            self._roots.put(((root, b"".join(sorted(sought))),))
+        elif before:
+            self._roots.delete((root,))
+
+
+class RowTables:
+    """The tables of rows and groups in a transaction."""
+
+    def __init__(self, table: Callable[[str], Table]) -> None:
+        self.places, self.rows, self.groups = table(PLACES), table(ROWS), table(GROUPS)
+
+    def of_root(self, root: bytes, *, joined: bool) -> list[tuple[bytes, bytes]]:
+        """The order of each row of a first record, and where it stands in the table of rows."""
+        if not joined:
+            found = self.places.get(root)
+            return [] if found is None else [(root, found + root)]
+        return [(order, place + order) for order, place in self.places.walk(root)]
+
+    def of_group(self, digest: bytes, descending: bool) -> Iterator[bytes]:
+        """The packed contributions of a group by stamp."""
+        return (value for _, value in self.rows.walk(digest, descending=descending))

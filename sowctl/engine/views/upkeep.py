@@ -1,0 +1,161 @@
+"""A cache brought up to date: what changed records of the sources mean for the rows and groups of a view.
+
+Of every record that may have changed, the rows that it made before are taken back out of their groups and those that
+it makes now are added. Of a join every row begins with one record of the first source, so a change of any source is
+one of some of these: those that look for the texts of the record that changed (``behaviour`` 5.2). All of it happens in
+one transaction of the cache, called by :mod:`sowctl.engine.views.refreshing`. Ruled by ``sow-view(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.views.definition import Program, ViewRecord
+from sowctl.engine.views.groups import encoded
+from sowctl.engine.views.joins import JoinedRow, finished, joined, no_partners, rows_of
+from sowctl.engine.views.tables import DIGEST, STAMP, JoinTables, RowTables, noting, stamp_bytes
+from sowctl.expressions.rows.retraction import Contribution, Retractable
+from sowctl.identity.keys import batch_digester
+
+if TYPE_CHECKING:
+    from sowctl.store.write import WriteTxn
+
+Changes = Mapping[bytes, ViewRecord | None]
+"""The records of a source that may have changed, by key, as they are now; None for one that is gone."""
+TOGETHER = 1000
+"""First records whose rows are read together."""
+
+
+class Made:
+    """Rows, each with the digest of its group and its contribution to it."""
+
+    def __init__(self, program: Program, retractable: Retractable, rows: Sequence[JoinedRow]) -> None:
+        headers = [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
+        # The order makes stamps unique: of rows of one instant, the later in it is the later one.
+        stamps = [(*row.stamp, row.order) for row in rows]
+        keys, self.contributions = retractable.contributions(
+            [row.values for row in rows], stamps, program.environment, headers
+        )
+        self.digests = batch_digester(program.query.key_domain, 0)(keys, null=True)
+        self.places = [
+            digest + stamp_bytes(row.stamp) + row.order for digest, row in zip(self.digests, rows, strict=True)
+        ]
+
+
+class Upkeep:
+    """One refresh of a cache, in a transaction. Raises DamageError where the cache turns out to be none of its view."""
+
+    def __init__(self, program: Program, txn: WriteTxn) -> None:
+        self._program = program
+        self._retractable = Retractable(program.projection)
+        self._txn = txn
+        self._rows = RowTables(txn.table)
+        self._joins = JoinTables(program, txn.table) if program.steps else None
+        self._gone: dict[bytes, list[Contribution]] = {}
+        self._fresh: dict[bytes, list[Contribution]] = {}
+
+    def apply(self, changes: Sequence[Changes]) -> int:
+        """Bring rows, groups and messages up to date with ``changes`` of each source; how many rows there are more."""
+        if self._joins is None:
+            self._rows_of_one(changes[0])
+        else:
+            self._rows_of_joins(self._joins, changes)
+        self._groups()
+        return sum(map(len, self._fresh.values())) - sum(map(len, self._gone.values()))
+
+    def _rows_of_one(self, changes: Changes) -> None:
+        keys = sorted(changes)
+        for start in range(0, len(keys), TOGETHER):
+            some = keys[start : start + TOGETHER]
+            records = [record for key in some if (record := changes[key]) is not None]
+            rows = rows_of(self._program, records, no_partners)
+            self._exchange(some, rows)
+
+    def _rows_of_joins(self, tables: JoinTables, changes: Sequence[Changes]) -> None:
+        concerned: set[bytes] = set()
+        for source, records in enumerate(changes):
+            for key in sorted(records):
+                old, new = tables.record(source, key), records[key]
+                if old != new:
+                    concerned |= tables.change(source, key, old, new)
+        # All records are as they will be before any row is made of them.
+        roots = sorted(concerned)
+        for start in range(0, len(roots), TOGETHER):
+            some = roots[start : start + TOGETHER]
+            rows: list[tuple[ViewRecord | None, ...]] = []
+            for root in some:
+                record, sought = tables.record(0, root), set[bytes]()
+                if record is not None:
+                    rows += joined(self._program, record, noting(tables.lookup, sought))
+                tables.seeks(root, sought)
+            self._exchange(some, finished(self._program, rows))
+
+    def _exchange(self, roots: Sequence[bytes], rows: Sequence[JoinedRow]) -> None:
+        """Put ``rows`` in the place of those that first records made before."""
+        tables, retractable = self._rows, self._retractable
+        before: dict[bytes, bytes] = {}
+        for root in roots:
+            before.update(tables.of_root(root, joined=self._joins is not None))
+        made = Made(self._program, retractable, rows)
+        old = tables.rows.get_many(sorted(before.values()))
+        put: list[tuple[bytes, bytes]] = []
+        for row, digest, place, one in zip(rows, made.digests, made.places, made.contributions, strict=True):
+            data = retractable.packed(one)
+            # What is there already, byte for byte, stays: neither its group nor its message changes.
+            if before.get(row.order) == place and old.get(place) == data:
+                del before[row.order]
+                continue
+            put.append((place, data))
+            self._fresh.setdefault(digest, []).append(one)
+        for place in before.values():
+            self._gone.setdefault(place[:DIGEST], []).append(retractable.unpacked(_there(old, place)))
+        tables.rows.delete(before.values())
+        tables.places.delete(order for order in before)
+        tables.rows.put(sorted(put))
+        tables.places.put(sorted((place[DIGEST + STAMP :], place[: DIGEST + STAMP]) for place, _ in put))
+
+    def _groups(self) -> None:
+        tables, retractable, environment = self._rows, self._retractable, self._program.environment
+        touched = sorted(self._gone.keys() | self._fresh.keys())
+        states = tables.groups.get_many(touched)
+        kept: list[tuple[bytes, bytes]] = []
+        messages: dict[bytes, bytes] = {}
+        empty: list[bytes] = []
+        for digest in touched:
+            state = states.get(digest)
+            group = retractable.empty() if state is None else retractable.unpack(state)
+            if digest in self._gone:
+                group.change(self._gone[digest], -1)
+            if digest in self._fresh:
+                group.change(self._fresh[digest], 1)
+            if not group.size:
+                empty.append(digest)
+                continue
+
+            def rows(descending: bool, digest: bytes = digest) -> Iterator[Contribution]:
+                return map(retractable.unpacked, tables.of_group(digest, descending))
+
+            stamp = group.stamp(rows)
+            fields = retractable.fields(group, environment, rows)
+            messages[digest[:8]] = encoded(self._program, digest, fields, stamp)
+            kept.append((digest, retractable.pack(group)))
+        tables.groups.put(kept)
+        tables.groups.delete(empty)
+        self._messages(messages, {digest[:8] for digest in empty})
+
+    def _messages(self, messages: Mapping[bytes, bytes], empty: set[bytes]) -> None:
+        keys = sorted(messages)
+        olds = self._txn.get_many(keys)
+        changed = [key for key in keys if olds.get(key) != messages[key]]
+        self._txn.put(changed, [messages[key] for key in changed])
+        self._txn.delete(empty)
+
+
+def _there(rows: Mapping[bytes, bytes], place: bytes) -> bytes:
+    found = rows.get(place)
+    if found is None:
+        from sowctl.expressions.rows.sums import damaged
+
+        raise damaged("rows")
+    return found

@@ -1,0 +1,202 @@
+"""The cache of a view: used as it is, caught up, made anew, or done without (sow-view(5))."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from sowctl.engine.views import building, refreshing, upkeep
+from sowctl.engine.views.cache import CacheState, read_state
+from sowctl.seam import SEAM
+from sowctl.store.env import Store
+from sowctl.store.opening.locks import StoreFiles, WriterLock
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+MakeLab = Callable[..., Lab]
+TOTALS = """
+<View><Name>totals</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+<Projection><Field>/client</Field><Field>SUM(/qty) AS /total</Field></Projection>
+<Grouping><Field>/client</Field></Grouping></View>
+<View><Name>named</Name><MessageType>json</MessageType>
+<UnderlyingTopic><Join>[orders]./client = [clients]./id</Join></UnderlyingTopic>
+<Projection><Field>[clients]./name AS /name</Field><Field>SUM([orders]./qty) AS /total</Field></Projection>
+<Grouping><Field>[clients]./name</Field></Grouping></View>
+"""
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> Lab:
+    made = make_lab(config_xml(topic_xml("orders") + topic_xml("clients") + TOTALS, ("orders",)))
+    made.publish("orders", *(message(id=number, client=f"c{number % 3}", qty=number) for number in range(30)))
+    made.publish("clients", *(message(id=f"c{number}", name=f"name {number}") for number in range(2)))
+    return made
+
+
+def place(lab: Lab, name: str = "totals") -> Path:
+    return lab.directory / "sow" / "orders.json.sow-views" / f"{name}.json.sow"
+
+
+def state(lab: Lab, name: str = "totals") -> CacheState:
+    with Store.open(place(lab, name), write=False) as store, store.snapshot() as snapshot:
+        found = read_state(snapshot)
+    assert found is not None
+    return found
+
+
+def totals(lab: Lab, name: str = "totals") -> dict[str, int]:
+    rows = [json.loads(text) for text in lab.query(name)]
+    return {row.get("client", row.get("name")): row["total"] for row in rows}
+
+
+def test_an_unchanged_view_is_read_as_it_is(lab: Lab) -> None:
+    assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
+    before = place(lab).read_bytes()
+    with patch.object(refreshing.Refresh, "run", side_effect=AssertionError):
+        assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
+    # What happens to other topics of the log is no change of this one.
+    assert place(lab).read_bytes() == before
+
+
+def test_a_change_is_caught_up_with_in_the_same_file(lab: Lab) -> None:
+    assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
+    number = place(lab, "named").stat().st_ino
+    lab.publish("orders", message(id=4, client="c0", qty=1000))
+    lab.publish("clients", message(id="c2", name="name 0"))
+    with patch.object(refreshing, "build_all", side_effect=AssertionError):
+        assert totals(lab, "named") == {"name 0": 1290, "name 1": 141}
+    assert place(lab, "named").stat().st_ino == number
+    assert (state(lab, "named").changed, state(lab, "named").rows) == (2, 30)
+
+
+def test_a_large_view_keeps_its_rows_from_the_first_change_on(lab: Lab) -> None:
+    with patch.object(refreshing, "SMALL", 10):
+        totals(lab)
+        assert (state(lab).kept, state(lab).rows) == (False, 0)
+        lab.publish("orders", message(id=0, client="c0", qty=1))
+        totals(lab)
+        assert (state(lab).kept, state(lab).rows) == (True, 30)
+        lab.publish("orders", message(id=0, client="c0", qty=2))
+        assert totals(lab) == {"c0": 137, "c1": 145, "c2": 155}
+        assert state(lab).changed == 1
+
+
+def test_rows_are_sorted_into_groups_in_files_where_memory_is_short(lab: Lab) -> None:
+    with patch.object(building, "MEMORY", 1000):
+        assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
+    lab.publish("orders", message(id=1, client="c0", qty=1))
+    assert totals(lab, "named") == {"name 0": 136, "name 1": 144, None: 155}
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "gone", "empty"])
+def test_a_cache_that_cannot_be_used_is_made_anew(lab: Lab, damage: str) -> None:
+    totals(lab)
+    path = place(lab)
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": path.read_bytes()[:5000], "other": b"not a store" * 1000, "empty": b""}[damage])
+    assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
+    assert state(lab).kept
+
+
+def test_a_damaged_table_is_noticed_and_told(lab: Lab) -> None:
+    totals(lab)
+    with Store.open(place(lab), write=True) as store:
+        store.open_tables(("view:groups",))
+
+        def spoil(txn):  # type: ignore[no-untyped-def]
+            table = txn.table("view:groups")
+            table.put([(key, b"\x93\x00\x00\x00") for key, _ in list(table.walk())])
+
+        store.write(spoil)
+    lab.publish("orders", message(id=1, client="c0", qty=2))
+    assert totals(lab) == {"c0": 137, "c1": 144, "c2": 155}
+    assert any("made anew" in note for note in lab.notes)
+
+
+def test_another_definition_is_another_view(lab: Lab) -> None:
+    totals(lab)
+    for old, new, wanted in (
+        ("SUM(/qty)", "MAX(/qty)", {"c0": 27, "c1": 28, "c2": 29}),
+        ("<Field>/client</Field></Grouping>", "<Field>/none</Field></Grouping>", {"c2": 29}),
+    ):
+        lab.config.write_text(lab.config.read_text().replace(old, new))
+        assert totals(lab) == wanted
+
+
+def test_lifetimes_that_end_and_clocks_that_are_set_back(make_lab: MakeLab) -> None:
+    lab = make_lab(config_xml(topic_xml("orders", "<Expiration>10s</Expiration>") + topic_xml("clients") + TOTALS, ()))
+    lab.publish("orders", message(id=1, client="a", qty=1))
+    lab.clock.tick(6)
+    lab.publish("orders", message(id=2, client="a", qty=2))
+    assert totals(lab) == {"a": 3}
+    assert state(lab).expires == lab.clock.at + 4_000_000
+    with patch.object(refreshing, "build_all", side_effect=AssertionError):
+        lab.clock.tick(5)
+        assert totals(lab) == {"a": 2}
+        lab.clock.tick(-5)
+        assert totals(lab) == {"a": 3}
+        lab.clock.tick(30)
+        assert totals(lab) == {}
+        lab.open().topic("orders").expire()
+        assert totals(lab) == {}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
+def test_where_nothing_can_be_written_the_view_is_computed(lab: Lab) -> None:
+    place(lab).parent.parent.chmod(0o500)
+    try:
+        assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
+    finally:
+        place(lab).parent.parent.chmod(0o750)
+
+
+def test_where_no_directory_can_be_made_the_view_is_computed(lab: Lab) -> None:
+    place(lab).parent.write_text("in the way")
+    assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
+    assert any("without a cache" in note for note in lab.notes)
+
+
+def test_who_cannot_have_the_lock_does_without_a_cache(lab: Lab) -> None:
+    totals(lab)
+    lab.publish("orders", message(id=0, client="c0", qty=1))
+    lock = WriterLock(StoreFiles.of(place(lab)), SEAM, "test")
+    with lock.held(1):
+        result = lab.open(lock_wait=0.05).topic("totals").query()
+        assert sorted(json.loads(record.payload)["total"] for record in result.records()) == [136, 145, 155]
+    assert state(lab).changed == 0
+    assert totals(lab) == {"c0": 136, "c1": 145, "c2": 155}
+
+
+def test_a_view_that_is_being_read_can_be_asked_again_after_a_change(lab: Lab) -> None:
+    totals(lab)
+    first = lab.open().topic("totals").query(batch_size=1)
+    iter(first)
+    next(iter(first))
+    lab.publish("orders", message(id=0, client="c0", qty=1))
+    # The file is open here and cannot be written to: the answer is the present one nevertheless.
+    assert totals(lab) == {"c0": 136, "c1": 145, "c2": 155}
+    assert len(list(first.records())) == 2
+    assert totals(lab) == {"c0": 136, "c1": 145, "c2": 155}
+
+
+def test_the_past_has_no_cache(lab: Lab) -> None:
+    before = lab.clock.at
+    lab.clock.tick(1)
+    lab.publish("orders", message(id=0, client="c0", qty=1000))
+    row = lab.open().topic("totals").query("/client = 'c0'", at=before)
+    assert [json.loads(record.payload)["total"] for record in row.records()] == [135]
+    assert not place(lab).exists()
+    assert totals(lab)["c0"] == 1135
+
+
+def test_many_changes_are_computed_anew(lab: Lab) -> None:
+    totals(lab)
+    lab.publish("orders", *(message(id=number, client="c1", qty=1) for number in range(30)))
+    with patch.object(refreshing, "FEW", 5), patch.object(upkeep.Upkeep, "apply", side_effect=AssertionError):
+        assert totals(lab) == {"c1": 30}
