@@ -26,7 +26,7 @@ from sowctl.expressions.rows.counted import Counted, CountedDistinct, EntryTable
 from sowctl.expressions.rows.packing import pack, plainly, unpack
 from sowctl.expressions.rows.sums import Average, Count, Deviation, Sum
 from sowctl.values.compare import text_of
-from sowctl.values.fields import Row, Scalar, SlotValue
+from sowctl.values.fields import Number, Row, Scalar, SlotValue
 
 if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
@@ -69,6 +69,7 @@ _CALLS: dict[str, Callable[[Sequence[Any], EntryTable | None], _Part]] = {
 
 
 _NO_VALUE = type(None)
+_NUMBERS = frozenset((int, float, bool, Number))
 
 
 class Group:
@@ -111,19 +112,27 @@ class Group:
                 values = [value for value in values if value is not None]
             _change(part, values, places, sign)
 
-    def take(self, state: GroupState, projection: Projection) -> None:
-        """Add the messages of a group that was made forward, by rows or on columns, with unique stamps."""
+    def take(self, state: GroupState, projection: Projection, *, for_good: bool = False) -> None:
+        """Add the messages of a group that was made forward, by rows or on columns, with unique stamps.
+
+        ``for_good``: nothing will be taken back, so that of MIN and MAX no more is kept than what answers.
+        """
         kept = tuple(plainly(tuple([state.row[place] for place in projection.keeps])))
         size = state.size
         header = None if state.header is NO_HEADER else list(astuple(state.header))
         other = Latest((size, state.stamp, True, [list(kept), header]))
         self.latest.merge(other)
-        for part, ordered, inputs in zip(self.parts, projection.ordered, state.inputs, strict=True):
+        for call, part, ordered, inputs in zip(
+            projection.aggregates, self.parts, projection.ordered, state.inputs, strict=True
+        ):
             stamps: Sequence[Stamp] = state.stamps if ordered else ()
             values = plainly(tuple(inputs))
             if ordered and _NO_VALUE in set(map(type, values)):
                 stamps = [stamp for stamp, value in zip(stamps, values, strict=True) if value is not None]
                 values = [value for value in values if value is not None]
+            if for_good and call.name in ("MIN", "MAX"):
+                places = _extremes(values, call.name == "MAX")  # type: ignore[arg-type]  # no lists among them
+                values, stamps = [values[place] for place in places], [stamps[place] for place in places]
             _change(part, values, stamps or [()] * len(values), 1)  # type: ignore[arg-type]  # no lists among them
 
     def merge(self, other: Group) -> None:
@@ -131,6 +140,19 @@ class Group:
         self.latest.merge(other.latest)
         for mine, its in zip(self.parts, other.parts, strict=True):
             mine.merge(its)  # type: ignore[arg-type]  # states of one aggregate call are of one class
+
+
+def _extremes(values: Sequence[Scalar], greatest: bool) -> Sequence[int]:
+    """The places of the values that may be the least or greatest of a set; all, where they are not all numbers."""
+    if not _NUMBERS.issuperset(map(type, values)) or not values:
+        return range(len(values))
+    numbers: list[Any] = [value.value if type(value) is Number else value for value in values]
+    strange = next((place for place, number in enumerate(numbers) if number != number), None)
+    if strange is not None:
+        # One NaN decides the answer.
+        return (strange,)
+    best = max(numbers) if greatest else min(numbers)
+    return [place for place, number in enumerate(numbers) if number == best]
 
 
 def _last(one: Contribution) -> list[Any]:

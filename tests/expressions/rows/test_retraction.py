@@ -196,6 +196,20 @@ def test_groups_that_were_made_forward_are_taken_as_they_are(steps: list[tuple[i
         assert program.pack(group) == program.pack(singly[key])
 
 
+@given(STEPS, st.integers(1, 4))
+def test_what_is_taken_for_good_answers_alike(steps: list[tuple[int, Row]], parts: int) -> None:
+    program, whole = Retractable(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
+    groups: dict[GroupKey, Group] = {}
+    for part in range(parts):
+        some = [item for at, item in whole.items() if at % parts == part]
+        forward: dict[GroupKey, GroupState] = {}
+        stamps = [stamp for stamp, _ in some]
+        PROGRAM.add(forward, [row for _, row in some], ENV, [_header(stamp) for stamp in stamps], stamps)
+        for key, state in forward.items():
+            groups.setdefault(key, program.empty()).take(state, PROGRAM, for_good=True)
+    assert {key: _spelled(program.fields(group, ENV)) for key, group in groups.items()} == expected(whole)
+
+
 @given(STEPS)
 def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     np = pytest.importorskip("numpy")
