@@ -18,7 +18,7 @@ from sowctl.values.fields import Scalar
 from sowctl.values.order import Component, components, holds_numbers
 
 _EXACT = 1 << 53
-Stamps: TypeAlias = Sequence[tuple[int, ...]]
+Stamps: TypeAlias = Sequence[tuple[Any, ...]]
 """What sorts messages into the order of their updates."""
 
 

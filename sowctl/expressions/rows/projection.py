@@ -66,8 +66,8 @@ class GroupState:
         self.size = 0
         self.row: Row = ()
         self.header: Header = NO_HEADER
-        self.stamp: tuple[int, ...] = ()
-        self.stamps: list[tuple[int, ...]] = []
+        self.stamp: tuple[Any, ...] = ()
+        self.stamps: list[tuple[Any, ...]] = []
 
 
 class Projection:
@@ -114,7 +114,7 @@ class Projection:
         rows: Sequence[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
-        stamps: Sequence[tuple[int, ...]] | None = None,
+        stamps: Sequence[tuple[Any, ...]] | None = None,
     ) -> None:
         """Process messages in order: each is added to the group of its key.
 
@@ -232,7 +232,7 @@ def _result(
     call: Aggregated,
     ordered: bool,
     inputs: list[Scalar],
-    all_stamps: Sequence[tuple[int, ...]],
+    all_stamps: Sequence[tuple[Any, ...]],
     delimiter: SlotValue,
 ) -> Scalar:
     stamps = all_stamps if ordered and len(inputs) > 1 and all_stamps else None

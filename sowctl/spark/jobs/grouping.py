@@ -1,62 +1,61 @@
 """Joining and grouping records on Spark with the engine's evaluators (for the job ``view``).
 
-A record travels as the fields that the view asks of it, its place in key order and its stamps. Every step of a join
-brings together the records of one key text; the last shuffle brings together the rows of one group, by the digest of
-the group's key, so that what the tasks leave is in key order.
+Spark's own aggregates add Doubles in the order of the shuffle and know neither the language's common reading nor its
+order of updates. So every task makes *states* of the groups in its part, exact ones that add up
+(:mod:`sowctl.expressions.rows.retraction`), and these alone are shuffled, by the digest of the group's key: what the
+tasks of the second stage leave is in key order.
+
+Attached sources of a join that are small go to every task as a whole. Where one is large, every step of the join brings
+together the records of one key text by a shuffle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from sowctl.engine.instance import Instance
+from sowctl.engine.views.groups import encoded, headers
+from sowctl.engine.views.joins import Held, JoinedRow, finished, left_texts, right_texts, rows_of
 from sowctl.engine.views.records import records_of
-from sowctl.expressions.rows.joining import source_of
 from sowctl.expressions.rows.projection import GroupKey, GroupState
+from sowctl.expressions.rows.retraction import Group, Retractable
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
-from sowctl.store.codec import encode
-from sowctl.values.fields import SlotValue
 
 if TYPE_CHECKING:
-    from pyspark import RDD
+    from pyspark import RDD, Broadcast
     from pyspark.sql import SparkSession
 
     from sowctl.engine.sources.source import Pairs
-    from sowctl.expressions.environment import Header
     from sowctl.spark.jobs.outputs import Part
 
 READ = 1000
+SMALL = 100_000
+"""Records of attached sources that go to every task. A bound of its memory, not measured: about 1 KiB each."""
+ROWS = 100_000
+"""Rows whose inputs a task holds before it makes states of them. A bound of its memory, not measured."""
+_STATES = msgspec.msgpack.Encoder()
+_READ_STATES = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
 
-
-class JoinedRow(NamedTuple):
-    """A row of the join so far: a record of every source attached, None where none matched."""
-
-    order: tuple[bytes, ...]
-    records: tuple[ViewRecord | None, ...]
-
-
-class GroupItem(NamedTuple):
-    """A row ready for its group."""
-
-    order: tuple[bytes, ...]
-    stamp: tuple[int, ...]
-    header: Header | None
-    values: tuple[SlotValue, ...]
+Row = tuple[ViewRecord | None, ...]
+"""A row of the join so far: a record of every source, None where none is attached."""
 
 
 class FilePart(Struct, frozen=True):
-    """Groups in a file that a task left; ``read`` rows went into them."""
+    """Records in a file that a task left; ``read`` rows went into them."""
 
     path: str
     read: int
@@ -82,145 +81,171 @@ def grouped(
         context.parallelize(list(some), max(1, len(some))).mapPartitions(partial(_records, maker, number))
         for number, some in enumerate(parts)
     ]
-    rows: RDD[Any] = sources[0].map(_first)
+    attached: Broadcast[Any] | None = None
+    with translated():
+        if sum(map(_size, parts[1:])) <= SMALL:
+            # Also without a join, where nothing is attached.
+            attached = context.broadcast([source.flatMap(list).collect() for source in sources[1:]])
+            rows = sources[0].mapPartitions(partial(_joined, maker, attached))
+        else:
+            rows = _shuffled(maker, program, sources, count)
+        states = rows.mapPartitions(partial(_states, maker, count))
+        # By the digest of the group's key: all states of a group meet in one task, and the parts come out in key order.
+        found = states.partitionBy(count, int).mapPartitionsWithIndex(partial(_merged, maker, str(directory))).collect()
+        if attached is not None:
+            attached.destroy()
+    return [part for _, part in sorted(found, key=itemgetter(0))]
+
+
+def _size(parts: Sequence[Part]) -> int:
+    """About how many records there are; more than :data:`SMALL` where nothing tells."""
+    if all(isinstance(part, FilePart) for part in parts):
+        return sum(part.read for part in parts if isinstance(part, FilePart))
+    # Each range of a store tells the records of the whole store.
+    known = [part.position.records for part in parts if isinstance(part, RangePart) and part.position is not None]
+    return max(known) if len(known) == len(parts) else SMALL + 1
+
+
+def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[list[ViewRecord]]:
+    """What travels of the records of some parts, some records at a time."""
+    return carried_iterator(some for part in parts for some in records_of(maker.program, number, part.pairs()))
+
+
+def _joined(maker: Maker, attached: Broadcast[Any], found: Iterable[list[ViewRecord]]) -> Iterator[list[JoinedRow]]:
+    """The rows of records of the first source; those of all others are at hand."""
+    return carried_iterator(_attached_here(maker.program, attached, found))
+
+
+def _attached_here(
+    program: Program, attached: Broadcast[Any], found: Iterable[list[ViewRecord]]
+) -> Iterator[list[JoinedRow]]:
+    # Partners are taken in key order, in which one process reads them; the parts of a source came in that order.
+    held = Held(program, lambda number: [attached.value[number - 1]])
+    for some in found:
+        yield rows_of(program, some, held)
+
+
+def _shuffled(maker: Maker, program: Program, sources: Sequence[RDD[Any]], count: int) -> RDD[Any]:
+    """The rows of a join whose sources are brought together step by step."""
+    wide = len(sources)
+    rows: RDD[Any] = sources[0].flatMap(partial(_first, wide))
     for number, step in enumerate(program.steps):
         # Both sides are keyed by the text of the condition, so that those who match meet in one task.
         left = rows.map(partial(_left_key, maker, number))
         right = sources[program.source_of(step.source)].flatMap(partial(_right_key, maker, number))
         # One source after the other, in the order of the join's steps; each may be attached to any source before it.
         rows = left.cogroup(right, count).flatMap(partial(_attached, maker, number))
-    items = rows.mapPartitions(partial(_items, maker, count))
-    with translated():
-        # By the digest of the group's key: all rows of a group meet in one task, and the parts come out in key order.
-        found = items.partitionBy(count, int).mapPartitionsWithIndex(partial(_groups, maker, str(directory))).collect()
-    return [part for _, part in sorted(found, key=itemgetter(0))]
+    return rows.mapPartitions(partial(_finished, maker))
 
 
-def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[ViewRecord]:
-    return carried_iterator(record for part in parts for record in _of_part(maker.program, number, part))
+def _first(wide: int, some: list[ViewRecord]) -> list[Row]:
+    return [(record, *(None,) * (wide - 1)) for record in some]
 
 
-def _of_part(program: Program, number: int, part: Part) -> Iterator[ViewRecord]:
-    """What travels of the records of a part."""
-    for records in records_of(program, number, part.pairs()):
-        yield from records
-
-
-def _first(record: ViewRecord) -> JoinedRow:
-    return JoinedRow((record.key,), (record,))
-
-
-def _left_key(maker: Maker, number: int, row: JoinedRow) -> tuple[Any, JoinedRow]:
+def _left_key(maker: Maker, number: int, row: Row) -> tuple[Any, Row]:
     """The text by which a row finds records of the next source; where that is NULL, one that no record has."""
-    program = maker.program
-    texts = tuple(
-        program.text(old, _record(program, row, source_of(old))) for old, _ in program.steps[number].conditions
-    )
-    if None in texts and not program.query.nulls_match:
+    texts = left_texts(maker.program, number, row)
+    if texts is None:
         # A key of the row alone, which no record of the other side has; a row without a partner stays in the join.
-        return (b"row", *row.order), row
+        return (b"row", *(b"" if one is None else one.key for one in row)), row
     return (b"key", *texts), row
 
 
-def _record(program: Program, row: JoinedRow, source: tuple[str | None, str]) -> ViewRecord | None:
-    place = program.source_of(source)
-    return row.records[place] if place < len(row.records) else None
+def _right_key(maker: Maker, number: int, some: list[ViewRecord]) -> list[tuple[Any, ViewRecord]]:
+    found = ((right_texts(maker.program, number, record), record) for record in some)
+    return [((b"key", *texts), record) for texts, record in found if texts is not None]
 
 
-def _right_key(maker: Maker, number: int, record: ViewRecord) -> list[tuple[Any, ViewRecord]]:
-    program = maker.program
-    texts = tuple(program.text(new, record) for _, new in program.steps[number].conditions)
-    return [] if None in texts and not program.query.nulls_match else [((b"key", *texts), record)]
-
-
-def _attached(
-    maker: Maker, number: int, found: tuple[Any, tuple[Iterable[JoinedRow], Iterable[ViewRecord]]]
-) -> Iterator[JoinedRow]:
+def _attached(maker: Maker, number: int, found: tuple[Any, tuple[Iterable[Row], Iterable[ViewRecord]]]) -> list[Row]:
     """The rows of one key, each with every record of the next source."""
     program = maker.program
     place = program.source_of(program.steps[number].source)
     left, right = found[1]
-    # In key order, because the shuffle gives them in any; [None] keeps a row that nothing matches.
-    others: list[ViewRecord | None] = [*sorted(right, key=itemgetter(0))] or [None]
-    for row in left:
-        for other in others:
-            records = list(row.records) + [None] * (place + 1 - len(row.records))
-            records[place] = other
-            yield JoinedRow((*row.order, b"" if other is None else other.key), tuple(records))
+    others = list(right)
+    # A row that nothing matches stays.
+    return [
+        wider for row in left for wider in ([(*row[:place], other, *row[place + 1 :]) for other in others] or [row])
+    ]
 
 
-def _items(maker: Maker, count: int, rows: Iterable[JoinedRow]) -> Iterator[tuple[int, list[GroupItem]]]:
-    """Rows that pass the filter, by the bucket of their group, some at a time."""
-    return carried_iterator(_bucketed(maker.program, count, rows))
+def _finished(maker: Maker, found: Iterable[Row]) -> Iterator[list[JoinedRow]]:
+    return carried_iterator(_taken(maker.program, found))
 
 
-def _bucketed(program: Program, count: int, rows: Iterable[JoinedRow]) -> Iterator[tuple[int, list[GroupItem]]]:
-    from itertools import islice
-
-    remaining = iter(rows)
+def _taken(program: Program, found: Iterable[Row]) -> Iterator[list[JoinedRow]]:
+    remaining = iter(found)
     while some := list(islice(remaining, READ)):
-        if program.filter is not None:
-            tested = [program.values(row.records, program.tested) for row in some]
-            some = [some[place] for place in program.filter.matches(tested, program.environment, None)]
-        items = [
-            GroupItem(
-                row.order,
-                # A row is as new as the newest of its records.
-                max((one.stamp for one in row.records if one is not None), default=()),
-                row.records[0].header if row.records[0] is not None else None,
-                program.values(row.records, program.places),
-            )
-            for row in some
-        ]
-        buckets: dict[int, list[GroupItem]] = {}
-        headers = _headers(program, items)
-        keys = program.projection.keys([item.values for item in items], program.environment, headers)
-        for item, digest in zip(items, batch_digester(program.query.key_domain, 0)(keys, null=True), strict=True):
-            buckets.setdefault(part_of(digest, count), []).append(item)
-        yield from buckets.items()
+        yield finished(program, some)
 
 
-def _headers(program: Program, items: Sequence[GroupItem]) -> list[Header] | None:
-    return [item.header for item in items if item.header is not None] if program.projection.uses_header else None
+def _states(maker: Maker, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
+    """The states of the groups in a part, by the bucket of their digests."""
+    return carried_iterator(_of_rows(maker.program, count, found))
 
 
-def _groups(
-    maker: Maker, directory: str, index: int, found: Iterable[tuple[int, list[GroupItem]]]
+def _of_rows(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
+    projection, retractable = program.projection, Retractable(program.projection)
+    groups: dict[GroupKey, Group] = {}
+    forward: dict[GroupKey, GroupState] = {}
+    held = 0
+
+    def fold() -> None:
+        for key, state in forward.items():
+            if key not in groups:
+                groups[key] = retractable.empty()
+            groups[key].take(state, projection, for_good=True)
+        forward.clear()
+
+    for rows in found:
+        # The order makes stamps unique: of rows of one instant, the later in it is the later one.
+        stamps = [(*row.stamp, row.order) for row in rows]
+        values = [row.values for row in rows]
+        projection.add(forward, values, program.environment, headers(program, rows), stamps)
+        held += len(rows)
+        if held >= ROWS:
+            fold()
+            held = 0
+    fold()
+    digests = batch_digester(program.query.key_domain, 0)(list(groups), null=True)
+    buckets: dict[int, list[tuple[bytes, bytes]]] = {}
+    for digest, group in zip(digests, groups.values(), strict=True):
+        buckets.setdefault(part_of(digest, count), []).append((digest, retractable.pack(group)))
+    for bucket, some in buckets.items():
+        yield bucket, _STATES.encode(some)
+
+
+def _merged(
+    maker: Maker, directory: str, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
     """The groups of a bucket, in a file by key."""
     return carried_iterator(_written(maker.program, directory, index, found))
 
 
 def _written(
-    program: Program, directory: str, index: int, found: Iterable[tuple[int, list[GroupItem]]]
+    program: Program, directory: str, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
-    items = [item for _, some in found for item in some]
-    if not items:
+    retractable = Retractable(program.projection)
+    groups: dict[bytes, Group] = {}
+    for _, some in found:
+        for digest, state in _READ_STATES.decode(some):
+            group = retractable.unpack(state)
+            if digest in groups:
+                groups[digest].merge(group)
+            else:
+                groups[digest] = group
+    if not groups:
         return
-    # The order in which one process would have seen the rows, so that aggregates that depend on it agree.
-    items.sort(key=itemgetter(0))
-    groups: dict[GroupKey, GroupState] = {}
-    rows = [item.values for item in items]
-    stamps_of = [item.stamp for item in items]
-    program.projection.add(groups, rows, program.environment, _headers(program, items), stamps_of)
     path = Path(directory) / f"groups-{attempt()}"
-    write_pairs(path, _pairs(program, groups))
-    yield index, FilePart(str(path), len(items))
+    write_pairs(path, _pairs(program, retractable, groups))
+    yield index, FilePart(str(path), sum(group.size for group in groups.values()))
 
 
-def _pairs(program: Program, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
-    digests = batch_digester(program.query.key_domain, 0)(list(groups), null=True)
-    order = sorted(zip(digests, groups.values(), strict=True), key=itemgetter(0))
-    make: Callable[[GroupState], bytes] = partial(_message, program)
+def _pairs(program: Program, retractable: Retractable, groups: dict[bytes, Group]) -> Iterator[Pairs]:
+    order = sorted(groups)
     for start in range(0, len(order), READ):
         part = order[start : start + READ]
         values = []
-        for digest, group in part:
-            txid, at = group.stamp or (0, 0)
-            values.append(encode(digest[:8], digest[8:], txid, at, 0, 0, make(group)))
-        yield [digest[:8] for digest, _ in part], values
-
-
-def _message(program: Program, group: GroupState) -> bytes:
-    fields = program.projection.fields(group, program.environment)
-    return program.kind.build(list(zip(program.projection.destinations, fields, strict=True)))
+        for digest in part:
+            fields = retractable.fields(groups[digest], program.environment)
+            values.append(encoded(program, digest, fields, groups[digest].stamp()))
+        yield [digest[:8] for digest in part], values

@@ -1,30 +1,37 @@
 """view: projections with grouping over topics, joined or not, computed on Spark (``sowctl-pipeline-view(1)``).
 
 Fields, joins' keys, groupings and aggregates are the engine's evaluators; Spark brings together what belongs together:
-records of one join key, then rows of one group. Each group sees its rows in the order in which one process would.
+records of one join key where sources are large, then the states of one group.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+from xxhash import xxh3_64_hexdigest
 
-from sowctl.config.derived import View
+from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
 from sowctl.engine.bulk.staging import staging
+from sowctl.engine.topics.derived import as_topic
+from sowctl.engine.topics.targets import Target
 from sowctl.engine.views import definition
 from sowctl.engine.views.definition import Query
+from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.spark.jobs.datasets import write_records
 from sowctl.spark.jobs.grouping import FilePart, grouped
 from sowctl.spark.jobs.outputs import Output, Part
+from sowctl.spark.jobs.pairfiles import write_pairs
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.state import READ, RECORDS_PER_PART, parts_of
 from sowctl.spark.jobs.storefile import write_store
 from sowctl.store.meta import Definition
 
@@ -112,12 +119,12 @@ def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((topic.message_type, topic.name) for topic in found))
 
 
-def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | View:
+def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | View | ConflatedTopic:
     found = instance.config.find(name, message_type) if instance.config is not None else ()
     if not found:
         raise MissingError("SOW-ENG-012", f"there is no topic {name!r} of type {message_type}", topic=name)
     entry = found[0]
-    if not isinstance(entry, TopicConfig | View):
+    if not isinstance(entry, TopicConfig | View | ConflatedTopic):
         raise UsageError("SOW-SPK-067", f"a view cannot be computed over {name!r}: it is no topic or view")
     return entry
 
@@ -125,6 +132,8 @@ def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | Vi
 def _base(instance: Instance, query: Query) -> TopicConfig:
     """A topic beside which to stage."""
     entry = _entry(instance, *query.sources[0])
+    while isinstance(entry, ConflatedTopic):
+        entry = _entry(instance, entry.message_type, entry.underlying)
     return entry if isinstance(entry, TopicConfig) else _base(instance, query_of(instance, entry))
 
 
@@ -136,11 +145,27 @@ def _computed(spark: SparkSession, instance: Instance, query: Query, directory: 
         if isinstance(entry, View):
             # A view over a view: its records are computed first and read from files like those of a topic.
             parts.append(_computed(spark, instance, query_of(instance, entry), directory))
+        elif isinstance(entry, ConflatedTopic):
+            parts.append(_shown(instance, entry, directory))
         else:
             parts.append(parts_of(spark, instance, entry, None, directory))
     # The instance travels to the tasks, and what takes remarks here may hold a terminal, which does not.
     plain = replace(instance, notify=_ignore)
     return grouped(spark, plain, query, parts, directory)
+
+
+def _shown(instance: Instance, entry: ConflatedTopic, directory: Path) -> list[FilePart]:
+    """The records that a conflated topic shows now, from the driver: what it shows follows from the order of time."""
+    assert instance.config is not None
+    front = f"shown-{xxh3_64_hexdigest(f'{entry.message_type} {entry.name}'.encode())}"
+    found: list[FilePart] = []
+    with closing(open_target(instance, Target(topic=as_topic(instance.config, entry)), None)) as source:
+        batches = source.batches(READ)
+        while some := list(islice(batches, RECORDS_PER_PART // READ)):
+            path = directory / f"{front}-{len(found)}"
+            count, _ = write_pairs(path, iter(some))
+            found.append(FilePart(str(path), count))
+    return found
 
 
 def _definition(instance: Instance, query: Query) -> Definition:

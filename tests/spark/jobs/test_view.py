@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.joins import parse_join
-from sowctl.spark.jobs import state
+from sowctl.spark.jobs import grouping, state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.view import AdHoc, query_of, view
 from tests.spark.jobs.test_outputs import read_lines
@@ -105,7 +106,12 @@ def test_a_configured_view_and_one_over_it(spark: SparkSession, lab: Lab, tmp_pa
     ]
 
 
-def test_joins_equal_those_in_one_process(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [0, 1000])
+def test_joins_equal_those_in_one_process(
+    spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    # Attached sources go to every task, or are brought together with the first one by shuffles.
+    monkeypatch.setattr(grouping, "SMALL", small)
     instance = lab.open()
     assert instance.config is not None
     (entry,) = instance.config.find("joined")
@@ -173,6 +179,56 @@ def test_a_source_of_another_type_is_the_one_topic_of_its_name(tmp_path: Path) -
     lab.config.write_text(config_xml(both, ("orders",)))
     with lab.open() as instance:
         assert query_of(instance, wanted).sources == (("nvfix", "orders"),)
+
+
+AGGREGATES = (
+    "COUNT({0}) AS /a", "COUNT_DISTINCT({0}) AS /b", "SUM({0}) AS /c", "AVG({0}) AS /d", "STDDEV_SAMP({0}) AS /e",
+    "MIN({0}) AS /f", "MAX({0}) AS /h", "UNIQUE({0}) AS /i", "ANY({0}) AS /j", "GROUP_CONCAT({0}, '-') AS /k",
+    "SUM({0}) / COUNT({1}) AS /l", "IF(COUNT({1}) > 2, MAX({0}), MIN({1})) AS /m", "{0} AS /n",
+)  # fmt: skip
+MIXED = [None, 1, 1.0, "1", "1.50", True, 2.25, 1e300, -1e300, 0.1, "a", "b", 2**53 + 1, 7]
+
+
+def _view(name: str, under: str, fields: list[str], grouping: str, *parts: str) -> str:
+    projection = "".join(f"<Field>{field}</Field>" for field in fields).replace("> 2", "&gt; 2")
+    return (
+        f"<View><Name>{name}</Name>{JSON}<UnderlyingTopic>{under}</UnderlyingTopic><FileName>sow/%n.sow</FileName>"
+        f"<Projection>{projection}</Projection><Grouping><Field>{grouping}</Field></Grouping>{''.join(parts)}</View>"
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_what_the_engine_computes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Law: one definition, two computations: single and joined views, views of views, and over conflated topics."""
+    monkeypatch.setattr(state, "RECORDS_PER_PART", 15)
+    monkeypatch.setattr(grouping, "SMALL", (0, 1000)[seed % 2])
+    source = random.Random(seed)
+
+    def fields(one: str, other: str) -> list[str]:
+        return [text.format(one, other) for text in source.sample(AGGREGATES, 8)]
+
+    nulls = "<JoinNullEquivalency>enabled</JoinNullEquivalency>" if seed % 3 == 0 else ""
+    join = "<Join>[a]./x = [b]./x</Join><Join>[b]./y = [c]./id</Join>"
+    conflated = f"<ConflatedTopic><Name>slow</Name>{JSON}<UnderlyingTopic>a</UnderlyingTopic></ConflatedTopic>"
+    xml = "".join(map(topic_xml, "abc")) + conflated
+    xml += _view("single", "a", ["/g AS /g", *fields("/v", "/w")], "/g", "<Filter>/id != 3</Filter>")
+    xml += _view("joined", join, ["[b]./y AS /g", *fields("[a]./v", "[c]./v")], "[b]./y", nulls)
+    xml += _view("above", "single", ["COUNT(/g) AS /n", "GROUP_CONCAT(/g) AS /all", "MAX(/c) AS /most"], "/none")
+    xml += _view("beside", "slow", ["/g AS /g", *fields("/w", "/v")], "/g")
+    lab = Lab(tmp_path / "lab", config_xml(xml, ("a", "b", "c")))
+    for _ in range(3):
+        for name in "abc":
+            drawn = [
+                {"id": source.randrange(60), "v": source.choice(MIXED), "w": source.choice(MIXED[:6])}
+                | {key: source.choice([None, 1, "1", "x", "y"]) for key in "gxy"}
+                for _ in range(40 if name == "a" else 12)
+            ]
+            lab.publish(name, *map(json.dumps, drawn))
+        lab.clock.tick(4)
+    for name in ("single", "joined", "above", "beside"):
+        assert run(spark, lab, name, tmp_path / name) == lab.query(name), name
 
 
 ACROSS = """
