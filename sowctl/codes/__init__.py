@@ -7,8 +7,8 @@ text here. Nothing that reads or writes data imports this room; tests compare it
 
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``bookmarks``, ``cli``, ``configuration``,
 ``engine`` (instances, topics, findings of ``check``), ``expressions``, ``following``, ``journal``, ``messages`` (types,
-framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``spark``,
-``store``, ``views``.
+framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``queues``,
+``spark``, ``store``, ``views``.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-OUT": ErrorArea("Output formats", "cli", "sowctl-query(1)"),
     "SOW-PUB": ErrorArea("Publishing", "publishing", "sowctl-publish(1)"),
     "SOW-QRY": ErrorArea("Queries", "queries", "sowctl-query(1)"),
+    "SOW-QUE": ErrorArea("Queues", "queues", "sowctl-behaviour(7)"),
     "SOW-RPL": ErrorArea("Rebuilding and verifying", "queries", "sowctl-replay(1)"),
     "SOW-SNP": ErrorArea("Snapshots", "queries", "sowctl-snapshot(1)"),
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),

@@ -16,7 +16,7 @@ from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Position
 from sowctl.journal.files import BlockRef, JournalFile, find_files, refuse_gap, refuse_other
-from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, Topic
+from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
 from sowctl.journal.lock import is_locked
 from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
 from sowctl.journal.walk import Walker, lost_end
@@ -195,7 +195,7 @@ class _Check:
         # Readers by time pass over blocks by these two bounds: wrong ones would hide entries.
         if (min(columns.times), max(columns.times)) != (block.header.earliest, block.header.latest):
             wrong.append("its times are not those of its header")
-        if not set(columns.operations) <= {PUBLISH, DELETE}:
+        if not OPERATIONS.keys() >= set(columns.operations):
             wrong.append("an operation that is not known")
         last = {topic: index for index, topic in enumerate(columns.topics)}
         # A topic that is listed and has no entry gets the txid before the first, which its row cannot name.

@@ -35,13 +35,29 @@ PACKED = (".gz", ".zst")
 
 PUBLISH = 1
 DELETE = 2
+ACK = 3
+EXPIRE = 4
+REQUEUE = 5
+BEGIN = 6
+OPERATIONS = {
+    PUBLISH: "publish",
+    DELETE: "delete",
+    ACK: "ack",
+    EXPIRE: "expire",
+    REQUEUE: "requeue",
+    BEGIN: "begin",
+}
+"""What an entry does, in the words of dumps."""
+QUEUE_OPERATIONS = frozenset((ACK, EXPIRE, REQUEUE, BEGIN))
+"""Entries about a queue: their topic is the queue's name, they are unkeyed, and have no payload."""
 
 HAS_USER_KEY = 1
 HAS_CORRELATION_ID = 2
 HAS_LOGICAL_TOPIC = 4
 INSERTED = 32
 UNKEYED = 64
-"""An entry of a topic without a SOW: key and check word are zeros and mean nothing."""
+"""An entry without a SOW key: of a topic without a SOW (key and check word are zeros), or of a queue (they are the two
+numbers of a bookmark)."""
 
 # The highest number of the two-byte column: a block lists at most 65,535 publishers.
 NO_PUBLISHER = 0xFFFF

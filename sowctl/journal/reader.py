@@ -241,6 +241,13 @@ class Journal:
             if item.header.last_txid > after:
                 yield item
 
+    def block_at(self, start: Position) -> Block | None:
+        """The block at a place that a reader noted: ``start.txid`` is the last txid before it; None where it is gone.
+
+        Nothing before it is read. Raises DamageError ``SOW-JRN-010`` for a block that is not sound.
+        """
+        return self._scan.block_at(start)
+
     def stretches(self, after: int = 0, until: int | None = None, size: int = 16 << 20) -> Iterator[Stretch]:
         """Pieces of about ``size`` stored bytes that hold all complete groups' txids above ``after``, not above
         ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from sowctl.errors import DamageError
-from sowctl.journal.block import Damage, Position, TailReport
-from sowctl.journal.files import BlockRef, JournalFile
+from sowctl.journal.block import Block, Damage, Position, TailReport
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
@@ -94,6 +94,25 @@ class JournalScan:
         ref = file.block_at(offset)
         self._folder.release(file)
         return ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
+
+    def block_at(self, start: Position) -> Block | None:
+        """See :meth:`~sowctl.journal.reader.Journal.block_at`."""
+        # The directories are looked at only for a file that is not among those seen: a queue asks per message.
+        if start.number not in self._folder.numbers:
+            self._folder.look()
+        if start.number not in self._folder.numbers:
+            return None
+        file = self._folder.open(start.number)
+        try:
+            ref = file.block_at(start.offset)
+            if ref is None and file is self._folder.last():
+                self._folder.look()  # it has grown since
+                ref = file.block_at(start.offset)
+            if ref is None or ref.header.first_txid != start.txid + 1:
+                raise damaged_block(file.path, start.offset, start.txid + 1, None)
+            return ref.load()
+        finally:
+            self._folder.release(file)
 
     def refs(
         self, after: int, topic: Topic | None, start: Position | None, resync: bool

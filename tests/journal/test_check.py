@@ -200,7 +200,7 @@ def test_maps_that_contradict_their_block(tmp_path: Path) -> None:
 
 
 def test_an_operation_that_is_not_known(tmp_path: Path) -> None:
-    forge(tmp_path, block(operations=b"\1\3"))
+    forge(tmp_path, block(operations=b"\1\x09"))
     assert ids(tmp_path) == ["SOW-JRN-014"]
 
 

@@ -35,10 +35,11 @@ class Command(Struct, frozen=True):
 DATA = "Records"
 TIME = "History and upkeep"
 LOOK = "Inspection"
+QUEUES = "Queues"
 PIPELINE = "Pipeline on Spark"
 CONFIGURATION = "Configuration"
 SELF = "About sowctl"
-GROUPS = (DATA, TIME, LOOK, PIPELINE, CONFIGURATION, SELF)
+GROUPS = (DATA, TIME, LOOK, QUEUES, PIPELINE, CONFIGURATION, SELF)
 
 COMMANDS: tuple[Command, ...] = (
     Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
@@ -70,6 +71,17 @@ COMMANDS: tuple[Command, ...] = (
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
     Command("functions", "functions", "list the functions of the expression language", LOOK),
+    Command("queue list", "queue_list", "list queues: pending, leased, delayed and dead messages, workers", QUEUES),
+    Command("queue info", "queue_info", "say what a queue holds, what blocks it, who works on it", QUEUES),
+    Command("queue depth", "queue_depth", "print how many messages are pending", QUEUES),
+    Command("queue peek", "queue_peek", "print the messages of a queue and their states, without leasing", QUEUES),
+    Command("queue lease", "queue_lease", "lease messages and print them with their tokens", QUEUES),
+    Command("queue ack", "queue_ack", "acknowledge messages: they are processed", QUEUES),
+    Command("queue cancel", "queue_cancel", "give leased messages back", QUEUES),
+    Command("queue renew", "queue_renew", "let leases last for another LeasePeriod", QUEUES),
+    Command("queue expire", "queue_expire", "drop messages unprocessed", QUEUES),
+    Command("queue requeue", "queue_requeue", "deliver dead or delayed messages again", QUEUES),
+    Command("queue purge", "queue_purge", "drop all messages that are not leased, or all dead ones", QUEUES),
     Command("pipeline load", "pipeline_load", "load files into a topic, as one group", PIPELINE),
     Command("pipeline rebuild", "pipeline_rebuild", "build stores anew from the journals", PIPELINE),
     Command("pipeline snapshot", "pipeline_snapshot", "write a topic's state at an earlier time", PIPELINE),
@@ -94,6 +106,7 @@ PREFIXES = {
     "bookmark": "places in bookmark stores, where subscriptions go on",
     "store": "commands on stores",
     "journal": "commands on journals",
+    "queue": "message queues and their workers",
     "pipeline": "bulk work on Spark",
     "config": "show, compare and begin configurations",
 }
@@ -104,6 +117,7 @@ PAGES = (
     "sow-events",
     "sow-journal",
     "sow-memo",
+    "sow-queue",
     "sow-run",
     "sow-store",
     "sow-view",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.config.derived import ConflatedTopic, View
+from sowctl.config.derived import ConflatedTopic, Queue, View
 from sowctl.config.matching import search_of
 from sowctl.config.model import Expiration, Logical, OtherEntry, TopicConfig
 from sowctl.errors import MissingError, UsageError
@@ -32,15 +32,28 @@ def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
     """
     if isinstance(entry, ConflatedTopic):
         return _conflated(config, entry)
+    if isinstance(entry, Queue):
+        return _bare(entry)
     if not isinstance(entry, View):
         raise not_a_topic(entry)
+    return replace(
+        _bare(entry),
+        keys=_keys(entry),
+        key_domain=entry.key_domain,
+        key_mode="fields",
+        hash_indexes=entry.hash_indexes,
+    )
+
+
+def _bare(entry: OtherEntry) -> TopicConfig:
+    """A topic without fields as keys: the messages of a queue, of which several may have one key, are numbered."""
     return TopicConfig(
         name=entry.name,
         message_type=entry.message_type,
-        keys=_keys(entry),
-        key_domain=entry.key_domain,
+        keys=(),
+        key_domain=entry.name,
         key_generator=None,
-        key_mode="fields",
+        key_mode="user",
         file=None,
         file_name=None,
         durability="transient",
@@ -48,7 +61,7 @@ def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
         expiration=Expiration("disabled"),
         slab_size=_SLAB,
         initial_slab_count=1,
-        hash_indexes=entry.hash_indexes,
+        hash_indexes=(),
         indexes=(),
         expected_key_count_hint=None,
         history=None,

@@ -27,6 +27,8 @@ MAX_LOGICAL = 4096
 """Bytes of the name of a logical topic, at most."""
 WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
+QUEUES = ("Queue", "LocalQueue", "GroupLocalQueue")
+"""The kinds of entries that are queues."""
 _TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
@@ -93,11 +95,25 @@ def find_topic(instance: Instance, text: str, message_type: str | None = None, *
 def find_publishable(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
     """The topic that a publish to this name goes to; one that only the transaction log names has no store and no keys.
 
-    Raises as :func:`find_topic` does.
+    What is published to a queue goes to its DefaultPublishTarget (``behaviour`` 5.4). Raises as :func:`find_topic`.
 
     UsageError ``SOW-ENG-032`` for the Name of a Pattern topic that is none of its logical topics.
     """
     name, message_type = split_target(text, message_type)
+    takers = _takers(instance, name, message_type, logical=True)
+    if len(takers) == 1 and takers[0].kind in QUEUES:
+        # Loaded by the configuration already, as it has such an entry.
+        from sowctl.config.derived import Queue
+
+        queue = takers[0]
+        assert isinstance(queue, Queue)
+        if queue.default_publish_target != name:
+            return find_publishable(instance, queue.default_publish_target, queue.message_type)
+        # A queue of its own topic, which only the transaction log names.
+        only = _journal_only(instance, name, queue.message_type)
+        if only is None:
+            raise _missing(instance, name, message_type)
+        return only
     found = _exact(instance, name, message_type, logical=True)
     if found is None:
         only = _journal_only(instance, name, message_type)

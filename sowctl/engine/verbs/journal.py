@@ -17,7 +17,7 @@ from sowctl.errors import ConfigError, DamageError, MissingError, UsageError
 from sowctl.identity.bookmarks import bookmark_of
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
-from sowctl.journal.format import DELETE, PUBLISH, UNKEYED
+from sowctl.journal.format import BEGIN, OPERATIONS, PUBLISH, QUEUE_OPERATIONS, UNKEYED
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.messages.base import MessageType
-
-OPERATIONS = {PUBLISH: "publish", DELETE: "delete"}
 
 
 class EntryFilter(Struct, frozen=True):
@@ -108,7 +106,12 @@ class EntryRecord:
             row["user_key"] = entry.user_key.decode("utf-8", "replace")
         if entry.logical_topic is not None:
             row["topic"] = entry.logical_topic.decode("utf-8", "replace")
-        if entry.flags & UNKEYED:
+        if entry.operation in QUEUE_OPERATIONS:
+            row["unkeyed"] = True
+            if entry.operation != BEGIN:
+                # What is acknowledged has a bookmark of its own; that of the entry says where the acknowledgement is.
+                row["message_bookmark"] = f"{int.from_bytes(entry.key, 'big')}|{int.from_bytes(entry.check, 'big')}|"
+        elif entry.flags & UNKEYED:
             row["unkeyed"] = True
         if entry.publisher is not None:
             row["client"] = entry.client

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 OPENERS = {
     "View": "sowctl.engine.views.view",
     "ConflatedTopic": "sowctl.engine.views.conflated",
+    "Queue": "sowctl.engine.queues.reading",
+    "LocalQueue": "sowctl.engine.queues.reading",
+    "GroupLocalQueue": "sowctl.engine.queues.reading",
 }
 """The module of each kind of entry that can be read."""
 

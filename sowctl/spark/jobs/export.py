@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.bulk.staging import staging
-from sowctl.engine.verbs.journal import OPERATIONS, EntryBatch, EntryRecord
+from sowctl.engine.verbs.journal import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
+from sowctl.journal.format import OPERATIONS
 from sowctl.journal.stretch import Stretch
 from sowctl.output.ndjson import json_values
 from sowctl.spark.jobs.datasets import name_of, write_frame, write_records

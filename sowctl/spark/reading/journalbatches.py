@@ -18,7 +18,7 @@ from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import bookmark_of
 from sowctl.identity.hashes import client_hash
-from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH, UNKEYED
+from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, PUBLISH, UNKEYED
 from sowctl.spark.decode import arrays
 from sowctl.spark.decode.inference import misfit_error
 from sowctl.spark.decode.jsoncolumns import Misfit
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 _TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
-_OPERATIONS = {"publish": PUBLISH, "delete": DELETE}
 
 
 class JournalQuery(DescribedStruct, frozen=True):
@@ -120,7 +119,7 @@ class Batches:
         )
         tests = [] if within is None else [within]
         if bounds.operations is not None:
-            codes = [code for word, code in _OPERATIONS.items() if word in bounds.operations]
+            codes = [code for code, word in OPERATIONS.items() if word in bounds.operations]
             tests.append(np.isin(numbers.operations, codes))
         if self._query.filter is not None:
             tests.append(self._matching(block))
@@ -243,4 +242,5 @@ class Batches:
 def _operations(codes: arrays.Numbers) -> pyarrow.Array:
     if (codes == PUBLISH).all():
         return arrays.constant("publish", len(codes))
-    return arrays.chosen(["publish", "delete"], (codes == DELETE).astype("i4"))
+    # Codes count from 1 without a gap, in the order of the table.
+    return arrays.chosen(list(OPERATIONS.values()), codes.astype("i4") - 1)

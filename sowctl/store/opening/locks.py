@@ -42,12 +42,19 @@ class FileLock:
         self.fd = -1
         self.pid = 0
 
-    def acquire(self, *, exclusive: bool, wait: float, tell: Callable[[], None] | None = None) -> bool:
+    def acquire(
+        self,
+        *,
+        exclusive: bool,
+        wait: float,
+        tell: Callable[[], None] | None = None,
+        pauses: tuple[float, float] = _SLEEPS,
+    ) -> bool:
         """Lock within ``wait`` seconds; False when another process kept it; ``tell`` is called in a long wait.
 
-        Raises OSError.
+        ``pauses`` are the seconds between two attempts, the first and the longest. Raises OSError.
         """
-        return take(lambda: self._try(exclusive), wait, _SLEEPS, tell)
+        return take(lambda: self._try(exclusive), wait, pauses, tell)
 
     def _try(self, exclusive: bool) -> bool:
         fd = self._open(exclusive)

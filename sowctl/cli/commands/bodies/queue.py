@@ -1,0 +1,98 @@
+"""What the commands on queues share: handles from operands and standard input, outcomes put into words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from sowctl.cli.context import Invocation
+from sowctl.identity.bookmarks import Bookmark
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.queues.figures import QueueInfo
+    from sowctl.engine.queues.leases import Handle, Outcome
+
+AT_ONCE = 1000
+"""Handles of one change: as many acknowledgements share a sync."""
+_GOOD = ("done", "deferred", "max_cancels", "max_deliveries")
+_WORDS = {
+    "stale": "is not leased with this token any more",
+    "unknown": "is not in the queue",
+    "leased": "is leased to another client",
+    "not leased": "is not leased",
+}
+
+
+def handles_of(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[Handle]]:
+    """Batches of the messages that operands name; ``-`` stands for the lines of standard input."""
+    from sowctl.engine.verbs.queue import read_handle
+
+    found = (read_handle(text) for text in _lines(invocation, texts) if text.strip())
+    while batch := list(islice(found, AT_ONCE)):
+        yield batch
+
+
+def _lines(invocation: Invocation, texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        if text != "-":
+            yield text
+            continue
+        for line in invocation.streams.stdin:
+            yield line.decode("utf-8", "replace")
+
+
+def settle(
+    invocation: Invocation,
+    batches: Iterable[list[Handle]],
+    act: Callable[[list[Handle]], Sequence[Outcome]],
+    done: str,
+) -> int:
+    """Carry out ``act`` batch by batch and say what became of each message; status 1 where one was not ``done``."""
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        for handle, outcome in zip(batch, act(batch), strict=True):
+            counts[outcome] += 1
+            if outcome not in _GOOD:
+                invocation.warn(f"{Bookmark(*handle.name)} {_WORDS[outcome]}", outcome=outcome)
+    parts = [f"{counts['done']:,} {done}"]
+    parts += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in sorted(counts) if name != "done"]
+    invocation.note(", ".join(parts))
+    return 1 if any(name not in _GOOD for name in counts) else 0
+
+
+def delayed(handles: Sequence[Handle], delay_us: int) -> list[Handle]:
+    """The same messages, to be back not before this time."""
+    return [replace(handle, delay_us=delay_us) for handle in handles]
+
+
+def info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
+    """All facts of a queue; ``brief``: those that fit a line, for people."""
+    from sowctl.output.reports import as_dict
+
+    depth = info.depth
+    if brief:
+        return {
+            "queue": depth.queue,
+            "type": depth.message_type,
+            "underlying": info.underlying,
+            "ready": depth.ready,
+            "leased": depth.leased,
+            "delayed": depth.delayed,
+            "blocked": depth.blocked,
+            "dead": depth.dead,
+            "age": None if info.age_seconds is None else f"{info.age_seconds:.0f}s",
+            "acks/s": info.acknowledged_rate,
+            "workers": sum(holder.kind == "worker" for holder in info.holders),
+        }
+    row: dict[str, Any] = as_dict(info)
+    row = row.pop("depth") | row
+    for name in ("created", "oldest"):
+        row[name] = format_time(row[name]) if row[name] else None
+    for holder in row["holders"]:
+        holder |= {name: format_time(holder[name]) for name in ("started", "seen")}
+    return row

@@ -1,0 +1,44 @@
+"""``sowctl queue ack``: messages are processed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
+
+EXAMPLES = (
+    "sowctl queue ack work '861177646624173122|4|'",
+    "sowctl queue lease work -n 100 | tee batch.ndjson | load && sowctl queue ack work - < batch.ndjson",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    messages: Annotated[
+        list[str], Argument("MESSAGE", "bookmarks, each alone or as BOOKMARK,TOKEN; - reads lines of standard input")
+    ],
+    client: Annotated[
+        str, option("--client", help="who leased; default command-line", metavar="NAME")
+    ] = "command-line",
+    message_type: MessageType = None,
+) -> int:
+    """Acknowledge messages: they leave the queue. Durable when the command ends.
+
+    A line of standard input is a bookmark, a bookmark and a token, or what queue lease printed. A token must be that of
+    the present lease. A bookmark alone acknowledges a message whoever holds it; where Leasing is strict, only one that
+    is not leased or leased to --client. The acknowledgement of a message that is not in the journal yet is remembered
+    for DeferredAckExpiration. Ends with status 1 where a message was not acknowledged, and says which.
+    """
+    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.engine.verbs.queue import open_queue
+
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        return settle(
+            invocation,
+            handles_of(invocation, messages),
+            lambda handles: queue.acknowledge(handles, client),
+            "acknowledged",
+        )

@@ -1,0 +1,52 @@
+"""``sowctl queue cancel``: leased messages go back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
+from sowctl.errors import UsageError
+
+EXAMPLES = (
+    "sowctl queue cancel work '861177646624173122|4|,1795442002362920'",
+    "sowctl queue cancel work - --delay 30s < batch.ndjson",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    messages: Annotated[
+        list[str], Argument("MESSAGE", "bookmarks, each alone or as BOOKMARK,TOKEN; - reads lines of standard input")
+    ],
+    delay: Annotated[str, option("--delay", help="not to be delivered before; default 0s", metavar="TIME")] = "0s",
+    untouched: Annotated[
+        bool, option("--untouched", help="nothing was tried: this counts neither as delivery nor as cancel")
+    ] = False,
+    client: Annotated[
+        str, option("--client", help="who leased; default command-line", metavar="NAME")
+    ] = "command-line",
+    message_type: MessageType = None,
+) -> int:
+    """Give leased messages back to the queue, for another attempt. Messages are named as for queue ack.
+
+    A message that was cancelled MaxCancels times, or delivered MaxDeliveries times, is dead: it is delivered no more,
+    and queue peek shows it. Ends with status 1 where a message was not leased, and says which.
+    """
+    from sowctl.cli.commands.bodies.queue import delayed, handles_of, settle
+    from sowctl.engine.verbs.queue import open_queue
+    from sowctl.values.units import parse_seconds
+
+    try:
+        pause = int(parse_seconds(delay) * 1_000_000)
+    except ValueError as error:
+        raise UsageError("SOW-CLI-006", f"--delay: {error}", hint="such as 0, 500ms, 10s") from None
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        return settle(
+            invocation,
+            handles_of(invocation, messages),
+            lambda handles: queue.cancel(delayed(handles, pause), client, started=not untouched),
+            "given back",
+        )

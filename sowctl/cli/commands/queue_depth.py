@@ -1,0 +1,36 @@
+"""``sowctl queue depth``: how many messages are pending."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
+
+EXAMPLES = (
+    "sowctl queue depth work",
+    "sowctl queue depth work --json",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    message_type: MessageType = None,
+    json: Annotated[bool, option("--json", help="one JSON object with the number of messages in each state")] = False,
+) -> int:
+    """Print how many messages are pending: ready, leased, delayed after a cancel, or blocked by a barrier.
+
+    The number comes from counters, so it costs the same for any depth. With TargetQueueDepth it is that of the messages
+    that the state has room for; a note says that the journal has more.
+    """
+    from sowctl.engine.verbs.queue import depth_of, open_queue
+    from sowctl.output.reports import as_json
+
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        depth = depth_of(queue)
+    invocation.streams.stdout.write((as_json(depth) if json else str(depth.pending)).encode() + b"\n")
+    if not depth.whole:
+        invocation.note("TargetQueueDepth is reached: the journal has more messages")
+    return 0

@@ -1,0 +1,41 @@
+"""``sowctl queue expire``: messages dropped unprocessed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
+
+EXAMPLES = (
+    "sowctl queue expire work '861177646624173122|4|'",
+    "sowctl queue peek work -n 0 --format ndjson | grep broken | sowctl queue expire work -",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    messages: Annotated[
+        list[str], Argument("MESSAGE", "bookmarks, each alone or as BOOKMARK,TOKEN; - reads lines of standard input")
+    ],
+    client: Annotated[
+        str, option("--client", help="who leased; default command-line", metavar="NAME")
+    ] = "command-line",
+    message_type: MessageType = None,
+) -> int:
+    """Drop messages from the queue unprocessed; they count as expired, with the reason forced_expire.
+
+    Messages are named as for queue ack. Durable when the command ends.
+    """
+    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.engine.verbs.queue import open_queue
+
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        return settle(
+            invocation,
+            handles_of(invocation, messages),
+            lambda handles: queue.acknowledge(handles, client, expire=True),
+            "expired",
+        )

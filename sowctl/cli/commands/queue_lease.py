@@ -1,0 +1,51 @@
+"""``sowctl queue lease``: messages for another program."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Columns, Format, MessageType, Template
+
+EXAMPLES = (
+    "sowctl queue lease work --count 10",
+    "sowctl queue lease work --client loader --format ndjson",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    count: Annotated[
+        int, option("--count", "-n", help="so many messages at most; default 1", metavar="N", minimum=1)
+    ] = 1,
+    client: Annotated[
+        str, option("--client", help="who leases; default command-line", metavar="NAME")
+    ] = "command-line",
+    message_type: MessageType = None,
+    format: Format = None,
+    columns: Columns = None,
+    template: Template = None,
+) -> int:
+    """Lease messages and print them as envelopes: bookmark, token, end of the lease, payload.
+
+    A leased message goes to nobody else until its LeasePeriod is over. Acknowledge it with queue ack, or give it back
+    with queue cancel: both read the printed lines. The token stands for this lease: after its end neither acts on the
+    lease of another. Each message that is printed counts as delivered. A queue that delivers at most once hands them
+    out for good. Ends with status 1 where nothing is ready.
+    """
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.verbs.queue import LEASED, batch_of, open_queue
+
+    sink = Sink(
+        invocation,
+        Choice(format, meta=True, columns=columns, template=template),
+        front=("bookmark", "token", "deliveries"),
+    )
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        messages = queue.lease(count, client)
+        sink.write([batch_of(queue, messages, LEASED)])
+    if not messages:
+        invocation.note("nothing is ready")
+    return 0 if messages else 1

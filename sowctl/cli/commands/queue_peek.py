@@ -1,0 +1,45 @@
+"""``sowctl queue peek``: what is in a queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import Columns, Force, Format, MessageType, Output, Template
+
+EXAMPLES = (
+    "sowctl queue peek work",
+    "sowctl queue peek work --count 100 --format table",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    count: Annotated[
+        int, option("--count", "-n", help="so many messages at most; default 10, 0 for all", metavar="N", minimum=0)
+    ] = 10,
+    message_type: MessageType = None,
+    format: Format = None,
+    columns: Columns = None,
+    template: Template = None,
+    output: Output = None,
+    force: Force = False,
+) -> int:
+    """Print the messages of a queue in the order of delivery, as envelopes with the state of each; nothing is leased.
+
+    The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a barrier that
+    waits) and dead (delivered or cancelled too often; these come last).
+    """
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.verbs.queue import PEEKED, batch_of, open_queue
+
+    sink = Sink(
+        invocation,
+        Choice(format, meta=True, columns=columns, template=template, output=output, force=force),
+        front=("state", "bookmark", "deliveries"),
+    )
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        sink.write([batch_of(queue, queue.peek(count or None), PEEKED)])
+    return 0

@@ -1,0 +1,40 @@
+"""``sowctl queue purge``: an empty queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType, Yes
+from sowctl.output.display import display
+
+EXAMPLES = (
+    "sowctl queue purge work --yes",
+    "sowctl queue purge work --dead --yes",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    dead: Annotated[bool, option("--dead", help="forget the dead messages instead")] = False,
+    message_type: MessageType = None,
+    yes: Yes = False,
+) -> int:
+    """Drop every message that is not leased, unprocessed; with --dead forget the dead ones. Cannot be undone.
+
+    Dropped messages count as expired, with the reason forced_expire. On a terminal the command asks first; without one
+    it needs --yes.
+    """
+    from sowctl.engine.verbs.queue import depth_of, open_queue
+
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        depth = depth_of(queue)
+        count = depth.dead if dead else depth.pending - depth.leased
+        what = "dead messages" if dead else "messages"
+        if invocation.streams.must_ask(yes=yes):
+            invocation.streams.confirm(f"drop {count:,} {what} of queue {display(name)}")
+        gone = queue.bury() if dead else queue.purge()
+    invocation.note(f"{gone:,} {what} dropped")
+    return 0

@@ -1,0 +1,35 @@
+"""``sowctl queue renew``: leases last longer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
+
+EXAMPLES = ("sowctl queue renew work - < batch.ndjson",)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    messages: Annotated[
+        list[str], Argument("MESSAGE", "bookmarks, each alone or as BOOKMARK,TOKEN; - reads lines of standard input")
+    ],
+    client: Annotated[
+        str, option("--client", help="who leased; default command-line", metavar="NAME")
+    ] = "command-line",
+    message_type: MessageType = None,
+) -> int:
+    """Let leases last for another LeasePeriod from now on. Messages are named as for queue ack.
+
+    Ends with status 1 where a lease was over, and says which.
+    """
+    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.engine.verbs.queue import open_queue
+
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        return settle(
+            invocation, handles_of(invocation, messages), lambda handles: queue.renew(handles, client), "renewed"
+        )

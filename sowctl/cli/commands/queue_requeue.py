@@ -1,0 +1,40 @@
+"""``sowctl queue requeue``: dead and delayed messages, again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
+
+EXAMPLES = (
+    "sowctl queue requeue work '861177646624173122|4|'",
+    "sowctl queue requeue work --dead",
+)
+
+
+def run(
+    invocation: Invocation,
+    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    messages: Annotated[list[str] | None, Argument("MESSAGE", "bookmarks; - reads lines of standard input")] = None,
+    dead: Annotated[bool, option("--dead", help="all dead messages")] = False,
+    message_type: MessageType = None,
+) -> int:
+    """Deliver messages again: dead ones come back with their counters at 0, delayed ones become ready at once.
+
+    A message that comes back takes its old place in the order. Messages are named as for queue ack.
+    """
+    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.engine.verbs.queue import open_queue
+
+    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        named = list(messages or ())
+        if dead:
+            named += [one.bookmark for one in queue.peek() if one.state == "dead"]
+        return settle(
+            invocation,
+            handles_of(invocation, named),
+            lambda handles: queue.requeue([handle.name for handle in handles]),
+            "requeued",
+        )

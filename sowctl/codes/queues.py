@@ -1,0 +1,38 @@
+"""The texts of SOW-QUE: queues. See :mod:`sowctl.codes`."""
+
+CODES = {
+    "SOW-QUE-001": """10 no such queue
+
+        Why: The name is that of no Queue, LocalQueue or GroupLocalQueue of the configuration.
+        Do: ``sowctl queue list`` lists the queues.
+        """,
+    "SOW-QUE-002": """5 a damaged state file of a queue
+
+        Why: The file that says which messages are pending and leased has bytes that were not written so. Payloads and
+        acknowledgements are in the journal; leases and the counters of deliveries are in this file alone.
+        Do: Stop the workers and remove the file. It is made anew from the journal, and what was leased is delivered
+        again.
+        See: sow-queue(5)
+        """,
+    "SOW-QUE-003": """9 a state file of a newer release
+
+        Why: The file was written in a format of queues that this release does not know.
+        Do: Use the release that wrote it, or a later one.
+        See: sow-queue(5)
+        """,
+    "SOW-QUE-010": """11 a queue in use
+
+        Why: Another process changes the state of the queue, for longer than --lock-wait; it may be stopped.
+        Do: Find out what the process does that the error names, or wait longer.
+        """,
+    "SOW-QUE-011": """2 no handle of a message
+
+        Why: Acknowledgements name messages by their bookmarks, each alone or with the token of its lease.
+        Do: Hand over lines as ``sowctl queue lease`` prints them, or bookmarks, one a line.
+        """,
+    "SOW-QUE-014": """2 no past of a queue
+
+        Why: A queue's leases are not kept, so what was in it at an earlier time is not known.
+        Do: Query the underlying topic as of that time, or look at the journal's acknowledgements.
+        """,
+}

@@ -1,0 +1,23 @@
+"""Message queues: what of the journal is still to be processed, and who has it now. In the order in which data passes:
+
+* ``definition``: which queue is meant, where its state file lies, what of its configuration decides what is in it.
+* ``expressions``: Filter, Priority and BarrierExpression over the messages of a block.
+* ``backlog``: new entries of the journal into the state: messages, acknowledgements.
+* ``recovery``: where a queue begins, and its state made anew from the journal.
+* ``fairness``: how messages are shared among those who ask.
+* ``barriers``: messages that wait for all before them and hold up all behind them.
+* ``settling``: how a message leaves the queue or returns to it; the entries that say so.
+* ``leases``: leasing, acknowledging, cancelling, renewing.
+* ``bodies``: the payloads of messages, from the blocks in which they lie.
+* ``returning``: leases, delays and lifetimes that end.
+* ``presence``: which workers live.
+* ``turn``, ``turns``: one change of a queue: locks, catching up, what fell due, the change, its journal entries.
+* ``queue``: an opened queue; what commands and the Python API call.
+* ``reading``: what is not leased, as a source for queries and views.
+* ``figures``: depth, rates and holders, as reports.
+* ``verification``: the state against the journal, for ``check``.
+* ``worker``: processes that run a command for each message.
+
+A queue is never the only truth about its messages: payloads and acknowledgements are in the journal. Leases and the
+counters of deliveries are in the state file alone (``sow-queue(5)``).
+"""

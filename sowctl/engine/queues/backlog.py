@@ -1,0 +1,260 @@
+"""New entries of the journal into the state of a queue: messages that pass its Filter, and acknowledgements.
+
+Called by every change before anything else, so that each sees the journal up to its end. Ruled by ``behaviour`` 5.4: a
+delete or the end of a record's lifetime removes nothing here, and each publish of a key is a message of its own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.config.matching import topic_matches
+from sowctl.engine.queues.settling import QueueEntry, apply_entry, count_end, earlier, finish, spot_of
+from sowctl.journal.block import Position
+from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS
+from sowctl.store.queue.page import BARRIER, PAGE_MESSAGES, READY
+from sowctl.store.queue.values import Barrier
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import Queue
+    from sowctl.engine.queues.expressions import QueueExpressions
+    from sowctl.expressions.environment import Header
+    from sowctl.journal.block import Block
+    from sowctl.journal.columns import Columns
+    from sowctl.journal.reader import Journal
+    from sowctl.store.queue.rows import Rows
+
+AT_ONCE = 50_000
+"""Messages that one change takes in at most: a long journal is read in several, and no lock is held for long."""
+
+
+class Backlog:
+    """What of the journal belongs to one queue. ``owner`` is the instance's publisher id."""
+
+    def __init__(self, queue: Queue, expressions: QueueExpressions, owner: int, *, regex: bool) -> None:
+        self._queue = queue
+        self._expressions = expressions
+        self._owner = owner
+        self._regex = regex
+        self._known: dict[str, bool] = {}
+
+    def catch_up(self, rows: Rows, log: Journal, now: int) -> bool:
+        """Take in what is behind the state's position; whether that was all, or all that TargetQueueDepth has room for.
+
+        Raises the DamageErrors of reading, and LimitError for a runaway pattern.
+        """
+        state = rows.state
+        last = log.last_txid()
+        if last <= state.applied:
+            state.whole = True
+            return True
+        taken = 0
+        start = Position(*state.position) if state.position is not None else None
+        for block in log.blocks(after=state.applied, until=last, start=start):
+            if taken >= AT_ONCE:
+                return False
+            room = None
+            if self._queue.target_queue_depth is not None:
+                room = self._queue.target_queue_depth - state.pending
+                if room <= 0:
+                    state.whole = False
+                    return True
+            taken += self._take(rows, block, now, room)
+            rows.flush()
+            if state.applied < block.last_txid:
+                state.whole = False
+                return True
+        # Behind the last group there may be txids that an aborted one has used up.
+        state.applied = max(state.applied, last)
+        state.whole = True
+        return True
+
+    def is_taken(self, name: str) -> bool:
+        """Whether messages of a topic belong to the queue."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = topic_matches(self._queue.underlying, name, self._regex)
+        return found
+
+    def _take(self, rows: Rows, block: Block, now: int, room: int | None) -> int:
+        """The entries of one block, ``room`` messages at most; how many messages there were."""
+        state = rows.state
+        after, until = state.applied, block.last_txid
+        places = self._passing(block, self._places(block, after))
+        if room is not None and len(places) > room:
+            # What comes later stays unread: acknowledgements too, or one could come before its message.
+            until = block.first_txid + places[room] - 1
+            places = places[:room]
+        if places:
+            self._enter(rows, block, places, now)
+        self._apply_entries(rows, block, after, until)
+        state.applied = until
+        whole = until == block.last_txid
+        place = block.end if whole else block.start
+        state.position = place.number, place.offset, place.txid
+        state.block = (block.start.number, block.start.offset, block.header.crc) if whole else None
+        return len(places)
+
+    def _places(self, block: Block, after: int) -> Sequence[int]:
+        """The places of the messages of the queue's topics behind the txid ``after``."""
+        kind = self._queue.message_type
+        wanted = {index for index, (name, type_) in enumerate(block.topics) if type_ == kind and self.is_taken(name)}
+        others = {index for index, (_, type_) in enumerate(block.topics) if type_ == kind} - wanted
+        columns = block.columns()
+        logical = columns.logical_topics if others else None
+        if not wanted and logical is None:
+            return ()
+        start = max(0, after + 1 - block.first_txid)
+        operations = bytes(columns.operations)
+        plain = operations.count(PUBLISH) == len(operations)
+        if plain and len(wanted) == len(block.topics):
+            return range(start, len(operations))
+        found = []
+        for place in range(start, len(operations)):
+            if operations[place] != PUBLISH:
+                continue
+            topic = columns.topics[place]
+            if topic in wanted or (logical is not None and topic in others and self._is_logical(logical[place])):
+                found.append(place)
+        return found
+
+    def _is_logical(self, name: bytes | None) -> bool:
+        return name is not None and self.is_taken(name.decode("utf-8", "replace"))
+
+    def _passing(self, block: Block, places: Sequence[int]) -> Sequence[int]:
+        """Of these places those of messages that pass the Filter."""
+        if not places or not self._queue.filter:
+            return places
+        payloads, headers = self._read(block, places)
+        return [places[index] for index in self._expressions.matching(payloads, headers)]
+
+    def _read(self, block: Block, places: Sequence[int]) -> tuple[list[bytes], list[Header] | None]:
+        payloads = block.payloads()
+        chosen = payloads if len(places) == len(payloads) else [payloads[place] for place in places]
+        if not self._expressions.uses_header:
+            return chosen, None
+        return chosen, _headers(block, places, chosen)
+
+    def _enter(self, rows: Rows, block: Block, places: Sequence[int], now: int) -> None:
+        """Make the messages at these places pending."""
+        columns, first = block.columns(), block.first_txid
+        made: dict[str, Sequence[int]] = {}
+        if self._expressions.has_priority or self._queue.barrier:
+            payloads, headers = self._read(block, places)
+            if self._expressions.has_priority:
+                made["priorities"] = self._expressions.priorities(payloads, headers)
+            barriers = self._expressions.barriers(payloads, headers)
+            if barriers:
+                made["states"] = bytes(BARRIER if index in barriers else READY for index in range(len(places)))
+                for index in barriers:
+                    rows.put_barrier(first + places[index], Barrier())
+        if self._queue.expiration_us is not None or any(columns.expirations):
+            made["expirations"] = self._expirations(columns, places)
+        if any(who != NO_PUBLISHER for who in columns.publishers):
+            known = [number for number, _ in block.publishers]
+            who = columns.publishers
+            made["publishers"] = [0 if who[place] == NO_PUBLISHER else known[who[place]] for place in places]
+            made["sequences"] = [0 if who[place] == NO_PUBLISHER else columns.sequences[place] for place in places]
+            pairs = zip(made["publishers"], made["sequences"], places, strict=True)
+            named = [((one, sequence), first + place) for one, sequence, place in pairs if sequence]
+            rows.put_names([name for name, _ in named], [txid for _, txid in named])
+        txids = array("Q", [first + place for place in places])
+        self._append(rows, block, txids, made)
+        state = rows.state
+        state.entered += len(places)
+        state.minute(now).entered += len(places)
+        if rows.has_deferred():
+            self._settle_deferred(rows, block, txids, made, now)
+
+    def _append(self, rows: Rows, block: Block, txids: array[int], made: dict[str, Sequence[int]]) -> None:
+        place = block.start.number, block.start.offset, block.start.txid
+        last = rows.last_page()
+        at = 0
+        while at < len(txids):
+            page = last[1] if last is not None and len(last[1]) < PAGE_MESSAGES else rows.make_page(txids[at])
+            stop = min(len(txids), at + PAGE_MESSAGES - len(page))
+            part = {name: column[at:stop] for name, column in made.items()}
+            page.extend(txids[at:stop], place, **part)
+            for expiration in part.get("expirations", ()):
+                page.alarm = earlier(page.alarm, expiration)
+            at, last = stop, None
+
+    def _expirations(self, columns: Columns, places: Sequence[int]) -> list[int]:
+        """The end of each message's time in the queue, 0 for never (``behaviour`` 5.4, ExpirationModel)."""
+        model, lifetime = self._queue.expiration_model, self._queue.expiration_us
+        found = []
+        for place in places:
+            stamp = columns.expirations[place]
+            own = columns.times[place] + lifetime if lifetime is not None else 0
+            if model == "queue" or not stamp:
+                found.append(own)
+            elif model == "default":
+                found.append(stamp)
+            elif model == "earliest":
+                found.append(earlier(stamp, own))
+            else:
+                # A queue without Expiration keeps messages for ever, which is later than any instant.
+                found.append(max(stamp, own) if own else 0)
+        return found
+
+    def _settle_deferred(
+        self, rows: Rows, block: Block, txids: array[int], made: dict[str, Sequence[int]], now: int
+    ) -> None:
+        """Finish the messages whose acknowledgements came before them."""
+        times, first = block.columns().times, block.first_txid
+        nothing = (0,) * len(txids)
+        named = zip(txids, made.get("publishers", nothing), made.get("sequences", nothing), strict=True)
+        for txid, publisher, sequence in named:
+            name = (publisher, sequence) if sequence else (self._owner, txid)
+            until = rows.deferred(name)
+            if until is None:
+                continue
+            rows.undefer(name)
+            spot = spot_of(rows, txid)
+            # One that came too late is delivered like any other (DeferredAckExpiration).
+            if spot is not None and until > times[txid - first]:
+                finish(rows, spot)
+                count_end(rows, QueueEntry(ACK, name), now)
+
+    def _apply_entries(self, rows: Rows, block: Block, after: int, until: int) -> None:
+        """What entries about the queue itself say, in their order."""
+        ref = self._queue.name, self._queue.message_type
+        if ref not in block.topics:
+            return
+        columns, first = block.columns(), block.first_txid
+        own = block.topics.index(ref)
+        keys, checks = bytes(columns.keys), bytes(columns.checks)
+        for place in range(max(0, after + 1 - first), until + 1 - first):
+            operation = columns.operations[place]
+            if columns.topics[place] != own or operation not in QUEUE_OPERATIONS or operation == BEGIN:
+                continue
+            at = 8 * place
+            name = int.from_bytes(keys[at : at + 8], "big"), int.from_bytes(checks[at : at + 8], "big")
+            reason = columns.correlation_ids[place] if columns.correlation_ids is not None else None
+            entry = QueueEntry(operation, name, (reason or b"").decode("ascii", "replace"))
+            apply_entry(rows, self._owner, entry, columns.times[place], self._queue.deferred_ack_expiration_us)
+
+
+def _headers(block: Block, places: Sequence[int], payloads: Sequence[bytes]) -> list[Header]:
+    """What message functions ask of messages in the journal."""
+    from sowctl.expressions.environment import Header
+
+    columns = block.columns()
+    found = []
+    for place, payload in zip(places, payloads, strict=True):
+        logical = columns.logical_topics[place] if columns.logical_topics is not None else None
+        topic = block.topics[columns.topics[place]][0]
+        key = str(int.from_bytes(columns.keys[8 * place : 8 * place + 8], "big"))
+        found.append(
+            Header(
+                topic=topic if logical is None else logical.decode("utf-8", "replace"),
+                sow_key=key,
+                sow_key_hash=key,
+                correlation_id=columns.correlation_ids[place] if columns.correlation_ids is not None else None,
+                last_updated=columns.times[place],
+                payload_size=len(payload),
+            )
+        )
+    return found

@@ -1,0 +1,71 @@
+"""Which queue is meant, where its state file lies, and what of its configuration decides what is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.config.derived import Queue
+from sowctl.engine.topics.targets import split_target
+from sowctl.errors import ConfigError, MissingError, UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+
+def queues_of(instance: Instance) -> tuple[Queue, ...]:
+    """The queues of the configuration, in file order."""
+    return tuple(entry for entry in (instance.config.sow if instance.config else ()) if isinstance(entry, Queue))
+
+
+def find_queue(instance: Instance, text: str, message_type: str | None = None) -> Queue:
+    """The queue of this name.
+
+    Raises MissingError ``SOW-QUE-001``, UsageError ``SOW-ENG-030`` (several message types), ConfigError ``SOW-ENG-020``
+    without a TransactionLog.
+    """
+    name, message_type = split_target(text, message_type)
+    found = [one for one in queues_of(instance) if one.name == name and message_type in (None, one.message_type)]
+    if len(found) > 1:
+        forms = ", ".join(f"[{one.message_type}].[{name}]" for one in found)
+        raise UsageError("SOW-ENG-030", f"{name!r} exists with several message types", hint=f"write one of {forms}")
+    if not found:
+        names = ", ".join(one.name for one in queues_of(instance))
+        raise MissingError(
+            "SOW-QUE-001",
+            f"there is no queue {name!r} in this configuration",
+            hint=f"its queues are: {names}" if names else "the configuration has no queues",
+        )
+    if instance.log is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog", hint="queues live in the log")
+    return found[0]
+
+
+def state_path(instance: Instance, queue: Queue) -> Path:
+    """Where the state file of a queue lies: beside the journal, in a directory of its instance."""
+    assert instance.log is not None
+    assert instance.config is not None
+    # As for the files of topics: name and type together, and no slash.
+    name = f"{queue.name}.{queue.message_type}".replace("/", "%2F")
+    return instance.log.directory / f"{instance.config.name}.queues" / f"{name}.queue"
+
+
+def digest_of(queue: Queue) -> bytes:
+    """What of a configuration decides which messages are in a queue and in which order; other digest, other state.
+
+    Limits, LeasePeriod, Leasing and FairnessModel are not part of it: they count when they are asked for.
+    """
+    from hashlib import blake2b
+
+    parts = (
+        queue.name,
+        queue.message_type,
+        queue.underlying,
+        queue.filter,
+        queue.priority,
+        queue.barrier,
+        queue.expiration_us,
+        queue.expiration_model,
+        queue.recovery_point,
+    )
+    return blake2b(repr(parts).encode(), digest_size=16).digest()

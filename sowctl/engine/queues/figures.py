@@ -1,0 +1,234 @@
+"""What a queue holds and what goes through it, as reports (``behaviour`` 5.4).
+
+Depths come from counters that every change keeps, so they cost the same for ten messages and for a million.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from sowctl.engine.queues.settling import name_of
+from sowctl.identity.bookmarks import Bookmark
+from sowctl.store.queue.page import BARRIER, READY
+from sowctl.store.queue.values import MINUTES
+
+if TYPE_CHECKING:
+    from sowctl.engine.queues.queue import OpenQueue
+    from sowctl.engine.queues.turn import Turn
+
+
+class Depth(Struct):
+    """Messages of a queue by their states. ``pending`` are ready, leased, delayed and blocked ones.
+
+    ``whole`` is false where TargetQueueDepth keeps further messages of the journal out of the state.
+    """
+
+    queue: str
+    message_type: str
+    pending: int = 0
+    ready: int = 0
+    leased: int = 0
+    delayed: int = 0
+    blocked: int = 0
+    dead: int = 0
+    whole: bool = True
+
+
+class HolderInfo(Struct):
+    """A worker, or a client that leases by hand. Times in microseconds UTC."""
+
+    name: str
+    kind: str
+    pid: int
+    host: str
+    started: int
+    seen: int
+    slots: int
+    in_flight: int
+    delivered: int
+    acknowledged: int
+    cancelled: int
+    returned: int
+
+
+class QueueInfo(Struct):
+    """A queue: definition, depth, flow since its state was made, who works on it.
+
+    Rates are per second over the last minutes. ``oldest`` is the time of the oldest pending message, ``blocked_by`` the
+    bookmark of the barrier that holds up others, ``waiting_for`` what that barrier waits for. ``elements`` are those of
+    the configuration that mean something between servers only, with what is known of them.
+    """
+
+    depth: Depth
+    kind: str
+    underlying: str
+    publish_target: str
+    semantics: str
+    leasing: str
+    fairness: str
+    recovery_point: str
+    file: str
+    created: int = 0
+    oldest_txid: int | None = None
+    oldest: int | None = None
+    age_seconds: float | None = None
+    blocked_by: str | None = None
+    waiting_for: str | None = None
+    entered: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    cancelled: int = 0
+    returned: int = 0
+    requeued: int = 0
+    expired: dict[str, int] = field(default_factory=dict)
+    entered_rate: float = 0.0
+    delivered_rate: float = 0.0
+    acknowledged_rate: float = 0.0
+    holders: list[HolderInfo] = field(default_factory=list)
+    elements: dict[str, str] = field(default_factory=dict)
+
+
+def depth_of(queue: OpenQueue) -> Depth:
+    """How many messages are in which state."""
+    if not queue.exists:
+        return Depth(queue.queue.name, queue.queue.message_type)
+    return queue.turns.make(_depth)
+
+
+def info_of(queue: OpenQueue) -> QueueInfo:
+    """All there is to say of a queue. Looks up which workers live."""
+    config = queue.queue
+    found = QueueInfo(
+        Depth(config.name, config.message_type),
+        config.kind,
+        config.underlying,
+        config.default_publish_target,
+        config.semantics,
+        config.leasing,
+        config.fairness,
+        config.recovery_point,
+        str(queue.turns.path),
+        elements=_between_servers(queue),
+    )
+    if not queue.exists:
+        return found
+    places: list[tuple[int, tuple[int, int, int]]] = []
+
+    def act(turn: Turn) -> None:
+        places.clear()
+        found.depth = _depth(turn)
+        _flow(turn, found)
+        _barrier(turn, found)
+        oldest = turn.rows.first_pending()
+        if oldest is not None and (at := turn.rows.page_of(oldest)) is not None:
+            place = at[1].place_of(at[1].index(oldest))
+            places.append((oldest, (place.number, place.offset, place.before)))
+
+    queue.turns.make(act, look=True)
+    for txid, place in places:
+        body = queue.bodies.of(txid, place)
+        found.oldest_txid = txid
+        if body is not None:
+            found.oldest = body.time
+            found.age_seconds = max(0, queue.instance.now - body.time) / 1e6
+    return found
+
+
+def _between_servers(queue: OpenQueue) -> dict[str, str]:
+    """Elements that only say something to other servers."""
+    config, found = queue.queue, {}
+    if config.initial_owner is not None:
+        found["InitialOwner"] = config.initial_owner
+    if config.kind == "GroupLocalQueue":
+        instance = queue.instance.config
+        group = instance.group if instance is not None else ""
+        found["identity"] = f"{config.name} in {config.group_domain or group}"
+    return found
+
+
+def _depth(turn: Turn) -> Depth:
+    state = turn.rows.state
+    blocked = _blocked(turn)
+    return Depth(
+        state.name,
+        state.message_type,
+        state.pending,
+        state.ready + state.barriers - blocked,
+        state.leased,
+        state.delayed,
+        blocked,
+        state.dead,
+        state.whole,
+    )
+
+
+def _blocked(turn: Turn) -> int:
+    """Messages behind the first barrier, and barriers that wait. Counted page by page, up to the barrier."""
+    state = turn.rows.state
+    barrier = turn.rows.first_barrier()
+    if barrier is None:
+        return 0
+    limit = barrier[0]
+    if turn.rows.first_pending() == limit:
+        return state.ready + state.barriers - 1
+    free = 0
+    for _, first in turn.rows.ready():
+        if first >= limit:
+            break
+        page = turn.rows.page(first)
+        free += sum(1 for txid, one in zip(page.txids, page.states, strict=True) if one == READY and txid < limit)
+    return state.ready + state.barriers - free
+
+
+def _barrier(turn: Turn, found: QueueInfo) -> None:
+    """Which barrier blocks, and what it waits for: a hold-up that nobody sees is the worst of them."""
+    barrier = turn.rows.first_barrier()
+    if barrier is None:
+        return
+    txid, row = barrier
+    at = turn.rows.page_of(txid)
+    assert at is not None
+    index = at[1].index(txid)
+    assert at[1].states[index] == BARRIER
+    found.blocked_by = str(Bookmark(*name_of(at[1], index, turn.owner)))
+    oldest = turn.rows.first_pending()
+    if oldest is not None and oldest != txid:
+        found.waiting_for = f"txid {oldest} and others before it"
+        return
+    names = turn.rows.holders()
+    waiting = [names[number].name for number in row.waiting or () if number in names]
+    found.waiting_for = f"delivery to {', '.join(waiting)}" if waiting else "the next that asks"
+
+
+def _flow(turn: Turn, found: QueueInfo) -> None:
+    state = turn.rows.state
+    found.created, found.entered, found.delivered = state.created, state.entered, state.delivered
+    found.acknowledged, found.cancelled, found.returned = state.acked, state.cancelled, state.returned
+    found.requeued, found.expired = state.requeued, dict(state.expired)
+    present = turn.now // 60_000_000
+    rows = [row for row in state.minutes if row.number > present - MINUTES]
+    if rows:
+        # From the beginning of the first of these minutes: a queue that has just begun is not averaged over ten.
+        seconds = max(1.0, turn.now / 1e6 - 60 * rows[0].number)
+        found.entered_rate = round(sum(row.entered for row in rows) / seconds, 3)
+        found.delivered_rate = round(sum(row.delivered for row in rows) / seconds, 3)
+        found.acknowledged_rate = round(sum(row.acked for row in rows) / seconds, 3)
+    found.holders = [
+        HolderInfo(
+            holder.name,
+            "worker" if holder.worker else "client",
+            holder.pid,
+            holder.host,
+            holder.started,
+            holder.seen,
+            holder.slots,
+            holder.in_flight,
+            holder.delivered,
+            holder.acked,
+            holder.cancelled,
+            holder.returned,
+        )
+        for holder in turn.rows.holders().values()
+    ]

@@ -1,0 +1,328 @@
+"""Leasing, acknowledging, cancelling, renewing: what a change does to single messages (``behaviour`` 5.4, 11.64-11.72).
+
+Every lease has a token of its own. Who names the token acts on the lease that it got, and on no later one of the same
+message: a worker that was stopped for longer than its lease can neither finish nor renew that of its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.queues.barriers import Barriers
+from sowctl.engine.queues.fairness import Seat, share
+from sowctl.engine.queues.returning import return_one
+from sowctl.engine.queues.settling import (
+    DEFERRED,
+    FORCED,
+    QueueEntry,
+    Spot,
+    bury,
+    count_end,
+    earlier,
+    finish,
+    name_of,
+    revive,
+    spot_of,
+    txid_of,
+)
+from sowctl.journal.format import ACK, EXPIRE, REQUEUE
+from sowctl.store.queue.page import DELAYED, LEASED, NEVER, READY, Page
+
+if TYPE_CHECKING:
+    from sowctl.engine.queues.turn import Turn
+    from sowctl.store.queue.rows import Name
+    from sowctl.store.queue.values import Holder
+
+HUNGRY = 2_000_000
+"""Microseconds for which one that asked in vain is counted among those who wait: it asks again much sooner."""
+Outcome: TypeAlias = Literal[
+    "done", "stale", "unknown", "deferred", "leased", "not leased", "max_cancels", "max_deliveries"
+]
+
+
+class Lease(Struct, frozen=True):
+    """A leased message. ``until`` microseconds UTC, NEVER without an end; ``place`` where its payload lies."""
+
+    txid: int
+    name: tuple[int, int]
+    token: int
+    until: int
+    deliveries: int
+    cancels: int
+    place: tuple[int, int, int]
+    barrier: bool = False
+
+
+class Handle(DescribedStruct, frozen=True):
+    """Which message is meant: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
+
+    name: Name
+    token: int | None = None
+    delay_us: int = 0
+
+
+def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
+    """Lease up to ``wanted`` messages to a holder, in the order of delivery; what its room and fairness leave of that.
+
+    Under at-most-once they leave the queue with it: what is returned was journalled before.
+    """
+    rows, queue = turn.rows, turn.queue
+    holder = rows.holder(number)
+    assert holder is not None
+    holder.seen = turn.now
+    barriers = Barriers(turn)
+    if (due := barriers.due(number)) is not None:
+        return [_barrier_lease(due)]
+    free = min(wanted, holder.room - holder.in_flight) if holder.worker else wanted
+    taken = _take(turn, number, _fair(turn, number, holder, free, barriers.limit), barriers.limit)
+    for one in taken:
+        if queue.semantics == "at-most-once":
+            spot = spot_of(rows, one.txid)
+            assert spot is not None
+            entry = QueueEntry(ACK, one.name)
+            turn.journal(entry)
+            finish(rows, spot)
+            count_end(rows, entry, turn.now)
+        else:
+            holder.in_flight += 1
+    holder.delivered += len(taken)
+    holder.asked = 0 if len(taken) >= free else turn.now
+    state = rows.state
+    state.delivered += len(taken)
+    state.minute(turn.now).delivered += len(taken)
+    if taken:
+        state.turn = number
+    return taken
+
+
+def _barrier_lease(spot: tuple[Page, int, Name]) -> Lease:
+    page, index, name = spot
+    place = page.place_of(index)
+    at = place.number, place.offset, place.before
+    return Lease(page.txids[index], name, 0, NEVER, page.deliveries[index], page.cancels[index], at, barrier=True)
+
+
+def _fair(turn: Turn, number: int, holder: Holder, free: int, limit: int | None) -> int:
+    """How many messages the holder gets."""
+    rows, queue = turn.rows, turn.queue
+    if free <= 0:
+        return 0
+    available = rows.state.ready if limit is None else _before(turn, limit)
+    if queue.max_backlog is not None:
+        available = min(available, queue.max_backlog - rows.state.leased)
+    if available <= 0:
+        return 0
+    others = [
+        Seat(other, one.in_flight, one.room)
+        for other, one in sorted(rows.holders().items())
+        if other != number and one.worker and one.asked and turn.now - one.asked <= HUNGRY
+    ]
+    if not others:
+        return min(free, available)
+    seats = sorted([*others, Seat(number, holder.in_flight, holder.in_flight + free)], key=lambda seat: seat.number)
+    if holder.worker:
+        seats = [Seat(s.number, s.leased, holder.room) if s.number == number else s for s in seats]
+    return min(free, share(queue.fairness, seats, number, available, rows.state.turn))
+
+
+def _before(turn: Turn, limit: int) -> int:
+    """How many messages are ready before a barrier, counted up to a few thousand."""
+    found = 0
+    for _, first in turn.rows.ready():
+        if first >= limit or found > 10_000:
+            break
+        page = turn.rows.page(first)
+        found += sum(1 for txid, state in zip(page.txids, page.states, strict=True) if state == READY and txid < limit)
+    return found
+
+
+def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease]:
+    """Take the first ``wanted`` ready messages, those before the txid ``limit``."""
+    rows, queue, now = turn.rows, turn.queue, turn.now
+    period = queue.lease_period_us
+    until = NEVER if period is None else now + period
+    taken: list[Lease] = []
+    if wanted <= 0:
+        return taken
+    for priority, first in rows.ready():
+        if limit is not None and first >= limit:
+            break
+        page = rows.page(first)
+        for index in _ready(page, priority, limit, wanted - len(taken)):
+            rows.state.token += 1
+            page.states[index] = LEASED
+            page.holders[index], page.tokens[index], page.until[index] = number, rows.state.token, until
+            page.deliveries[index] = min(page.deliveries[index] + 1, 0xFFFF)
+            place = page.place_of(index)
+            taken.append(
+                Lease(
+                    page.txids[index],
+                    name_of(page, index, turn.owner),
+                    rows.state.token,
+                    until,
+                    page.deliveries[index],
+                    page.cancels[index],
+                    (place.number, place.offset, place.before),
+                )
+            )
+        if until != NEVER:
+            page.alarm = earlier(page.alarm, until)
+        if len(taken) == wanted:
+            break
+    return taken
+
+
+def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> list[int]:
+    """The indexes of the first ready messages of a priority."""
+    states = page.states
+    found: list[int] = []
+    ranked = any(page.priorities)
+    index = states.find(READY)
+    while index >= 0 and len(found) < wanted:
+        if limit is not None and page.txids[index] >= limit:
+            break
+        if not ranked or page.priorities[index] == priority:
+            found.append(index)
+        index = states.find(READY, index + 1)
+    return found
+
+
+def acknowledge(turn: Turn, handles: Iterable[Handle], client: int | None, *, expire: bool = False) -> list[Outcome]:
+    """Finish messages; with ``expire`` they are dropped unprocessed. ``client`` is the holder that asks, if known.
+
+    A bookmark of a message that is not there yet is remembered (DeferredAckExpiration).
+    """
+    rows = turn.rows
+    outcomes: list[Outcome] = []
+    for handle in handles:
+        spot, outcome = _meant(turn, handle, client)
+        if spot is None:
+            outcomes.append(outcome if expire or outcome != "unknown" else _late(turn, handle))
+            continue
+        _, page, index = spot
+        entry = QueueEntry(EXPIRE if expire else ACK, name_of(page, index, turn.owner), FORCED if expire else "")
+        turn.journal(entry)
+        holder = rows.holder(page.holders[index]) if page.holders[index] else None
+        if holder is not None and not expire:
+            holder.acked += 1
+        finish(rows, spot)
+        count_end(rows, entry, turn.now)
+        outcomes.append("done")
+    return outcomes
+
+
+def _late(turn: Turn, handle: Handle) -> Outcome:
+    """An acknowledgement of what is not pending: dead, done before, or not there yet."""
+    rows, name = turn.rows, handle.name
+    txid = txid_of(rows, turn.owner, name)
+    if handle.token is not None:
+        return "stale"
+    if txid is not None and rows.dead_one(txid) is not None:
+        turn.journal(QueueEntry(ACK, name))
+        bury(rows, txid)
+        return "done"
+    if name[0] == turn.owner and not turn.log.highest_sequence(turn.owner):
+        past = name[1] <= rows.state.applied
+    else:
+        past = name[1] <= turn.log.highest_sequence(name[0]) and rows.state.whole
+    if past:
+        return "unknown"
+    turn.journal(QueueEntry(ACK, name, DEFERRED))
+    rows.defer(name, turn.now + turn.queue.deferred_ack_expiration_us)
+    return "deferred"
+
+
+def cancel(turn: Turn, handles: Iterable[Handle], client: int | None, *, started: bool = True) -> list[Outcome]:
+    """Return leased messages to the queue; ``started`` False: untouched, which is no delivery and no cancel."""
+    outcomes: list[Outcome] = []
+    for handle in handles:
+        spot, outcome = _leased(turn, handle, client)
+        if spot is None:
+            outcomes.append(outcome)
+            continue
+        _, page, index = spot
+        holder = turn.rows.holder(page.holders[index])
+        if holder is not None:
+            if started:
+                holder.cancelled += 1
+            else:
+                holder.returned += 1
+                holder.delivered -= 1
+                turn.rows.state.delivered -= 1
+        reason = return_one(turn, spot, delay_us=handle.delay_us, cancelled=started, started=started)
+        outcomes.append(reason or "done")  # type: ignore[arg-type]  # the reasons of return_one are outcomes
+    return outcomes
+
+
+def renew(turn: Turn, handles: Iterable[Handle], client: int | None) -> list[Outcome]:
+    """Let leases last for another LeasePeriod from now on."""
+    period = turn.queue.lease_period_us
+    until = NEVER if period is None else turn.now + period
+    outcomes: list[Outcome] = []
+    for handle in handles:
+        spot, outcome = _leased(turn, handle, client)
+        if spot is not None:
+            _, page, index = spot
+            page.until[index] = until
+        outcomes.append("done" if spot is not None else outcome)
+    return outcomes
+
+
+def requeue(turn: Turn, names: Sequence[Name]) -> list[Outcome]:
+    """Make delayed messages ready, and dead ones pending again with their counters at 0."""
+    rows = turn.rows
+    outcomes: list[Outcome] = []
+    for name in names:
+        txid = txid_of(rows, turn.owner, name)
+        spot = None if txid is None else spot_of(rows, txid)
+        if spot is not None and spot[1].states[spot[2]] == DELAYED:
+            spot[1].states[spot[2]], spot[1].until[spot[2]] = READY, 0
+            outcomes.append("done")
+        elif spot is not None:
+            outcomes.append("leased" if spot[1].states[spot[2]] == LEASED else "done")
+        elif txid is not None and rows.dead_one(txid) is not None:
+            turn.journal(QueueEntry(REQUEUE, name))
+            revive(rows, txid)
+            rows.state.requeued += 1
+            outcomes.append("done")
+        else:
+            outcomes.append("unknown")
+    return outcomes
+
+
+def _meant(turn: Turn, handle: Handle, client: int | None) -> tuple[Spot | None, Outcome]:
+    """The pending message that may be finished: None, and why, where there is none."""
+    txid = txid_of(turn.rows, turn.owner, handle.name)
+    spot = None if txid is None else spot_of(turn.rows, txid)
+    if spot is None:
+        return None, "stale" if handle.token is not None else "unknown"
+    _, page, index = spot
+    if handle.token is not None:
+        # The token says which lease is meant: it must be the one that runs.
+        if page.states[index] == LEASED and page.tokens[index] == handle.token:
+            return spot, "done"
+        return None, "stale"
+    if page.states[index] == LEASED and turn.queue.leasing == "strict" and page.holders[index] != client:
+        return None, "leased"
+    return spot, "done"
+
+
+def _leased(turn: Turn, handle: Handle, client: int | None) -> tuple[Spot | None, Outcome]:
+    """The leased message that is meant."""
+    spot, outcome = _meant(turn, handle, client)
+    if spot is not None and spot[1].states[spot[2]] != LEASED:
+        return None, "not leased"
+    return spot, outcome
+
+
+def pages_of(turn: Turn) -> Iterable[tuple[int, Page]]:
+    """All pages, in the order of txids."""
+    for first in list(turn.rows.firsts()):
+        yield first, turn.rows.page(first)
+
+
+__all__ = ["Handle", "Lease", "Outcome", "acknowledge", "cancel", "lease", "pages_of", "renew", "requeue"]

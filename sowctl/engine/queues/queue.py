@@ -1,0 +1,386 @@
+"""An opened queue: what the commands and the Python API call (``behaviour`` 5.4)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.queues import leases
+from sowctl.engine.queues.bodies import Bodies
+from sowctl.engine.queues.leases import Handle, Lease, Outcome
+from sowctl.engine.queues.settling import FORCED, GONE, QueueEntry, bury, count_end, finish, name_of, spot_of
+from sowctl.engine.queues.turn import Turn
+from sowctl.engine.queues.turns import Turns
+from sowctl.identity.bookmarks import Bookmark
+from sowctl.journal.format import ACK, EXPIRE
+from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER, READY
+from sowctl.store.queue.values import Holder
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import Queue
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.queues.bodies import Body
+    from sowctl.store.queue.page import Page
+    from sowctl.store.queue.rows import Name
+
+STATES = {READY: "ready", LEASED: "leased", DELAYED: "delayed", BARRIER: "ready"}
+
+
+class QueueMessage(Struct, frozen=True):
+    """A message of a queue.
+
+    ``state`` is ready, leased, delayed, blocked (behind a barrier, or a barrier that waits) or dead; ``token`` and
+    ``until`` those of its lease (0 for none; ``until`` microseconds UTC, None without an end). ``deliveries`` count the
+    present one. ``timestamp`` and ``expiration`` in microseconds UTC, the latter 0 for never: its end in this queue.
+    """
+
+    topic: str
+    message_type: str
+    txid: int
+    bookmark: str
+    state: str
+    payload: bytes
+    timestamp: int
+    token: int = 0
+    until: int | None = None
+    holder: str = ""
+    deliveries: int = 0
+    cancels: int = 0
+    expiration: int = 0
+    priority: int = 0
+    barrier: bool = False
+    reason: str = ""
+    correlation_id: str | None = None
+
+
+class Seen(Struct, frozen=True):
+    """A message as a change saw it, without its payload."""
+
+    txid: int
+    name: tuple[int, int]
+    state: str
+    place: tuple[int, int, int]
+    token: int = 0
+    until: int = 0
+    holder: str = ""
+    deliveries: int = 0
+    cancels: int = 0
+    expiration: int = 0
+    priority: int = 0
+    barrier: bool = False
+    reason: str = ""
+
+
+class OpenQueue:
+    """A queue, opened. Files open with the first use and are closed by :meth:`close`; not for several threads."""
+
+    def __init__(self, instance: Instance, queue: Queue) -> None:
+        self.instance = instance
+        self.queue = queue
+        self.turns = Turns(instance, queue)
+        self._bodies: Bodies | None = None
+
+    def __enter__(self) -> OpenQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        self._bodies = None
+        self.turns.close()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a journal that messages can be in."""
+        return self.turns.has_log
+
+    # Leasing
+
+    def lease(self, count: int, client: str) -> list[QueueMessage]:
+        """Lease up to ``count`` messages to a client by name, as its process need not live on (``behaviour`` 11.64)."""
+        if not self.exists:
+            return []
+        configured = self.queue.node.value("MaxPerSubscriptionBacklog")
+
+        def act(turn: Turn) -> list[Lease]:
+            number = client_of(turn, client)
+            holder = turn.rows.holder(number)
+            assert holder is not None
+            # The default of 1 holds for the slots of workers; a client asks for as many as it wants.
+            limit = self.queue.max_per_subscription_backlog - holder.in_flight if configured else count
+            return leases.lease(turn, number, min(count, limit))
+
+        return self.messages(self.turns.make(act, journals=self._journals))
+
+    def lease_to(self, number: int, count: int) -> list[QueueMessage]:
+        """Lease up to ``count`` messages to a worker that entered."""
+        found = self.turns.make(lambda turn: leases.lease(turn, number, count), journals=self._journals)
+        return self.messages(found)
+
+    def acknowledge(self, handles: Iterable[Handle], client: str = "", *, expire: bool = False) -> list[Outcome]:
+        """Finish messages; durable when this returns. ``client`` as for :meth:`lease`, where Leasing is strict."""
+        chosen = list(handles)
+        return self.turns.make(
+            lambda turn: leases.acknowledge(turn, chosen, client_of(turn, client, make=False), expire=expire),
+            journals=True,
+        )
+
+    def cancel(self, handles: Iterable[Handle], client: str = "", *, started: bool = True) -> list[Outcome]:
+        """Return leased messages; see :func:`sowctl.engine.queues.leases.cancel`."""
+        chosen = list(handles)
+        return self.turns.make(
+            lambda turn: leases.cancel(turn, chosen, client_of(turn, client, make=False), started=started)
+        )
+
+    def renew(self, handles: Iterable[Handle], client: str = "") -> list[Outcome]:
+        """Let leases last for another LeasePeriod."""
+        chosen = list(handles)
+        return self.turns.make(lambda turn: leases.renew(turn, chosen, client_of(turn, client, make=False)))
+
+    def requeue(self, names: Sequence[Name]) -> list[Outcome]:
+        """Delayed messages become ready, dead ones pending again."""
+        return self.turns.make(lambda turn: leases.requeue(turn, names))
+
+    # Workers
+
+    def enter(self, name: str, slots: int, room: int) -> int:
+        """Become a worker with so many ``slots``, with ``room`` for so many messages in flight; returns its number."""
+
+        def act(turn: Turn) -> int:
+            state = turn.rows.state
+            number = state.holder + 1
+            self.turns.presence.enter(number)
+            state.holder = number
+            turn.rows.add_holder(
+                number,
+                Holder(name, True, os.getpid(), socket.gethostname(), turn.now, turn.now, slots, room),
+            )
+            return number
+
+        return self.turns.make(act)
+
+    def leave(self, number: int) -> None:
+        """End a worker: what it still has returns to the queue."""
+        from sowctl.engine.queues.returning import return_leases
+
+        self.turns.make(lambda turn: return_leases(turn, number))
+        self.turns.presence.leave(number)
+
+    # Looking
+
+    def peek(self, count: int | None = None, *, unleased: bool = False) -> list[QueueMessage]:
+        """The first ``count`` messages in the order of delivery; dead ones last; with ``unleased`` only what is not."""
+        return list(self.bodies_of(self.seen(count, unleased=unleased)))
+
+    def seen(self, count: int | None = None, *, unleased: bool = False) -> list[Seen]:
+        """As :meth:`peek`, without payloads."""
+        if not self.exists:
+            return []
+        return self.turns.make(lambda turn: _seen(turn, count, unleased=unleased))
+
+    def bodies_of(self, seen: Iterable[Seen]) -> Iterator[QueueMessage]:
+        """Messages with what the journal has of them; those that were pruned are left out."""
+        for one in seen:
+            body = self.bodies.of(one.txid, one.place)
+            if body is not None:
+                yield self._message(one, body)
+
+    def purge(self) -> int:
+        """Drop every message that is not leased; how many."""
+
+        def act(turn: Turn) -> int:
+            gone = 0
+            for first in list(turn.rows.firsts()):
+                page = turn.rows.page(first)
+                for index, state in enumerate(page.states):
+                    if state in (READY, DELAYED, BARRIER):
+                        entry = QueueEntry(EXPIRE, name_of(page, index, turn.owner), FORCED)
+                        turn.journal(entry)
+                        finish(turn.rows, (first, page, index))
+                        count_end(turn.rows, entry, turn.now)
+                        gone += 1
+            return gone
+
+        return self.turns.make(act, journals=True) if self.exists else 0
+
+    def bury(self) -> int:
+        """Forget all dead messages; how many."""
+
+        def act(turn: Turn) -> int:
+            dead = turn.rows.dead()
+            for txid, row in dead.items():
+                name = (row.publisher, row.sequence) if row.sequence else (turn.owner, txid)
+                turn.journal(QueueEntry(ACK, name))
+                bury(turn.rows, txid)
+            return len(dead)
+
+        return self.turns.make(act, journals=True) if self.exists else 0
+
+    @contextmanager
+    def leased(self, count: int, client: str = "python") -> Iterator[list[QueueMessage]]:
+        """Lease messages for a block: they are acknowledged at its end, and cancelled if it raises."""
+        messages = self.lease(count, client)
+        handles = [handle_of(message) for message in messages if message.token]
+        try:
+            yield messages
+        except BaseException:
+            if handles:
+                self.cancel(handles, client)
+            raise
+        if handles:
+            self.acknowledge(handles, client)
+
+    @property
+    def bodies(self) -> Bodies:
+        """Reads payloads."""
+        if self._bodies is None:
+            self._bodies = Bodies(self.turns.log)
+        return self._bodies
+
+    def messages(self, leased: Sequence[Lease]) -> list[QueueMessage]:
+        """Leased messages with their payloads. What was pruned from the journal leaves the queue as ``gone``."""
+        found, gone = [], []
+        for one in leased:
+            body = self.bodies.of(one.txid, one.place)
+            if body is None:
+                gone.append(one)
+                continue
+            seen = Seen(
+                one.txid,
+                one.name,
+                "leased",
+                one.place,
+                one.token,
+                one.until,
+                deliveries=one.deliveries,
+                cancels=one.cancels,
+                barrier=one.barrier,
+            )
+            found.append(self._message(seen, body))
+        if gone:
+            self.turns.make(lambda turn: _drop_gone(turn, gone))
+            self.instance.notify(
+                f"queue {self.queue.name!r}: {len(gone)} messages are gone: the journal no longer has them"
+            )
+        return found
+
+    @property
+    def _journals(self) -> bool:
+        return self.queue.semantics == "at-most-once"
+
+    def _message(self, seen: Seen, body: Body) -> QueueMessage:
+        correlation = body.correlation_id
+        return QueueMessage(
+            body.topic,
+            self.queue.message_type,
+            seen.txid,
+            str(Bookmark(*seen.name)),
+            seen.state,
+            body.payload,
+            body.time,
+            seen.token,
+            None if seen.until in (0, NEVER) else seen.until,
+            seen.holder,
+            seen.deliveries,
+            seen.cancels,
+            seen.expiration,
+            seen.priority,
+            seen.barrier,
+            seen.reason,
+            None if correlation is None else correlation.decode("utf-8", "replace"),
+        )
+
+
+def handle_of(message: QueueMessage, delay_us: int = 0) -> Handle:
+    """What names the lease of a message."""
+    publisher, sequence, _ = message.bookmark.split("|")
+    return Handle((int(publisher), int(sequence)), message.token, delay_us)
+
+
+def client_of(turn: Turn, name: str, *, make: bool = True) -> int:
+    """The number of a client that leases by hand, 0 where it never did and ``make`` is false."""
+    for number, holder in turn.rows.holders().items():
+        if not holder.worker and holder.name == name:
+            return number
+    if not make:
+        return 0
+    state = turn.rows.state
+    state.holder += 1
+    turn.rows.add_holder(state.holder, Holder(name, False, started=turn.now, seen=turn.now))
+    return state.holder
+
+
+def _drop_gone(turn: Turn, gone: Iterable[Lease]) -> None:
+    for one in gone:
+        spot = spot_of(turn.rows, one.txid)
+        if spot is not None:
+            finish(turn.rows, spot)
+            count_end(turn.rows, QueueEntry(EXPIRE, one.name, GONE), turn.now)
+
+
+def _seen(turn: Turn, count: int | None, *, unleased: bool) -> list[Seen]:
+    rows = turn.rows
+    names = {number: holder.name for number, holder in rows.holders().items()}
+    barrier = rows.first_barrier()
+    limit = None if barrier is None else barrier[0]
+    found: list[Seen] = []
+    ranked = bool(turn.queue.priority)
+    for first in rows.firsts():
+        # Without priorities pages are in the order of delivery, and what is asked for is at the beginning.
+        if count is not None and not ranked and len(found) >= count:
+            return found[:count]
+        page = rows.page(first)
+        for index, state in enumerate(page.states):
+            if state != DONE and not (unleased and state == LEASED):
+                found.append(_one(turn, page, index, limit, names))
+    if ranked:
+        found.sort(key=lambda one: (-one.priority, one.txid))
+    if not unleased:
+        found += [_dead_one(turn, txid) for txid in rows.dead()]
+    return found if count is None else found[:count]
+
+
+def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int, str]) -> Seen:
+    state, txid = page.states[index], page.txids[index]
+    word = STATES[state]
+    if limit is not None and state in (READY, BARRIER) and txid >= limit:
+        word = "ready" if txid == limit and turn.rows.first_pending() == limit else "blocked"
+    place = page.place_of(index)
+    return Seen(
+        txid,
+        name_of(page, index, turn.owner),
+        word,
+        (place.number, place.offset, place.before),
+        page.tokens[index],
+        page.until[index],
+        names.get(page.holders[index], ""),
+        page.deliveries[index],
+        page.cancels[index],
+        page.expirations[index],
+        page.priorities[index],
+        state == BARRIER,
+    )
+
+
+def _dead_one(turn: Turn, txid: int) -> Seen:
+    dead = turn.rows.dead_one(txid)
+    assert dead is not None
+    name = (dead.publisher, dead.sequence) if dead.sequence else (turn.owner, txid)
+    return Seen(
+        txid,
+        name,
+        "dead",
+        dead.place,
+        deliveries=dead.deliveries,
+        cancels=dead.cancels,
+        expiration=dead.expiration,
+        priority=dead.priority,
+        reason=dead.reason,
+    )

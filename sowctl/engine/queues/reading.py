@@ -1,0 +1,65 @@
+"""What of a queue is not leased, as a source for queries and views (``behaviour`` 5.4, 11.70).
+
+The messages are numbered in the order of delivery: their keys are these numbers, so that a query without an order
+prints them as they would be delivered. They stand in a store of their own for the reading; nothing is leased by it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from sowctl.config.derived import Queue
+from sowctl.engine.fold.tempstore import aside
+from sowctl.engine.queues.queue import OpenQueue
+from sowctl.engine.sources.current import CurrentSource, open_file
+from sowctl.engine.topics.derived import as_topic
+from sowctl.engine.topics.positions import definition_of
+from sowctl.errors import UsageError
+from sowctl.store.builder import build
+from sowctl.store.codec import encode
+
+if TYPE_CHECKING:
+    from sowctl.config.model import OtherEntry
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.views.moment import Moment
+
+_BATCH = 1000
+
+
+def open_entry(moment: Moment, entry: OtherEntry) -> Source:
+    """The queue as of a moment, which has to be the present. Raises UsageError ``SOW-QUE-014`` for the past."""
+    assert isinstance(entry, Queue)
+    instance = moment.instance
+    if moment.at is not None:
+        raise UsageError(
+            "SOW-QUE-014",
+            f"what was in queue {entry.name!r} at an earlier time is not known: leases are not kept",
+            hint=f"query its underlying topic {entry.underlying!r} as of that time",
+        )
+    assert instance.config is not None
+    with ExitStack() as stack:
+        then = stack.enter_context(aside(as_topic(instance.config, entry), "queue"))
+        assert then.file is not None
+        with (
+            OpenQueue(instance, entry) as queue,
+            build(then.file, definition_of(instance.config.name, then), seam=instance.seam, now=moment.now) as builder,
+        ):
+            keys: list[bytes] = []
+            values: list[bytes] = []
+            for rank, message in enumerate(queue.bodies_of(queue.seen(unleased=True)), 1):
+                key = rank.to_bytes(8, "big")
+                topic = message.topic.encode()
+                correlation = None if message.correlation_id is None else message.correlation_id.encode()
+                stamps = message.txid, message.timestamp, message.expiration
+                keys.append(key)
+                values.append(encode(key, bytes(8), *stamps, 0, message.payload, None, correlation, topic))
+                if len(keys) == _BATCH:
+                    builder.append(keys, values)
+                    keys, values = [], []
+            if keys:
+                builder.append(keys, values)
+            builder.flush()
+            builder.put_in_place(wait=instance.lock_wait)
+        base = stack.enter_context(open_file(instance, then.file))
+        return CurrentSource(stack.pop_all(), base.snapshot, None, then, moment.now)

@@ -1,0 +1,161 @@
+"""Where a queue begins, and its state made anew from the journal (``behaviour`` 5.4, RecoveryPoint; 11.67).
+
+What is pending is messages minus acknowledgements, so a state that is missing, or belongs to another configuration or
+journal, is made anew. Leases and counters are in the state alone: those of an older state of the same journal are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.queues.definition import digest_of
+from sowctl.engine.queues.settling import earlier, spot_of
+from sowctl.engine.topics.logplaces import find_place
+from sowctl.errors import SowError
+from sowctl.identity.bookmarks import parse_bookmark
+from sowctl.journal.format import BEGIN
+from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
+from sowctl.store.queue.values import QueueState
+from sowctl.values.times import parse_time
+from sowctl.values.units import whole_number
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import Queue
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.store.queue.rows import Rows
+
+
+class Kept(Struct, frozen=True):
+    """What only the state knew of a pending message."""
+
+    txid: int
+    state: int
+    deliveries: int
+    cancels: int
+    holder: int
+    token: int
+    until: int
+
+
+def stale(rows: Rows, queue: Queue, log: Journal) -> str | None:
+    """Why the state has to be made anew, in words; None where it is the journal's and the configuration's."""
+    if rows.is_new:
+        return "there is none"
+    state = rows.state
+    if state.definition != digest_of(queue):
+        return "the definition of the queue has changed"
+    if state.lineage != log.lineage:
+        return "it belongs to another journal"
+    if state.applied > log.last_txid():
+        return "it knows of more than the journal has"
+    if state.block is not None and not log.has_block(state.block, state.applied):
+        return "it belongs to another copy of the journal"
+    return None
+
+
+def begins_with_entry(queue: Queue, log: Journal) -> int | None:
+    """The txid of the entry that begins a queue whose RecoveryPoint is creation; None where there is none yet."""
+    ref = queue.name, queue.message_type
+    for block in log.blocks(topic=ref):
+        columns = block.columns()
+        if BEGIN not in bytes(columns.operations) or ref not in block.topics:
+            continue
+        own = block.topics.index(ref)
+        for place, operation in enumerate(columns.operations):
+            if operation == BEGIN and columns.topics[place] == own:
+                return block.first_txid + place
+    return None
+
+
+def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
+    """Behind which txid a queue begins whose RecoveryPoint is not creation."""
+    point = queue.recovery_point.strip()
+    if point == "epoch":
+        return log.first_txid - 1
+    if point == "now":
+        return log.last_txid()
+    if "|" in point or whole_number(point) is not None:
+        try:
+            place = find_place(instance, point)
+        except SowError as problem:
+            if problem.code != "SOW-ENG-070":
+                raise
+            if "|" in point:
+                parse_bookmark(point)
+            instance.notify(f"the RecoveryPoint {point} of queue {queue.name!r} is not in the journals: it begins now")
+            return log.last_txid()
+        return log.last_txid() if place is None else place.txid
+    return _before(log, parse_time(point, instance.clock))
+
+
+def _before(log: Journal, since: int) -> int:
+    """The txid before the first entry that is not older than an instant."""
+    for block in log.blocks():
+        if block.header.latest < since:
+            continue
+        for place, time in enumerate(block.columns().times):
+            # Times never decrease within a topic, but do between topics: what comes behind is taken, if it is older.
+            if time >= since:
+                return block.first_txid + place - 1
+    return log.last_txid()
+
+
+def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int) -> list[Kept]:
+    """Empty the state and begin behind a txid; what of the old state is worth keeping, for :func:`give_back`."""
+    kept: list[Kept] = []
+    holders = {}
+    # Tokens count on from the clock where no file tells the last one: a worker from before must not hit a new lease.
+    state = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now, token=now)
+    if not rows.is_new:
+        old = rows.state
+        state.token, state.holder = max(now, old.token), old.holder
+        state.created = old.created
+        if old.lineage == log.lineage:
+            kept = list(_worth_keeping(rows))
+        holders = rows.holders()
+    rows.begin(state)
+    state.lineage, state.began, state.applied = log.lineage, began, began
+    for number, holder in holders.items():
+        holder.in_flight = 0
+        rows.add_holder(number, holder)
+    return kept
+
+
+def _worth_keeping(rows: Rows) -> Iterable[Kept]:
+    for first in list(rows.firsts()):
+        page = rows.page(first)
+        if not any(page.deliveries) and not any(page.cancels) and not any(page.tokens) and not any(page.until):
+            continue
+        for index, state in enumerate(page.states):
+            if state != DONE and (page.deliveries[index] or page.cancels[index] or state in (LEASED, DELAYED)):
+                yield Kept(
+                    page.txids[index],
+                    state,
+                    page.deliveries[index],
+                    page.cancels[index],
+                    page.holders[index],
+                    page.tokens[index],
+                    page.until[index],
+                )
+
+
+def give_back(rows: Rows, kept: Iterable[Kept]) -> None:
+    """Put counters and leases back at the messages that are still pending."""
+    for one in kept:
+        spot = spot_of(rows, one.txid)
+        if spot is None or spot[1].states[spot[2]] != READY:
+            continue
+        _, page, index = spot
+        page.deliveries[index], page.cancels[index] = one.deliveries, one.cancels
+        holder = rows.holder(one.holder) if one.state == LEASED else None
+        if one.state == DELAYED or holder is not None:
+            page.states[index], page.until[index] = one.state, one.until
+            page.alarm = earlier(page.alarm, one.until)
+        if holder is not None:
+            page.holders[index], page.tokens[index] = one.holder, one.token
+            holder.in_flight += 1
+    rows.flush()

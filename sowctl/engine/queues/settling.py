@@ -1,0 +1,195 @@
+"""How a message leaves the queue or returns to it, in the state; and what the journal says of it (``behaviour`` 5.4).
+
+What an acknowledgement of one's own does and what one that is read from the journal does, is one function here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, TypeAlias
+
+from sowctl.described import DescribedStruct
+from sowctl.journal.format import ACK, EXPIRE, REQUEUE
+from sowctl.store.queue.page import BARRIER, DONE, LEASED, READY, BlockPlace, Page
+from sowctl.store.queue.values import Dead
+
+if TYPE_CHECKING:
+    from sowctl.store.queue.rows import Name, Rows
+
+TIME_LIMIT, FORCED, MAX_CANCELS, MAX_DELIVERIES, GONE = (
+    "time_limit",
+    "forced_expire",
+    "max_cancels",
+    "max_deliveries",
+    "gone",
+)
+DEADLY = (MAX_CANCELS, MAX_DELIVERIES)
+"""Reasons for which a message is kept as dead."""
+DEFERRED = "deferred"
+Spot: TypeAlias = tuple[int, Page, int]
+"""A message: first txid of its page, the page, its index there."""
+
+
+class QueueEntry(DescribedStruct, frozen=True):
+    """An entry of the journal about a message of a queue: operation, bookmark, and the reason or ``deferred``."""
+
+    operation: int
+    name: Name
+    reason: str = ""
+
+
+def spot_of(rows: Rows, txid: int) -> Spot | None:
+    """The pending message with this txid."""
+    found = rows.page_of(txid)
+    if found is None:
+        return None
+    first, page = found
+    index = page.index(txid)
+    return None if index < 0 or page.states[index] == DONE else (first, page, index)
+
+
+def txid_of(rows: Rows, owner: int, name: Name) -> int | None:
+    """The txid of a message by its bookmark; None for one of a client that the queue does not have.
+
+    ``owner`` is the publisher id of the instance, which numbers by txids what has no publisher.
+    """
+    found = rows.named(name)
+    return name[1] if found is None and name[0] == owner else found
+
+
+def name_of(page: Page, index: int, owner: int) -> Name:
+    """The bookmark of a message."""
+    sequence = page.sequences[index]
+    return (page.publishers[index], sequence) if sequence else (owner, page.txids[index])
+
+
+def finish(rows: Rows, spot: Spot, *, keep_name: bool = False) -> None:
+    """The message leaves the queue."""
+    _, page, index = spot
+    let_go(rows, spot)
+    if page.states[index] == BARRIER:
+        rows.drop_barrier(page.txids[index])
+    page.states[index] = DONE
+    if page.sequences[index] and not keep_name:
+        rows.drop_name((page.publishers[index], page.sequences[index]))
+
+
+def let_go(rows: Rows, spot: Spot) -> None:
+    """The lease of a message ends, if there is one; its state is the caller's business."""
+    _, page, index = spot
+    if page.states[index] == LEASED:
+        holder = rows.holder(page.holders[index])
+        if holder is not None:
+            holder.in_flight -= 1
+    page.holders[index] = page.tokens[index] = page.until[index] = 0
+
+
+def die(rows: Rows, spot: Spot, reason: str, now: int) -> None:
+    """The message is delivered no more, and kept as dead."""
+    _, page, index = spot
+    place = page.place_of(index)
+    dead = Dead(
+        reason,
+        page.deliveries[index],
+        page.cancels[index],
+        now,
+        (place.number, place.offset, place.before),
+        page.publishers[index],
+        page.sequences[index],
+        page.expirations[index],
+        page.priorities[index],
+    )
+    finish(rows, spot, keep_name=True)
+    rows.put_dead(page.txids[index], dead)
+
+
+def bury(rows: Rows, txid: int) -> bool:
+    """Forget a dead message; whether it was there."""
+    dead = rows.dead_one(txid)
+    if dead is None:
+        return False
+    rows.drop_dead(txid)
+    if dead.sequence:
+        rows.drop_name((dead.publisher, dead.sequence))
+    return True
+
+
+def revive(rows: Rows, txid: int) -> bool:
+    """Put a dead message back into the queue with its counters at 0; whether it was there."""
+    dead = rows.dead_one(txid)
+    if dead is None:
+        return False
+    rows.drop_dead(txid)
+    found = rows.page_of(txid)
+    if found is not None and (index := found[1].index(txid)) >= 0:
+        page = found[1]
+        page.states[index] = READY
+    else:
+        if found is not None:
+            _split(rows, found[1], txid)
+        page = rows.make_page(txid)
+        page.extend(
+            array("Q", (txid,)),
+            dead.place,
+            expirations=(dead.expiration,),
+            priorities=(dead.priority,),
+            publishers=(dead.publisher,),
+            sequences=(dead.sequence,),
+        )
+        index = 0
+    page.deliveries[index] = page.cancels[index] = 0
+    page.alarm = earlier(page.alarm, dead.expiration)
+    return True
+
+
+def _split(rows: Rows, page: Page, txid: int) -> None:
+    """Pages do not overlap: what of a page is behind ``txid`` becomes a page of its own."""
+    index = sum(1 for one in page.txids if one < txid)
+    if index == len(page):
+        return
+    place = page.place_of(index)
+    right = rows.make_page(page.txids[index])
+    for name in page.__struct_fields__:
+        column = getattr(page, name)
+        if isinstance(column, array | bytearray):
+            setattr(right, name, column[index:])
+            setattr(page, name, column[:index])
+    right.places = [BlockPlace(0, place.number, place.offset, place.before)] + [
+        BlockPlace(one.start - index, one.number, one.offset, one.before) for one in page.places if one.start > index
+    ]
+    page.places = [one for one in page.places if one.start < index]
+    right.alarm = page.alarm
+
+
+def earlier(one: int, other: int) -> int:
+    """The earlier of two instants, of which 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+def count_end(rows: Rows, entry: QueueEntry, now: int) -> None:
+    """Count a message that left the queue."""
+    state = rows.state
+    if entry.operation == ACK:
+        state.acked += 1
+        state.minute(now).acked += 1
+    else:
+        state.expired[entry.reason] = state.expired.get(entry.reason, 0) + 1
+
+
+def apply_entry(rows: Rows, owner: int, entry: QueueEntry, time: int, defer_us: int) -> None:
+    """Do what an entry of the journal says; nothing where that was done already. ``time`` is the entry's."""
+    txid = txid_of(rows, owner, entry.name)
+    if entry.operation == REQUEUE:
+        if txid is not None and revive(rows, txid):
+            rows.state.requeued += 1
+        return
+    spot = None if txid is None else spot_of(rows, txid)
+    if spot is None:
+        if entry.operation == ACK and not (txid is not None and bury(rows, txid)) and entry.reason == DEFERRED:
+            rows.defer(entry.name, time + defer_us)
+        return
+    if entry.operation == EXPIRE and entry.reason in DEADLY:
+        die(rows, spot, entry.reason, time)
+    else:
+        finish(rows, spot)
+    count_end(rows, entry, time)

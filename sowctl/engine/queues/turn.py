@@ -1,0 +1,36 @@
+"""One change of a queue while it is made: its rows, its instant, and the entries that it will journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import Queue
+    from sowctl.engine.queues.settling import QueueEntry
+    from sowctl.journal.reader import Journal
+    from sowctl.store.queue.rows import Rows
+
+
+class NeedsJournal(Exception):
+    """A change has something to journal, and the journal's lock is not held: it is made again with it."""
+
+
+class Turn:
+    """One change while it is made. ``now`` is one reading of the clock, ``owner`` the instance's publisher id."""
+
+    def __init__(self, rows: Rows, log: Journal, queue: Queue, owner: int, now: int, *, journals: bool) -> None:
+        self.rows = rows
+        self.log = log
+        self.queue = queue
+        self.owner = owner
+        self.now = now
+        self.entries: list[QueueEntry] = []
+        self.alive: frozenset[int] | None = None
+        """The workers that live, where that was just looked up."""
+        self._journals = journals
+
+    def journal(self, entry: QueueEntry) -> None:
+        """Have an entry written before this change is committed. Raises NeedsJournal."""
+        if not self._journals:
+            raise NeedsJournal
+        self.entries.append(entry)

@@ -1,0 +1,209 @@
+"""One change of a queue: locks, the journal's new entries, what fell due, the change itself, and what it journals.
+
+The journal is written and synced before the state is committed. A crash between the two leaves entries that the state
+has not got; the next change reads them like those of any other process. Locks are taken in one order: the journal's,
+then the state file's.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sowctl.engine.queues.backlog import Backlog
+from sowctl.engine.queues.definition import state_path
+from sowctl.engine.queues.expressions import QueueExpressions
+from sowctl.engine.queues.presence import Presence
+from sowctl.engine.queues.recovery import begin_anew, begin_at, begins_with_entry, give_back, stale
+from sowctl.engine.queues.returning import fall_due, return_leases
+from sowctl.engine.queues.settling import QueueEntry
+from sowctl.engine.queues.turn import NeedsJournal, Turn
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.journal.format import BEGIN, HAS_CORRELATION_ID, NO_PUBLISHER, UNKEYED
+from sowctl.store.queue.file import QueueFile
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import Queue
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.queues.recovery import Kept
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+
+T = TypeVar("T")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+LOOK_EVERY = 0.5
+"""Seconds between two looks whether the workers live; each costs a file lock per worker."""
+
+
+class Turns:
+    """Makes the changes of one queue. Files are opened when they are needed and stay open; not for several threads."""
+
+    def __init__(self, instance: Instance, queue: Queue) -> None:
+        self.instance = instance
+        self.queue = queue
+        self.path = state_path(instance, queue)
+        boot = None if queue.file_backed_metadata else _boot()
+        self._file = QueueFile(self.path, instance.seam, boot=boot, lock_wait=instance.lock_wait, tell=instance.notify)
+        self.presence = Presence(self.path, instance.seam)
+        self._log: Journal | None = None
+        self._writer: JournalWriter | None = None
+        self._backlog: Backlog | None = None
+        self._looked = 0.0
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there is a journal: without one the queue is empty."""
+        return self._log is not None or has_log(self.instance)
+
+    @property
+    def log(self) -> Journal:
+        """The journal, for reading."""
+        if self._log is None:
+            self._log = open_log(self.instance)
+        return self._log
+
+    @property
+    def writer(self) -> JournalWriter:
+        """The journal, for appending."""
+        if self._writer is None:
+            from sowctl.engine.writing.session import open_journal
+
+            self._writer = open_journal(self.instance)
+        return self._writer
+
+    @property
+    def backlog(self) -> Backlog:
+        """What of the journal belongs to the queue."""
+        if self._backlog is None:
+            log = self.instance.log
+            assert log is not None
+            expressions = QueueExpressions(self.instance, self.queue)
+            self._backlog = Backlog(self.queue, expressions, self.instance.publisher, regex=log.regex_topics)
+        return self._backlog
+
+    def make(self, act: Callable[[Turn], T], *, journals: bool = False, look: bool = False) -> T:
+        """Make a change: ``act`` is called with the state up to date, perhaps more than once until it is committed.
+
+        ``journals``: it is expected to journal something. ``look``: whether workers live is looked up in any case.
+        """
+        while True:
+            try:
+                with self._turn(journals, look) as turn:
+                    if turn is not None:
+                        return act(turn)
+            except NeedsJournal:
+                journals = True
+
+    def close(self) -> None:
+        """Close all files."""
+        self._file.close()
+        if self._log is not None:
+            self._log.close()
+        if self._writer is not None:
+            self._writer.close()
+        self._log = self._writer = None
+
+    @contextmanager
+    def _turn(self, journals: bool, look: bool) -> Iterator[Turn | None]:
+        """A turn; None where the journal was so long that it takes one more to read it up."""
+        with ExitStack() as locks:
+            if journals:
+                locks.enter_context(self.writer.lock())
+            rows = locks.enter_context(self._file.change())
+            now = self.instance.now
+            turn = Turn(rows, self.log, self.queue, self.instance.publisher, now, journals=journals)
+            ready = self._renewed(turn) and self.backlog.catch_up(rows, self.log, now)
+            if ready:
+                fall_due(turn)
+                self._look(turn, look)
+                rows.flush()
+                yield turn
+            else:
+                yield None
+            self._settle(turn)
+
+    def _renewed(self, turn: Turn) -> bool:
+        """Make the state anew where it has to be; whether there is nothing more to do for that."""
+        rows, log = turn.rows, self.log
+        why = stale(rows, self.queue, log)
+        if why is None:
+            return True
+        if not rows.is_new:
+            self.instance.notify(f"the state of queue {self.queue.name!r} is made anew: {why}")
+        if self.queue.recovery_point == "creation":
+            found = begins_with_entry(self.queue, log)
+            if found is None:
+                turn.journal(QueueEntry(BEGIN, (0, 0)))
+            began = log.last_txid() if found is None else found
+        else:
+            began = begin_at(self.instance, self.queue, log)
+        kept = begin_anew(rows, self.queue, log, began, turn.now)
+        self._read_up(turn, kept)
+        return True
+
+    def _read_up(self, turn: Turn, kept: list[Kept]) -> None:
+        """Leases that are to be given back cannot wait for another change: then the journal is read in this one."""
+        if kept:
+            while not self.backlog.catch_up(turn.rows, self.log, turn.now):
+                pass
+            give_back(turn.rows, kept)
+
+    def _look(self, turn: Turn, look: bool) -> None:
+        """Return the leases of workers that have ended."""
+        instant = time.monotonic()
+        if not look and instant - self._looked < LOOK_EVERY:
+            return
+        self._looked = instant
+        workers = [number for number, holder in turn.rows.holders().items() if holder.worker]
+        alive = frozenset(number for number in workers if self.presence.lives(number))
+        turn.alive = alive
+        for number in workers:
+            if number not in alive:
+                return_leases(turn, number)
+
+    def _settle(self, turn: Turn) -> None:
+        """Write what the change has to say into the journal; from here on it counts."""
+        if not turn.entries:
+            return
+        from sowctl.journal.group import Group
+
+        writer, ref = self.writer, (self.queue.name, self.queue.message_type)
+        reasons: list[bytes | None] = [entry.reason.encode() or None for entry in turn.entries]
+        flags = [UNKEYED | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons]
+        count = len(turn.entries)
+        moment = max(turn.now, writer.topic_state(ref).last_time)
+        group = Group(
+            topics=[ref],
+            publishers=[],
+            operations=bytes(entry.operation for entry in turn.entries),
+            topic=0,
+            keys=b"".join(entry.name[0].to_bytes(8, "big") for entry in turn.entries),
+            checks=b"".join(entry.name[1].to_bytes(8, "big") for entry in turn.entries),
+            times=moment,
+            expirations=0,
+            publisher=NO_PUBLISHER,
+            sequences=None,
+            flags=array("H", flags),
+            payloads=[b""] * count,
+            correlation_ids=reasons if any(reason is not None for reason in reasons) else None,
+        )
+        first, last = writer.append(group, moment)
+        writer.sync()
+        state = turn.rows.state
+        # Nothing was appended meanwhile: these entries need not be read to know what they say.
+        if state.applied == first - 1:
+            end = writer.end()
+            state.applied, state.block = last, writer.last_block
+            state.position = end.number, end.offset, end.txid
+
+
+def _boot() -> str | None:
+    """What names the present start of the machine; None where nothing does."""
+    try:
+        return _BOOT.read_text("ascii").strip() or None
+    except (OSError, ValueError):
+        return None

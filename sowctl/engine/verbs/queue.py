@@ -1,0 +1,203 @@
+"""queue: message queues by name, and their messages as records for output (``behaviour`` 5.4).
+
+What a queue does is in :mod:`sowctl.engine.queues`; here it is opened, and its messages get the shape of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.queues.definition import find_queue, queues_of
+from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
+from sowctl.engine.queues.leases import Handle
+from sowctl.engine.queues.queue import OpenQueue, QueueMessage
+from sowctl.errors import UsageError
+from sowctl.identity.bookmarks import parse_bookmark
+from sowctl.values.times import format_end
+from sowctl.values.units import whole_number
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.messages.base import MessageType
+
+LEASED = ("topic", "txid", "timestamp", "bookmark", "token", "lease_until", "deliveries", "cancels", "barrier")
+"""Metadata of leased messages, in their order."""
+PEEKED = (
+    "state", "topic", "txid", "timestamp", "expiration", "bookmark", "token", "lease_until", "until", "holder",
+    "deliveries", "cancels", "priority", "barrier", "reason",
+)  # fmt: skip
+"""Metadata of messages that were looked at."""
+
+
+def open_queue(instance: Instance, name: str, message_type: str | None = None) -> OpenQueue:
+    """A queue by name; a context manager. Raises as :func:`~sowctl.engine.queues.definition.find_queue` does."""
+    return OpenQueue(instance, find_queue(instance, name, message_type))
+
+
+def list_queues(instance: Instance) -> list[QueueInfo]:
+    """All queues of the configuration, in its order."""
+    found = []
+    for config in queues_of(instance):
+        with OpenQueue(instance, config) as queue:
+            found.append(info_of(queue))
+    return found
+
+
+class QueueRecord:
+    """A message of a queue as a record for output."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: QueueMessage) -> None:
+        self.message = message
+
+    @property
+    def payload(self) -> bytes:
+        """The message."""
+        return self.message.payload
+
+    @property
+    def has_data(self) -> bool:
+        """True: every message of a queue has a payload."""
+        return True
+
+    @property
+    def sow_key(self) -> int:
+        """0: a message of a queue has a bookmark and no key."""
+        return 0
+
+    @property
+    def timestamp(self) -> int:
+        """When it was published, microseconds UTC."""
+        return self.message.timestamp
+
+    @property
+    def expiration(self) -> int:
+        """When its time in the queue ends, microseconds UTC; 0 is never."""
+        return self.message.expiration
+
+    @property
+    def txid(self) -> int:
+        """The txid of its entry."""
+        return self.message.txid
+
+    @property
+    def bookmark(self) -> str:
+        """What acknowledgements name it by."""
+        return self.message.bookmark
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The publisher's correlation id."""
+        return self.message.correlation_id
+
+    @property
+    def extra(self) -> dict[str, object]:
+        """State, lease and counters."""
+        message = self.message
+        leased = message.state == "leased"
+        return {
+            "topic": message.topic,
+            "unkeyed": True,
+            "state": message.state,
+            # As text, like keys: readers that make doubles of numbers would not give it back as it was.
+            "token": str(message.token) if message.token else None,
+            "lease_until": format_end(message.until or 0) if leased else None,
+            "until": format_end(message.until or 0) if message.state == "delayed" else None,
+            "holder": message.holder or None,
+            "deliveries": message.deliveries,
+            "cancels": message.cancels,
+            "priority": message.priority or None,
+            "barrier": True if message.barrier else None,
+            "reason": message.reason or None,
+        }
+
+
+class QueueBatch(DescribedStruct, frozen=True):
+    """Messages of one queue in a row."""
+
+    topic: str
+    message_type: str
+    kind: MessageType
+    records: list[QueueRecord]
+    shown: tuple[str, ...] | None = None
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """Those of its records, in their order."""
+        return [record.payload for record in self.records]
+
+    @property
+    def view(self) -> Callable[[bytes], bytes]:
+        """Makes one line of JSON of a payload."""
+        return self.kind.view
+
+    @property
+    def members_view(self) -> Callable[[bytes], bytes]:
+        """Makes an object with what columns show of a payload."""
+        return self.kind.members_view
+
+
+def batch_of(queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[str, ...] | None = None) -> QueueBatch:
+    """Messages as a batch of records; ``shown`` is the metadata that envelopes have, None for all."""
+    kind = queue.instance.type_of(queue.queue.message_type)
+    return QueueBatch(queue.queue.name, kind.name, kind, [QueueRecord(one) for one in messages], shown)
+
+
+def read_handle(text: str) -> Handle:
+    """The message that a text names: a bookmark, a bookmark and a token, or what ``queue lease`` prints.
+
+    A bare number is the txid of a message without a publisher; the caller's instance gives its bookmark. Raises
+    UsageError ``SOW-QUE-011``.
+    """
+    word = text.strip()
+    bookmark, token = word, ""
+    if word.startswith("{"):
+        bookmark, token = _members(word)
+    elif len(parts := word.replace(",", " ").split()) == 2:
+        bookmark, token = parts
+    number = whole_number(token) if token else None
+    if token and number is None:
+        raise _no_handle(text)
+    try:
+        found = parse_bookmark(bookmark)
+    except UsageError:
+        raise _no_handle(text) from None
+    return Handle((found.publisher, found.sequence), number)
+
+
+def _members(line: str) -> tuple[str, str]:
+    import json
+
+    try:
+        row = json.loads(line)
+        bookmark, token = row["bookmark"], row.get("token") or ""
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _no_handle(line) from None
+    if not isinstance(bookmark, str) or not isinstance(token, str | int):
+        raise _no_handle(line)
+    return bookmark, str(token)
+
+
+def _no_handle(text: str) -> UsageError:
+    return UsageError(
+        "SOW-QUE-011",
+        f"{text.strip()[:80]!r} names no message",
+        hint="such as 13948331409633568391|7| or that and the token of its lease, or a line of sowctl queue lease",
+    )
+
+
+__all__ = [
+    "LEASED",
+    "PEEKED",
+    "QueueBatch",
+    "QueueRecord",
+    "batch_of",
+    "depth_of",
+    "info_of",
+    "list_queues",
+    "open_queue",
+    "read_handle",
+]

@@ -1,0 +1,223 @@
+"""A page: up to 256 messages of a queue in the order of their txids, by columns (``sow-queue(5)``, "Pages").
+
+A page is the unit in which a queue is read and written: its columns are changed in runs, so that leasing a hundred
+messages costs little more than leasing one. Which pages have something ready, or something due, stands in indexes that
+:mod:`sowctl.store.queue.rows` derives from the pages when they are written.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from struct import Struct as Layout
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from sowctl.checksum import crc32
+from sowctl.described import DescribedStruct
+
+PAGE_MESSAGES = 256
+"""Messages of a page at most: a lease rewrites a page, so pages are small; one row of an index serves all of it."""
+NEVER = (1 << 63) - 1
+"""The instant of what has no end: a lease without LeasePeriod, a message without a lifetime in arithmetic."""
+
+# What a message is to the queue. A finished one stays in its page until all of the page are finished.
+DONE, READY, LEASED, DELAYED, BARRIER = range(5)
+PENDING = (READY, LEASED, DELAYED, BARRIER)
+
+_CRC = Layout("<I")
+_HEAD = Layout("<HHHxxq")
+_PLACE = Layout("<HxxIQQ")
+_COLUMNS = (
+    ("txids", "Q"),
+    ("states", "B"),
+    ("deliveries", "H"),
+    ("cancels", "H"),
+    ("holders", "I"),
+    ("tokens", "Q"),
+    ("until", "q"),
+    ("expirations", "q"),
+    ("priorities", "Q"),
+    ("publishers", "Q"),
+    ("sequences", "Q"),
+)
+"""Names and type codes, in the order of the file; a column of zeros is not written."""
+_SWAP = sys.byteorder != "little"
+_SIZES = {code: Layout("<" + code).size for code in "BHIQq"}
+assert all(array(code).itemsize == size for code, size in _SIZES.items())
+MOST = 0xFFFF
+"""Where the counters of deliveries and cancels stop counting."""
+
+
+class BlockPlace(Struct, frozen=True):
+    """Where the messages from index ``start`` on lie: a block of the journal, and the txid before its first entry."""
+
+    start: int
+    number: int
+    offset: int
+    before: int
+
+
+Column: TypeAlias = "array[int] | bytearray"
+
+
+def _column(code: str, size: int = 0) -> Column:
+    """A column of zeros for so many messages. States are bytes, which are searched and counted quickly."""
+    return bytearray(size) if code == "B" else array(code, bytes(size * _SIZES[code]))
+
+
+class Page(DescribedStruct):
+    """Messages by columns, element n of each is message n.
+
+    ``states`` are the constants of this module; ``until`` is the end of a lease, or the instant at which a delayed
+    message becomes ready (microseconds UTC, 0 for none); ``holders`` and ``tokens`` of leases, else 0; ``expirations``
+    0 for never; ``publishers`` and ``sequences`` the bookmark of a message that has a client's sequence, else 0.
+    ``alarm`` is not later than the next instant at which something of the page falls due, 0 for none.
+    """
+
+    places: list[BlockPlace]
+    txids: array[int]
+    states: bytearray
+    deliveries: array[int]
+    cancels: array[int]
+    holders: array[int]
+    tokens: array[int]
+    until: array[int]
+    expirations: array[int]
+    priorities: array[int]
+    publishers: array[int]
+    sequences: array[int]
+    alarm: int = 0
+
+    @classmethod
+    def empty(cls) -> Page:
+        """A page without messages."""
+        return cls([], *(_column(code) for _, code in _COLUMNS))  # type: ignore[arg-type]  # by their codes
+
+    def __len__(self) -> int:
+        return len(self.txids)
+
+    def index(self, txid: int) -> int:
+        """The index of a message, -1 where it is not in this page."""
+        place = bisect_left(self.txids, txid)
+        return place if place < len(self.txids) and self.txids[place] == txid else -1
+
+    def extend(self, txids: array[int], place: tuple[int, int, int], **columns: Iterable[int]) -> None:
+        """Append messages of one block, in order; ``place`` is its file's number, offset, and the txid before it.
+
+        ``columns`` are those that are not zeros; ``states`` is READY unless given.
+        """
+        start = len(self.txids)
+        if not self.places or (self.places[-1].number, self.places[-1].offset) != place[:2]:
+            self.places.append(BlockPlace(start, *place))
+        self.txids.extend(txids)
+        for name, code in _COLUMNS[1:]:
+            column: Column = getattr(self, name)
+            given = columns.get(name)
+            if given is None:
+                given = bytes((READY,)) * len(txids) if name == "states" else _column(code, len(txids))
+            column.extend(given)
+
+    def place_of(self, index: int) -> BlockPlace:
+        """The block in which the message at ``index`` lies."""
+        found = self.places[0]
+        for place in self.places:
+            if place.start > index:
+                break
+            found = place
+        return found
+
+    def count(self, state: int) -> int:
+        """How many messages are in this state."""
+        return self.states.count(state)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every message is finished."""
+        return self.states.count(DONE) == len(self.states)
+
+    def ready_priorities(self) -> set[int]:
+        """The priorities of the messages that are ready."""
+        if READY not in self.states:
+            return set()
+        if not any(self.priorities):
+            return {0}
+        return {prio for prio, state in zip(self.priorities, self.states, strict=True) if state == READY}
+
+    def held_by(self) -> set[int]:
+        """The holders of the leases in this page."""
+        found = set(self.holders)
+        found.discard(0)
+        return found
+
+    def first_pending(self) -> int:
+        """The index of the first message that is not finished, the length where all are."""
+        return len(self.states) - len(self.states.lstrip(b"\0"))
+
+    def next_alarm(self) -> int:
+        """The next instant at which something falls due, 0 for none: lease, delay or lifetime of a pending message."""
+        found = NEVER
+        for state, until, expiration in zip(self.states, self.until, self.expirations, strict=True):
+            if state == DONE:
+                continue
+            if until and until < found:
+                found = until
+            if expiration and expiration < found:
+                found = expiration
+        return 0 if found == NEVER else found
+
+    def encode(self) -> bytes:
+        """The row of this page."""
+        mask = 0
+        parts = []
+        for bit, (name, _) in enumerate(_COLUMNS):
+            raw = _little(getattr(self, name))
+            # Zeros are the usual content of most columns: the row of a page of fresh messages has two of them.
+            if raw.count(0) != len(raw):
+                mask |= 1 << bit
+                parts.append(raw)
+        body = b"".join(
+            (
+                _HEAD.pack(len(self.txids), mask, len(self.places), self.alarm),
+                *(_PLACE.pack(place.start, place.number, place.offset, place.before) for place in self.places),
+                *parts,
+            )
+        )
+        return _CRC.pack(crc32(body)) + body
+
+    @classmethod
+    def decode(cls, raw: bytes | memoryview) -> Page:
+        """The page of a row. Raises ValueError for one that is damaged."""
+        view = memoryview(raw)
+        if len(view) < _CRC.size + _HEAD.size or crc32(view[_CRC.size :]) != _CRC.unpack_from(view)[0]:
+            raise ValueError("a page with a wrong checksum")
+        count, mask, placed, alarm = _HEAD.unpack_from(view, _CRC.size)
+        at = _CRC.size + _HEAD.size
+        places = [BlockPlace(*_PLACE.unpack_from(view, at + _PLACE.size * number)) for number in range(placed)]
+        at += _PLACE.size * placed
+        columns: dict[str, Any] = {}
+        for bit, (name, code) in enumerate(_COLUMNS):
+            if not mask & 1 << bit:
+                columns[name] = _column(code, count)
+                continue
+            piece = view[at : at + count * _SIZES[code]]
+            columns[name] = bytearray(piece) if code == "B" else _native(array(code, bytes(piece)))
+            at += len(piece)
+        if at != len(view) or any(len(column) != count for column in columns.values()):
+            raise ValueError("a page that is not as long as it says")
+        return cls(places, alarm=alarm, **columns)
+
+
+def _little(column: Column) -> bytes:
+    return bytes(column) if isinstance(column, bytearray) else _native(column).tobytes()
+
+
+def _native(column: array[int]) -> array[int]:
+    """The column in this machine's byte order from that of the file, and the other way round."""
+    if _SWAP:
+        column = column[:]
+        column.byteswap()
+    return column

@@ -1,0 +1,384 @@
+"""What one change of a queue reads and writes: pages, and the indexes that follow from them (``sow-queue(5)``).
+
+A change loads the pages that it is about, changes their columns, and :meth:`Rows.flush` writes them: the indexes of
+what is ready, of what falls due and of who holds leases, and the counters of the state, are made from the difference
+between a page as it was and as it is. So no operation can forget one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct as Layout
+from typing import Any, TypeAlias
+
+import lmdb
+
+from sowctl.described import DescribedStruct
+from sowctl.seam import Seam
+from sowctl.store.queue.page import BARRIER, DELAYED, LEASED, READY, Page
+from sowctl.store.queue.values import Barrier, Dead, Holder, QueueState, damaged, pack, pack_state, unpack, unpack_state
+
+NAMES = ("meta", "pages", "ready", "alarms", "held", "names", "deferred", "due", "holders", "barriers", "dead")
+STATE_KEY = b"state"
+_U64 = Layout(">Q")
+_PAIR = Layout(">QQ")
+_TRIPLE = Layout(">QQQ")
+LAST = (1 << 64) - 1
+Name: TypeAlias = tuple[int, int]
+"""Publisher and sequence of a bookmark."""
+
+
+class _Loaded(DescribedStruct):
+    """A page in this change, and what the indexes and counters say of it by now."""
+
+    page: Page
+    ready: set[int]
+    held: set[int]
+    alarm: int
+    counts: tuple[int, int, int, int]
+    stored: bool
+
+
+def _counts(page: Page) -> tuple[int, int, int, int]:
+    return page.count(READY), page.count(LEASED), page.count(DELAYED), page.count(BARRIER)
+
+
+class Rows:
+    """The rows of a state file within one change. ``state`` is None in a file that was just made."""
+
+    def __init__(self, txn: lmdb.Transaction, databases: dict[str, Any], seam: Seam, place: str) -> None:
+        self._txn = txn
+        self._databases = databases
+        self._seam = seam
+        self.place = place
+        self._pages: dict[int, _Loaded] = {}
+        # The page that was asked for last, and the last txid that it can have: messages come in rows.
+        self._near: tuple[int, int, Page] | None = None
+        self._holders: dict[int, Holder] = {}
+        self._has_names: bool | None = None
+        raw = self._get("meta", STATE_KEY)
+        self._state = None if raw is None else unpack_state(raw, place)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was written yet."""
+        return self._state is None
+
+    @property
+    def state(self) -> QueueState:
+        """The state, to be changed in place."""
+        assert self._state is not None
+        return self._state
+
+    def begin(self, state: QueueState) -> None:
+        """Empty the file; ``state`` is its new one."""
+        self._pages.clear()
+        self._holders.clear()
+        self._near = self._has_names = None
+        for name in NAMES:
+            self._seam.call("lmdb.put", self._txn.drop, self._databases[name], delete=False)
+        self._state = state
+
+    # Pages
+
+    def page(self, first: int) -> Page:
+        """The page whose first message has this txid; changes to it are written by :meth:`flush`."""
+        found = self._pages.get(first)
+        if found is None:
+            raw = self._get("pages", _U64.pack(first))
+            if raw is None:
+                raise damaged(f"the page of txid {first} is missing", self.place)
+            found = self._load(first, raw)
+        return found.page
+
+    def page_of(self, txid: int) -> tuple[int, Page] | None:
+        """The page in which a message would be, by its first txid; None where it is before all of them."""
+        near = self._near
+        if near is not None and near[0] <= txid <= near[1]:
+            return near[0], near[2]
+        first = self._floor(txid)
+        # Pages that this change made are not in the file yet; there are few.
+        made = [one for one, loaded in self._pages.items() if not loaded.stored and one <= txid]
+        if made and (first is None or max(made) > first):
+            first = max(made)
+        if first is None:
+            return None
+        page = self.page(first)
+        self._near = first, page.txids[-1] if page.txids else first, page
+        return first, page
+
+    def last_page(self) -> tuple[int, Page] | None:
+        """The page that new messages are appended to; None where there is none."""
+        return self.page_of(LAST)
+
+    def make_page(self, first: int) -> Page:
+        """A new page for messages from this txid on."""
+        page = Page.empty()
+        self._pages[first] = _Loaded(page, set(), set(), 0, (0, 0, 0, 0), stored=False)
+        self._near = None
+        return page
+
+    def firsts(self, start: int = 0) -> Iterator[int]:
+        """The first txids of the pages in the file, from ``start`` on, in order."""
+        for key in self._keys("pages", _U64.pack(start)):
+            yield _U64.unpack(key)[0]
+
+    def first_pending(self) -> int | None:
+        """The txid of the oldest message that is not finished."""
+        for first in self.firsts():
+            page = self.page(first)
+            index = page.first_pending()
+            if index < len(page):
+                return page.txids[index]
+        return None
+
+    # Indexes; as of the last flush
+
+    def ready(self) -> Iterator[tuple[int, int]]:
+        """Priority and first txid of the pages with ready messages, in the order of delivery."""
+        for key in self._keys("ready"):
+            inverted, first = _PAIR.unpack(key)
+            yield LAST - inverted, first
+
+    def alarms(self, until: int, most: int | None = None) -> list[int]:
+        """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""
+        found: list[int] = []
+        for key in self._keys("alarms"):
+            instant, first = _PAIR.unpack(key)
+            if instant > until or len(found) == most:
+                break
+            found.append(first)
+        return found
+
+    def next_alarm(self) -> int:
+        """The next instant at which something may fall due, 0 for none."""
+        for key in self._keys("alarms"):
+            instant: int = _PAIR.unpack(key)[0]
+            return instant
+        return 0
+
+    def held(self, holder: int) -> list[int]:
+        """The pages with leases of a holder."""
+        found = []
+        for key in self._keys("held", _PAIR.pack(holder, 0)):
+            who, first = _PAIR.unpack(key)
+            if who != holder:
+                break
+            found.append(first)
+        return found
+
+    # Bookmarks of clients
+
+    def named(self, name: Name) -> int | None:
+        """The txid of the pending message with a client's bookmark."""
+        # Most queues have no client's bookmark at all.
+        if self._has_names is None:
+            self._has_names = next(self._keys("names"), None) is not None
+        raw = self._get("names", _PAIR.pack(*name)) if self._has_names else None
+        return None if raw is None else _U64.unpack(raw)[0]
+
+    def put_names(self, names: list[Name], txids: list[int]) -> None:
+        """Note the bookmarks of new messages."""
+        self._has_names = None
+        for name, txid in zip(names, txids, strict=True):
+            self._put("names", _PAIR.pack(*name), _U64.pack(txid))
+
+    def drop_name(self, name: Name) -> None:
+        """Forget a bookmark."""
+        self._delete("names", _PAIR.pack(*name))
+
+    def defer(self, name: Name, until: int) -> None:
+        """Remember up to ``until`` that the message of a bookmark, which is not here yet, is acknowledged."""
+        self.undefer(name)
+        self._put("deferred", _PAIR.pack(*name), _U64.pack(until))
+        self._put("due", _TRIPLE.pack(until, *name), b"")
+
+    def deferred(self, name: Name) -> int | None:
+        """Until when the acknowledgement of a message that is not here yet is remembered; None for none."""
+        raw = self._get("deferred", _PAIR.pack(*name))
+        return None if raw is None else _U64.unpack(raw)[0]
+
+    def undefer(self, name: Name) -> bool:
+        """Forget such an acknowledgement; whether there was one."""
+        until = self.deferred(name)
+        if until is None:
+            return False
+        self._delete("deferred", _PAIR.pack(*name))
+        self._delete("due", _TRIPLE.pack(until, *name))
+        return True
+
+    def has_deferred(self) -> bool:
+        """Whether any acknowledgement waits for its message."""
+        return next(self._keys("deferred"), None) is not None
+
+    def forget_deferred(self, now: int) -> int:
+        """Forget what waited too long; how many."""
+        over = []
+        for key in self._keys("due"):
+            until, publisher, sequence = _TRIPLE.unpack(key)
+            if until > now:
+                break
+            over.append((publisher, sequence))
+        for name in over:
+            self.undefer(name)
+        return len(over)
+
+    # Holders, barriers, dead messages
+
+    def holders(self) -> dict[int, Holder]:
+        """All holders by their numbers."""
+        for key, raw in self._items("holders"):
+            number = _U64.unpack(key)[0]
+            if number not in self._holders:
+                self._holders[number] = self._value(raw, Holder)
+        return dict(sorted(self._holders.items()))
+
+    def holder(self, number: int) -> Holder | None:
+        """A holder, to be changed in place."""
+        found = self._holders.get(number)
+        if found is None:
+            raw = self._get("holders", _U64.pack(number))
+            if raw is None:
+                return None
+            found = self._holders[number] = self._value(raw, Holder)
+        return found
+
+    def add_holder(self, number: int, holder: Holder) -> None:
+        """A new holder, or another one in the place of one."""
+        self._holders[number] = holder
+
+    def drop_holder(self, number: int) -> None:
+        """Forget a holder."""
+        self._holders.pop(number, None)
+        self._delete("holders", _U64.pack(number))
+
+    def first_barrier(self) -> tuple[int, Barrier] | None:
+        """The oldest barrier: its txid, and who waits for it."""
+        for key, raw in self._items("barriers"):
+            return _U64.unpack(key)[0], self._value(raw, Barrier)
+        return None
+
+    def put_barrier(self, txid: int, barrier: Barrier) -> None:
+        """Write a barrier."""
+        self._put("barriers", _U64.pack(txid), pack(barrier))
+
+    def drop_barrier(self, txid: int) -> None:
+        """Forget a barrier."""
+        self._delete("barriers", _U64.pack(txid))
+
+    def dead(self) -> dict[int, Dead]:
+        """The dead messages by their txids."""
+        return {_U64.unpack(key)[0]: self._value(raw, Dead) for key, raw in self._items("dead")}
+
+    def dead_one(self, txid: int) -> Dead | None:
+        """One dead message."""
+        raw = self._get("dead", _U64.pack(txid))
+        return None if raw is None else self._value(raw, Dead)
+
+    def put_dead(self, txid: int, dead: Dead) -> None:
+        """Note a dead message."""
+        self._put("dead", _U64.pack(txid), pack(dead))
+        self.state.dead += 1
+
+    def drop_dead(self, txid: int) -> None:
+        """Forget a dead message that is there."""
+        self._delete("dead", _U64.pack(txid))
+        self.state.dead -= 1
+
+    # Writing
+
+    def flush(self) -> None:
+        """Write the pages of this change, their index rows and what follows for the counters."""
+        for first, loaded in self._pages.items():
+            page = loaded.page
+            over = page.is_over
+            self._settle("ready", first, loaded.ready, set() if over else page.ready_priorities(), inverted=True)
+            self._settle("held", first, loaded.held, set() if over else page.held_by(), inverted=False)
+            if over:
+                page.alarm = 0
+            if page.alarm != loaded.alarm:
+                if loaded.alarm:
+                    self._delete("alarms", _PAIR.pack(loaded.alarm, first))
+                if page.alarm:
+                    self._put("alarms", _PAIR.pack(page.alarm, first), b"")
+            self._count(loaded.counts, _counts(page))
+            if not over:
+                self._put("pages", _U64.pack(first), page.encode())
+            elif loaded.stored:
+                self._delete("pages", _U64.pack(first))
+        self._pages.clear()
+        self._near = None
+
+    def finish(self) -> None:
+        """Write everything."""
+        self.flush()
+        for number, holder in self._holders.items():
+            self._replace("holders", _U64.pack(number), pack(holder))
+        if self._state is not None:
+            self._replace("meta", STATE_KEY, pack_state(self._state))
+
+    def _settle(self, name: str, first: int, before: set[int], after: set[int], *, inverted: bool) -> None:
+        for gone in before - after:
+            self._delete(name, _PAIR.pack(LAST - gone if inverted else gone, first))
+        for new in after - before:
+            self._put(name, _PAIR.pack(LAST - new if inverted else new, first), b"")
+
+    def _count(self, before: tuple[int, int, int, int], after: tuple[int, int, int, int]) -> None:
+        state = self.state
+        state.ready += after[0] - before[0]
+        state.leased += after[1] - before[1]
+        state.delayed += after[2] - before[2]
+        state.barriers += after[3] - before[3]
+
+    def _load(self, first: int, raw: bytes) -> _Loaded:
+        try:
+            page = Page.decode(raw)
+        except ValueError as problem:
+            raise damaged(f"txid {first} and on: {problem}", self.place) from None
+        loaded = _Loaded(page, page.ready_priorities(), page.held_by(), page.alarm, _counts(page), stored=True)
+        self._pages[first] = loaded
+        return loaded
+
+    def _floor(self, txid: int) -> int | None:
+        with self._txn.cursor(db=self._databases["pages"]) as cursor:
+            if cursor.set_range(_U64.pack(txid)):
+                if bytes(cursor.key()) == _U64.pack(txid):
+                    return txid
+                found = cursor.prev()
+            else:
+                found = cursor.last()
+            return _U64.unpack(cursor.key())[0] if found else None
+
+    def _value(self, raw: bytes, kind: type[Any]) -> Any:
+        try:
+            return unpack(raw, kind)
+        except ValueError as problem:
+            raise damaged(str(problem), self.place) from None
+
+    def _get(self, name: str, key: bytes) -> bytes | None:
+        found: Any = self._txn.get(key, db=self._databases[name])
+        return None if found is None else bytes(found)
+
+    def _put(self, name: str, key: bytes, value: bytes) -> None:
+        self._seam.call("lmdb.put", self._txn.put, key, value, db=self._databases[name])
+
+    def _replace(self, name: str, key: bytes, value: bytes) -> None:
+        """Write a row unless it is there as it is: a mere look writes nothing."""
+        if self._get(name, key) != value:
+            self._put(name, key, value)
+
+    def _delete(self, name: str, key: bytes) -> None:
+        self._seam.call("lmdb.put", self._txn.delete, key, db=self._databases[name])
+
+    def _keys(self, name: str, start: bytes = b"") -> Iterator[bytes]:
+        """The keys from ``start`` on; nothing may be written to this database meanwhile."""
+        with self._txn.cursor(db=self._databases[name]) as cursor:
+            if cursor.set_range(start) if start else cursor.first():
+                for key in cursor.iternext(keys=True, values=False):
+                    yield bytes(key)
+
+    def _items(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        with self._txn.cursor(db=self._databases[name]) as cursor:
+            if cursor.first():
+                for key, value in cursor.iternext():
+                    yield bytes(key), bytes(value)

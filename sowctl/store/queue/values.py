@@ -1,0 +1,190 @@
+"""The rows of a state file besides its pages: the state, holders of leases, barriers, dead messages (``sow-queue(5)``).
+
+Each is a msgpack array behind a checksum. Only :mod:`sowctl.store.queue.rows` stores and reads them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import Any, TypeAlias
+
+from msgspec import DecodeError, Struct, field, msgpack
+
+from sowctl.checksum import crc32
+from sowctl.errors import DamageError, VersionError
+
+MAGIC = b"SOWQUEUE"
+VERSION = 1
+_HEAD = Layout("<8sHxx")
+_CRC = Layout("<I")
+NO_LINEAGE = bytes(16)
+MINUTES = 10
+"""Of so many minutes it is known what happened in each: rates are those of the minutes that are over, and of this."""
+
+Place: TypeAlias = tuple[int, int, int]
+"""Of the journal: number of a file, offset, txid before it."""
+
+
+class Minute(Struct, array_like=True):
+    """What happened within one minute, ``number`` minutes after 1970."""
+
+    number: int
+    entered: int = 0
+    delivered: int = 0
+    acked: int = 0
+
+
+class QueueState(Struct, array_like=True):
+    """What a state file says of itself, written with every change.
+
+    ``definition`` is a digest of what of the configuration decides which messages are in it; ``recovery`` its
+    RecoveryPoint. ``lineage``, ``applied``, ``block`` and ``position`` say up to where the journal was read; ``began``
+    behind which txid the queue begins. ``token`` and ``holder`` are the last ones given; ``turn`` the holder that was
+    served last. Counts of pending messages by state, then counts since ``created`` (microseconds UTC); ``expired`` by
+    reason. ``whole``: every message up to the end of the journal is in it, as TargetQueueDepth had room for all.
+    """
+
+    name: str
+    message_type: str
+    definition: bytes
+    recovery: str
+    created: int
+    lineage: bytes = NO_LINEAGE
+    began: int = 0
+    applied: int = 0
+    block: Place | None = None
+    position: Place | None = None
+    token: int = 0
+    holder: int = 0
+    turn: int = 0
+    ready: int = 0
+    leased: int = 0
+    delayed: int = 0
+    barriers: int = 0
+    dead: int = 0
+    entered: int = 0
+    delivered: int = 0
+    acked: int = 0
+    cancelled: int = 0
+    returned: int = 0
+    requeued: int = 0
+    expired: dict[str, int] = field(default_factory=dict)
+    minutes: list[Minute] = field(default_factory=list)
+    whole: bool = True
+
+    @property
+    def pending(self) -> int:
+        """Messages that are in the queue: ready, leased, delayed or barriers."""
+        return self.ready + self.leased + self.delayed + self.barriers
+
+    def minute(self, now: int) -> Minute:
+        """The row of the present minute, the last one; rows that are too old go."""
+        number = now // 60_000_000
+        if not self.minutes or self.minutes[-1].number < number:
+            self.minutes = [row for row in self.minutes if row.number > number - MINUTES]
+            self.minutes.append(Minute(number))
+        return self.minutes[-1]
+
+
+class Holder(Struct, array_like=True):
+    """Who leases: a worker, which lives as long as its process holds the lock of its file, or a client by name.
+
+    ``slots`` are the subscriptions of a worker. ``room`` is how many messages may be in flight with it in all;
+    ``asked`` the instant at which it last asked and got less than it had room for, 0 where it did not.
+    """
+
+    name: str
+    worker: bool
+    pid: int = 0
+    host: str = ""
+    started: int = 0
+    seen: int = 0
+    slots: int = 1
+    room: int = 1
+    asked: int = 0
+    in_flight: int = 0
+    delivered: int = 0
+    acked: int = 0
+    cancelled: int = 0
+    returned: int = 0
+
+
+class Barrier(Struct, array_like=True):
+    """A barrier. ``waiting``: the workers that still have to get it, None before it may be delivered; ``delivered``
+    how many have got it."""
+
+    waiting: list[int] | None = None
+    delivered: int = 0
+
+
+class Dead(Struct, array_like=True):
+    """A message that was delivered or cancelled too often. ``since`` microseconds UTC."""
+
+    reason: str
+    deliveries: int
+    cancels: int
+    since: int
+    place: Place
+    publisher: int = 0
+    sequence: int = 0
+    expiration: int = 0
+    priority: int = 0
+
+
+_decoders: dict[type[Any], msgpack.Decoder[Any]] = {}
+_encoder = msgpack.Encoder()
+
+
+def pack(value: Struct) -> bytes:
+    """The row of a value."""
+    raw = _encoder.encode(value)
+    return _CRC.pack(crc32(raw)) + raw
+
+
+def unpack(raw: bytes | memoryview, kind: type[Any]) -> Any:
+    """The value of a row. Raises ValueError for one that is damaged."""
+    view = memoryview(raw)
+    if len(view) < _CRC.size or crc32(view[_CRC.size :]) != _CRC.unpack_from(view)[0]:
+        raise ValueError(f"a row of kind {kind.__name__} with a wrong checksum")
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgpack.Decoder(kind)
+    try:
+        return decoder.decode(view[_CRC.size :])
+    except DecodeError as problem:
+        raise ValueError(f"a row of kind {kind.__name__}: {problem}") from None
+
+
+def pack_state(state: QueueState) -> bytes:
+    """The row of the state: magic and version before it."""
+    return _HEAD.pack(MAGIC, VERSION) + pack(state)
+
+
+def unpack_state(raw: bytes | memoryview, place: str) -> QueueState:
+    """The state of a file. Raises VersionError ``SOW-QUE-003``, DamageError ``SOW-QUE-002``."""
+    view = memoryview(raw)
+    if len(view) < _HEAD.size or bytes(view[:8]) != MAGIC:
+        raise damaged("its state is not that of a queue", place)
+    _, version = _HEAD.unpack_from(view)
+    if version > VERSION:
+        raise VersionError(
+            "SOW-QUE-003",
+            f"written in format {version} of queues, this program knows up to {VERSION}",
+            place=place,
+            hint="use the release of sowctl that wrote it, or a later one",
+        )
+    try:
+        state: QueueState = unpack(view[_HEAD.size :], QueueState)
+    except ValueError as problem:
+        raise damaged(str(problem), place) from None
+    return state
+
+
+def damaged(what: str, place: str) -> DamageError:
+    """DamageError ``SOW-QUE-002``."""
+    return DamageError(
+        "SOW-QUE-002",
+        f"the state file of the queue is damaged: {what}",
+        place=place,
+        hint="stop the workers and remove the file: it is made anew from the journal, and leases are given again",
+    )
