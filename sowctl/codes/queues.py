@@ -30,9 +30,27 @@ CODES = {
         Why: Acknowledgements name messages by their bookmarks, each alone or with the token of its lease.
         Do: Hand over lines as ``sowctl queue lease`` prints them, or bookmarks, one a line.
         """,
+    "SOW-QUE-012": """2 no command to run
+
+        Why: A worker runs a command for each message, and none was given.
+        Do: Write it last, behind ``--``: ``sowctl queue run NAME -- COMMAND ARGUMENT...``.
+        """,
+    "SOW-QUE-013": """10 a command that cannot be started
+
+        Why: The operating system could not start the worker's command: there is no such file, or it may not be run.
+        Nothing was processed; the messages went back untouched.
+        Do: Try the command by itself.
+        """,
     "SOW-QUE-014": """2 no past of a queue
 
         Why: A queue's leases are not kept, so what was in it at an earlier time is not known.
         Do: Query the underlying topic as of that time, or look at the journal's acknowledgements.
+        """,
+    "SOW-QUE-020": """5 a state that is not that of the journal
+
+        Why: ``sowctl check`` compared the state of a queue with itself and with the journal: a message is missing, is
+        there although it was acknowledged, or an index or a counter is wrong.
+        Do: Stop the workers and remove the state file: it is made anew from the journal.
+        See: sow-queue(5)
         """,
 }

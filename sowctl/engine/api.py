@@ -23,8 +23,13 @@ from sowctl.engine.topics.targets import Target, find_topic
 
 if TYPE_CHECKING:
     import os
+    from contextlib import AbstractContextManager
+    from typing import Self
 
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.queues.figures import Depth, QueueInfo
+    from sowctl.engine.queues.leases import Handle, Outcome
+    from sowctl.engine.queues.queue import OpenQueue, QueueMessage
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReindexReport, ReplayReport, TopicInfo
     from sowctl.engine.search.plan import Plan
@@ -58,6 +63,13 @@ class InstanceHandle(Instance, frozen=True):
         Raises MissingError (exit 10) and UsageError (exit 2, ambiguous).
         """
         return TopicHandle(self, find_topic(self, name, message_type, derived=True))
+
+    def queue(self, name: str, message_type: str | None = None) -> QueueHandle:
+        """A queue, to be closed after use or used in a ``with`` statement. Raises MissingError (exit 10)."""
+        from sowctl.engine.queues.definition import find_queue
+        from sowctl.engine.queues.queue import OpenQueue
+
+        return QueueHandle(OpenQueue(self, find_queue(self, name, message_type)))
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
@@ -257,3 +269,68 @@ class TopicHandle:
         from sowctl.engine.verbs.info import info
 
         return info(self.instance, [self.target])[0]
+
+
+class QueueHandle:
+    """A queue of an instance. Its files stay open until :meth:`close`; not for several threads.
+
+    ``client`` is who leases: leases last for the queue's LeasePeriod, whatever becomes of this process.
+    """
+
+    def __init__(self, queue: OpenQueue, client: str = "python") -> None:
+        self._queue = queue
+        self.client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._queue.close()
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._queue.queue.name
+
+    def lease(self, count: int = 1) -> AbstractContextManager[list[QueueMessage]]:
+        """``with queue.lease(10) as messages``: acknowledged at the end of the block, given back where it raises."""
+        return self._queue.leased(count, self.client)
+
+    def peek(self, count: int | None = 10) -> list[QueueMessage]:
+        """The first messages in the order of delivery, all with None; nothing is leased."""
+        return self._queue.peek(count)
+
+    def acknowledge(self, *messages: QueueMessage) -> list[Outcome]:
+        """Acknowledge messages by hand, those that were leased with their tokens; ``done`` or why not, for each."""
+        return self._queue.acknowledge([self._named(message) for message in messages], self.client)
+
+    def cancel(self, *messages: QueueMessage, delay: float = 0.0) -> list[Outcome]:
+        """Give leased messages back, to be delivered again after ``delay`` seconds."""
+        handles = [replace(self._named(message), delay_us=round(delay * 1e6)) for message in messages]
+        return self._queue.cancel(handles, self.client)
+
+    def renew(self, *messages: QueueMessage) -> list[Outcome]:
+        """Let leases last for another LeasePeriod."""
+        return self._queue.renew([self._named(message) for message in messages], self.client)
+
+    def depth(self) -> Depth:
+        """Messages by their states."""
+        from sowctl.engine.queues.figures import depth_of
+
+        return depth_of(self._queue)
+
+    def info(self) -> QueueInfo:
+        """What the queue holds, what went through it, who works on it."""
+        from sowctl.engine.queues.figures import info_of
+
+        return info_of(self._queue)
+
+    def _named(self, message: QueueMessage) -> Handle:
+        from sowctl.engine.queues.queue import handle_of
+
+        named = handle_of(message)
+        return named if message.token else replace(named, token=None)

@@ -76,6 +76,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("queue depth", "queue_depth", "print how many messages are pending", QUEUES),
     Command("queue peek", "queue_peek", "print the messages of a queue and their states, without leasing", QUEUES),
     Command("queue lease", "queue_lease", "lease messages and print them with their tokens", QUEUES),
+    Command("queue run", "queue_run", "run a command for each message of a queue, as a worker", QUEUES),
     Command("queue ack", "queue_ack", "acknowledge messages: they are processed", QUEUES),
     Command("queue cancel", "queue_cancel", "give leased messages back", QUEUES),
     Command("queue renew", "queue_renew", "let leases last for another LeasePeriod", QUEUES),

@@ -44,6 +44,18 @@ class Presence:
             self._path(number).unlink(missing_ok=True)
             lock.release()
 
+    def alone(self) -> bool:
+        """Whether this process is now the one that does what one at a time does; :meth:`leave` 0 ends it."""
+        try:
+            self.enter(0)
+        except OSError:
+            return False
+        return True
+
+    def descriptor(self, number: int) -> int:
+        """The descriptor of the lock of a worker of this process."""
+        return self._own[number].fd
+
     def lives(self, number: int) -> bool:
         """Whether the worker of this number lives. The file of one that does not is removed."""
         held = self._own.get(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -210,16 +210,18 @@ class OpenQueue:
 
         return self.turns.make(act, journals=True) if self.exists else 0
 
-    def bury(self) -> int:
-        """Forget all dead messages; how many."""
+    def bury(self, txids: Collection[int] | None = None) -> int:
+        """Forget dead messages, all or those with these txids; how many."""
 
         def act(turn: Turn) -> int:
-            dead = turn.rows.dead()
-            for txid, row in dead.items():
-                name = (row.publisher, row.sequence) if row.sequence else (turn.owner, txid)
-                turn.journal(QueueEntry(ACK, name))
-                bury(turn.rows, txid)
-            return len(dead)
+            gone = 0
+            for txid, row in turn.rows.dead().items():
+                if txids is None or txid in txids:
+                    name = (row.publisher, row.sequence) if row.sequence else (turn.owner, txid)
+                    turn.journal(QueueEntry(ACK, name))
+                    bury(turn.rows, txid)
+                    gone += 1
+            return gone
 
         return self.turns.make(act, journals=True) if self.exists else 0
 

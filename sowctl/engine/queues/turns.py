@@ -46,7 +46,7 @@ class Turns:
         self.instance = instance
         self.queue = queue
         self.path = state_path(instance, queue)
-        boot = None if queue.file_backed_metadata else _boot()
+        boot = None if queue.file_backed_metadata else boot_of()
         self._file = QueueFile(self.path, instance.seam, boot=boot, lock_wait=instance.lock_wait, tell=instance.notify)
         self.presence = Presence(self.path, instance.seam)
         self._log: Journal | None = None
@@ -201,7 +201,7 @@ class Turns:
             state.position = end.number, end.offset, end.txid
 
 
-def _boot() -> str | None:
+def boot_of() -> str | None:
     """What names the present start of the machine; None where nothing does."""
     try:
         return _BOOT.read_text("ascii").strip() or None

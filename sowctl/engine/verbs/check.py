@@ -26,7 +26,7 @@ from sowctl.engine.topics.positions import (
     open_log,
     standings,
 )
-from sowctl.engine.topics.targets import Target
+from sowctl.engine.topics.targets import QUEUES, Target
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 
@@ -101,6 +101,25 @@ class CheckRun:
                 yield from self._belongs(target.topic, path, sound)
         if self._targets is None:
             yield from self._journal()
+            yield from self._queues()
+
+    def _queues(self) -> Iterator[Finding]:
+        """The states of queues against themselves and the journal."""
+        config = self._instance.config
+        if config is None or not any(entry.kind in QUEUES for entry in config.sow) or self._instance.log is None:
+            return
+        from sowctl.engine.queues.definition import queues_of
+        from sowctl.engine.queues.verification import verify
+
+        for queue in queues_of(self._instance):
+            try:
+                findings, said = verify(self._instance, queue)
+            except SowError as error:
+                self._missed.append(f"queue {queue.name}: {error.message}")
+                continue
+            yield from findings
+            if said is not None:
+                self._lines.append(said)
 
     def _absent(self, target: Target) -> Iterator[Finding]:
         topic = target.topic

@@ -1,0 +1,171 @@
+"""The state of a queue against itself and against the journal, for ``check``. Nothing is written.
+
+Every message that the journal has and that is not acknowledged is in exactly one state; the indexes and counters are
+those that follow from the pages. What has expired by its lifetime may still be there: the next change sees to it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.engine.queues.backlog import Backlog
+from sowctl.engine.queues.definition import digest_of, state_path
+from sowctl.engine.queues.expressions import QueueExpressions
+from sowctl.engine.queues.recovery import stale
+from sowctl.engine.queues.turns import boot_of
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.errors import SowError
+from sowctl.findings import Finding, Level, Place
+from sowctl.store.queue.file import QueueFile
+from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
+from sowctl.store.queue.values import QueueState
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import Queue
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.store.queue.rows import Rows
+
+CODE = "SOW-QUE-020"
+_SHOWN = 5
+
+
+class _Looked(Exception):
+    """Ends a change without writing anything."""
+
+
+def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]:
+    """What is wrong with the state of a queue, and a word on what was checked; None where there is nothing to check."""
+    path = state_path(instance, queue)
+    if not path.exists() or not has_log(instance):
+        return [], None
+    found: list[str] = []
+    counts = ""
+    boot = None if queue.file_backed_metadata else boot_of()
+    file = QueueFile(path, instance.seam, boot=boot, lock_wait=instance.lock_wait)
+    try:
+        with open_log(instance) as log, file.change() as rows:
+            why = stale(rows, queue, log)
+            if why is not None:
+                counts = f"{path.name}: not used any more ({why})"
+                raise _Looked
+            backlog = Backlog(queue, QueueExpressions(instance, queue), instance.publisher, regex=_regex(instance))
+            while not backlog.catch_up(rows, log, instance.now):
+                pass
+            found += _within(rows)
+            found += _against(instance, queue, log, rows)
+            state = rows.state
+            counts = f"{path.name}: {state.pending:,} pending, {state.leased:,} leased, {state.dead:,} dead"
+            raise _Looked
+    except _Looked:
+        pass
+    except SowError as error:
+        return [Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)], f"{path.name}: damaged"
+    finally:
+        file.close()
+    hint = "stop the workers and remove the file: it is made anew from the journal"
+    return [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found], counts
+
+
+def _regex(instance: Instance) -> bool:
+    return instance.log is not None and instance.log.regex_topics
+
+
+def _within(rows: Rows) -> Iterator[str]:
+    """The pages against the indexes and counters that follow from them."""
+    state = rows.state
+    counts: Counter[int] = Counter()
+    in_flight: Counter[int] = Counter()
+    ready: set[tuple[int, int]] = set()
+    barriers: set[int] = set()
+    behind = 0
+    alarms = set(rows.alarms(1 << 63))
+    for first in list(rows.firsts()):
+        page = rows.page(first)
+        txids = list(page.txids)
+        if not txids or txids[0] < max(first, behind + 1) or sorted(set(txids)) != txids:
+            yield f"the page of txid {first} is not in order"
+            continue
+        behind = txids[-1]
+        counts.update(page.states)
+        ready |= {(priority, first) for priority in page.ready_priorities()}
+        for index, one in enumerate(page.states):
+            if one == LEASED:
+                in_flight[page.holders[index]] += 1
+                if not page.tokens[index] or first not in rows.held(page.holders[index]):
+                    yield f"the lease of txid {page.txids[index]} is not complete"
+            elif one == BARRIER:
+                barriers.add(page.txids[index])
+        due = page.next_alarm()
+        if due and not (page.alarm and page.alarm <= due and first in alarms):
+            yield f"something of the page of txid {first} falls due, and the index does not say so"
+    if set(rows.ready()) != ready:
+        yield "the index of what is ready is not that of the pages"
+    written = state.ready, state.leased, state.delayed, state.barriers
+    if written != tuple(counts[one] for one in (READY, LEASED, DELAYED, BARRIER)):
+        yield "the counters of the states are not those of the pages"
+    if state.dead != len(rows.dead()):
+        yield "the counter of dead messages is wrong"
+    noted = rows.first_barrier()
+    if (noted[0] if noted else None) != min(barriers, default=None):
+        yield "the oldest barrier is not the one that is noted"
+    for number, holder in rows.holders().items():
+        if holder.in_flight != in_flight.pop(number, 0):
+            yield f"the counter of what {holder.name!r} has leased is wrong"
+    if in_flight:
+        yield "messages are leased to holders that are not there"
+
+
+def _against(instance: Instance, queue: Queue, log: Journal, rows: Rows) -> Iterator[str]:
+    """The pending and dead messages against those of a state that is made of the journal alone."""
+    state, now = rows.state, instance.now
+    mine = _pending(rows, now)
+    limit, oldest = state.applied, log.first_txid
+    with tempfile.TemporaryDirectory(prefix="sowctl-queue-") as place:
+        file = QueueFile(Path(place) / "aside.queue", instance.seam, boot="aside", lock_wait=0)
+        try:
+            # Without a limit: what is to be compared ends where the state ends.
+            whole = replace(queue, target_queue_depth=None)
+            backlog = Backlog(whole, QueueExpressions(instance, queue), instance.publisher, regex=_regex(instance))
+            fresh = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now)
+            ready = False
+            while not ready:
+                with file.change() as aside:
+                    if aside.is_new:
+                        aside.begin(fresh)
+                        fresh.lineage, fresh.began, fresh.applied = log.lineage, state.began, state.began
+                    ready = backlog.catch_up(aside, log, now)
+            with file.change() as aside:
+                theirs = {txid for txid in _pending(aside, now) if txid <= limit}
+                dead = {txid for txid in aside.dead() if txid <= limit}
+        finally:
+            file.close()
+    # What was pruned cannot be compared; the queue finds out when it delivers it.
+    mine = {txid for txid in mine if txid >= oldest}
+    if missing := sorted(theirs - mine):
+        yield f"{len(missing):,} messages of the journal are missing, such as those of {_some(missing)}"
+    if extra := sorted(mine - theirs):
+        yield f"{len(extra):,} messages are pending and the journal says that they are not, such as {_some(extra)}"
+    own = {txid for txid in rows.dead() if txid >= oldest}
+    if own != dead:
+        yield f"the dead messages are not those of the journal: {_some(sorted(own ^ dead))}"
+
+
+def _pending(rows: Rows, now: int) -> set[int]:
+    found: set[int] = set()
+    for first in list(rows.firsts()):
+        page = rows.page(first)
+        for txid, one, expiration in zip(page.txids, page.states, page.expirations, strict=True):
+            if one != DONE and not 0 < expiration <= now:
+                found.add(txid)
+    return found
+
+
+def _some(txids: list[int]) -> str:
+    return "txid " + ", ".join(map(str, txids[:_SHOWN])) + (" and more" if len(txids) > _SHOWN else "")

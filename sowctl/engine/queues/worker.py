@@ -1,0 +1,305 @@
+"""A worker: a process that runs a command for each message and acknowledges what the command processed.
+
+Exit status 0 acknowledges, any other cancels with a back-off that doubles. Leases are renewed while commands run. When
+the worker is told to end it stops its commands and gives back what it has; when it is killed, its commands still hold
+the lock of its file, so that its messages return when they, too, have ended. Ruled by ``behaviour`` 5.4, 11.64-11.66.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import Struct
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.following.waking import Waker
+from sowctl.engine.queues.figures import depth_of
+from sowctl.engine.queues.queue import handle_of
+from sowctl.errors import LockedError, MissingError
+
+if TYPE_CHECKING:
+    from sowctl.engine.queues.leases import Handle, Outcome
+    from sowctl.engine.queues.queue import OpenQueue, QueueMessage
+
+PLACEHOLDER = "{}"
+"""What stands for the name of a file with the message in a command's arguments."""
+LONGEST_BACKOFF = 300.0
+GRACE = 5.0
+"""Seconds that commands have to end when the worker is told to."""
+_TICK = 0.02
+"""Seconds between two looks at commands where the system does not announce their end."""
+
+
+class WorkOptions(DescribedStruct, frozen=True):
+    """What a worker is asked for. ``batch`` messages at most go to one command; ``backoff`` seconds before a message
+    that was cancelled once is delivered again. ``bury`` is given the payloads of dead messages and publishes them."""
+
+    command: Sequence[str]
+    name: str
+    concurrency: int = 1
+    batch: int = 1
+    until_empty: bool = False
+    backoff: float = 1.0
+    environment: Mapping[str, str] = {}
+    bury: Callable[[list[bytes]], None] | None = None
+
+
+class WorkReport(Struct):
+    """What a worker did. ``lost``: the lease was over when the command ended; ``dead``: delivered no more."""
+
+    delivered: int = 0
+    acknowledged: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    dead: int = 0
+    buried: int = 0
+
+
+class _Job:
+    """A command that runs, and the messages that it got."""
+
+    def __init__(self, messages: list[QueueMessage], process: subprocess.Popen[bytes], files: list[Any]) -> None:
+        self.messages = messages
+        self.process = process
+        self.files = files
+        self.descriptor = _descriptor(process.pid)
+        self.renewed = time.monotonic()
+
+    @property
+    def handles(self) -> list[Handle]:
+        """The leases that this command works under; barriers have none."""
+        return [handle_of(message) for message in self.messages if message.token]
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+        for file in self.files:
+            file.close()
+
+
+class Worker:
+    """Runs commands for messages until it is told to end, or with ``until_empty`` until nothing is pending."""
+
+    def __init__(self, queue: OpenQueue, options: WorkOptions) -> None:
+        self.queue = queue
+        self.options = options
+        self.report = WorkReport()
+        self._jobs: list[_Job] = []
+        self._leased: list[QueueMessage] = []
+        self._number = 0
+        self._epoll: select.epoll | None = None
+        period = queue.queue.lease_period_us
+        # A third of the lease leaves two more attempts.
+        self._renew_every = None if period is None else period / 3e6
+        self._final = queue.queue.semantics == "at-most-once"
+
+    def run(self) -> WorkReport:
+        """Work. Raises MissingError ``SOW-QUE-013`` where the command cannot be started, and what changes raise."""
+        options, queue = self.options, self.queue
+        directory = queue.turns.writer.journal.directory
+        room = options.concurrency * min(options.batch, queue.queue.max_per_subscription_backlog)
+        self._number = queue.enter(options.name, options.concurrency, room)
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        waker = Waker([directory], [self._epoll.fileno()] if self._epoll is not None else [])
+        try:
+            while True:
+                try:
+                    if self._step():
+                        return self.report
+                except LockedError as problem:
+                    # A process that was stopped may hold the lock; messages of ours are safe until their leases end.
+                    queue.instance.notify(f"{problem.message}; trying again")
+                waker.wait(self._pause())
+        finally:
+            waker.close()
+            self._end()
+            if self._epoll is not None:
+                self._epoll.close()
+
+    def _step(self) -> bool:
+        """One round; whether all is done."""
+        self._reap()
+        self._renew()
+        if self.options.bury is not None:
+            self._bury()
+        free = self.options.concurrency - len(self._jobs)
+        if free > 0:
+            each = min(self.options.batch, self.queue.queue.max_per_subscription_backlog)
+            self._leased += self.queue.lease_to(self._number, free * each)
+            self.report.delivered += len(self._leased)
+            while self._leased:
+                # Spread over the free slots, rather than one slot full and the others idle.
+                share = max(1, min(each, -(-len(self._leased) // max(1, free))))
+                part = self._leased[:share]
+                self._start(part)
+                del self._leased[:share]
+                free -= 1
+        return self.options.until_empty and not self._jobs and depth_of(self.queue).pending == 0
+
+    def _start(self, messages: list[QueueMessage]) -> None:
+        payload = messages[0].payload
+        if self.options.batch > 1:
+            payload = b"".join(message.payload + b"\n" for message in messages)
+        files: list[Any] = []
+        arguments = list(self.options.command)
+        given: BinaryIO | int = subprocess.DEVNULL
+        if any(PLACEHOLDER in argument for argument in arguments):
+            named = tempfile.NamedTemporaryFile(prefix="sowctl-message-")  # noqa: SIM115 - closed with the job
+            named.write(payload)
+            named.flush()
+            files.append(named)
+            arguments = [argument.replace(PLACEHOLDER, named.name) for argument in arguments]
+        else:
+            # A file and no pipe: a command that does not read its input must not stop the worker.
+            spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the job
+            spool.write(payload)
+            spool.seek(0)
+            files.append(spool)
+            given = spool
+        first = messages[0]
+        environment = dict(self.options.environment) | {
+            "SOWCTL_QUEUE": self.queue.queue.name,
+            "SOWCTL_BOOKMARK": first.bookmark,
+            "SOWCTL_DELIVERIES": str(first.deliveries),
+        }
+        if first.barrier:
+            environment["SOWCTL_BARRIER"] = "1"
+        try:
+            process = subprocess.Popen(
+                arguments,
+                stdin=given,
+                env=environment,
+                process_group=0,
+                # While the command runs, the worker counts as alive: nobody else gets its messages.
+                pass_fds=(self.queue.turns.presence.descriptor(self._number),),
+            )
+        except OSError as problem:
+            for file in files:
+                file.close()
+            raise MissingError(
+                "SOW-QUE-013",
+                f"the command cannot be started: {problem.strerror}",
+                place=arguments[0],
+                hint="nothing was processed; the messages went back",
+            ) from problem
+        job = _Job(messages, process, files)
+        self._jobs.append(job)
+        if self._epoll is not None and job.descriptor >= 0:
+            self._epoll.register(job.descriptor, select.EPOLLIN)
+
+    def _reap(self) -> None:
+        """Acknowledge and cancel what commands that have ended had."""
+        ended = [job for job in self._jobs if job.process.poll() is not None]
+        if not ended:
+            return
+        good = [handle for job in ended if job.process.returncode == 0 for handle in job.handles]
+        bad = [job for job in ended if job.process.returncode != 0]
+        for job in ended:
+            if self._epoll is not None and job.descriptor >= 0:
+                self._epoll.unregister(job.descriptor)
+            job.close()
+        self._jobs = [job for job in self._jobs if job not in ended]
+        if self._final:
+            self.report.acknowledged += len(good)
+            self.report.cancelled += sum(len(job.messages) for job in bad)
+            return
+        if good:
+            self._count(self.queue.acknowledge(good))
+        if bad:
+            handles = [
+                handle_of(message, round(self._backoff(message.cancels) * 1e6))
+                for job in bad
+                for message in job.messages
+                if message.token
+            ]
+            self._count(self.queue.cancel(handles), cancelled=True)
+
+    def _backoff(self, cancels: int) -> float:
+        return min(self.options.backoff * 2.0 ** min(cancels, 30), LONGEST_BACKOFF)
+
+    def _count(self, outcomes: Sequence[Outcome], *, cancelled: bool = False) -> None:
+        for outcome in outcomes:
+            if outcome == "done":
+                if cancelled:
+                    self.report.cancelled += 1
+                else:
+                    self.report.acknowledged += 1
+            elif outcome in ("max_cancels", "max_deliveries"):
+                self.report.dead += 1
+            else:
+                self.report.lost += 1
+        lost = sum(outcome in ("stale", "unknown", "not leased") for outcome in outcomes)
+        if lost:
+            self.queue.instance.notify(f"{lost} messages were not leased any more when their command ended")
+
+    def _renew(self) -> None:
+        if self._renew_every is None or self._final:
+            return
+        now = time.monotonic()
+        late = [job for job in self._jobs if now - job.renewed >= self._renew_every]
+        handles = [handle for job in late for handle in job.handles]
+        if handles:
+            self.queue.renew(handles)
+        for job in late:
+            job.renewed = now
+
+    def _bury(self) -> None:
+        """Publish dead messages elsewhere and forget them; of several workers one does it at a time."""
+        queue = self.queue
+        assert self.options.bury is not None
+        if depth_of(queue).dead and queue.turns.presence.alone():
+            try:
+                dead = [message for message in queue.peek() if message.state == "dead"]
+                self.options.bury([message.payload for message in dead])
+                self.report.buried += queue.bury([message.txid for message in dead])
+            finally:
+                queue.turns.presence.leave(0)
+
+    def _pause(self) -> float | None:
+        """Seconds until something of our own is to be done; None for nothing."""
+        if self._jobs and (self._epoll is None or any(job.descriptor < 0 for job in self._jobs)):
+            return _TICK
+        if self._renew_every is not None and self._jobs:
+            now = time.monotonic()
+            return max(0.0, min(job.renewed + self._renew_every - now for job in self._jobs))
+        return None
+
+    def _end(self) -> None:
+        """Stop the commands and give back what is leased."""
+        with suppress(LockedError):
+            self._reap()
+        for job in self._jobs:
+            with suppress(ProcessLookupError):
+                os.killpg(job.process.pid, signal.SIGTERM)
+        until = time.monotonic() + GRACE
+        for job in self._jobs:
+            try:
+                job.process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(job.process.pid, signal.SIGKILL)
+                job.process.wait()
+            job.close()
+        self._jobs = []
+        untouched = [handle_of(message) for message in self._leased if message.token]
+        if untouched and not self._final:
+            self.queue.cancel(untouched, started=False)
+        self._leased = []
+        self.queue.leave(self._number)
+
+
+def _descriptor(pid: int) -> int:
+    """A descriptor that can be read when the process has ended; -1 where the system has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
