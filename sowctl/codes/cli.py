@@ -184,6 +184,12 @@ CODES: dict[str, str] = {
         Do: Answer all questions, or give ``--topic``.
         See: sowctl-config-init(1)
         """,
+    "SOW-CLI-097": """2 a followed query with another shape
+
+        Why: ``query --follow`` prints payloads as they come, and cannot count, project or format them otherwise.
+        Do: Leave the other option out, or use ``sowctl subscribe``.
+        See: sowctl-subscribe(1)
+        """,
     "SOW-CLI-092": """2 an unknown code
 
         Why: A word given to ``sowctl explain`` is no code of an error, no rule of lint, and no beginning of codes.

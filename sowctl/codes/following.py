@@ -35,4 +35,36 @@ CODES: dict[str, str] = {
         Why: ``--top-n`` with ``--skip-n`` follows a page of one ordered result, which is that of one topic.
         Do: Name the topic itself.
         """,
+    "SOW-FOL-006": """2 a control line that cannot be read
+
+        Why: A line on standard input is no JSON object with a known command; the subscription goes on as it was.
+        Do: Write ``{"command":"replace","filter":...,"options":...,"topic":...}``, or pause, resume or stop.
+        See: sowctl-subscribe(1)
+        """,
+    "SOW-FOL-007": """2 an option that subscriptions do not have
+
+        Why: The option text names something unknown, or a value that the option does not take.
+        Do: Correct the name or the value; the error says what is known.
+        See: sowctl-subscribe(1)
+        """,
+    "SOW-FOL-008": """2 a page that is replaced in part
+
+        Why: A subscription with an order or a page is replaced by a control line, and what makes the page has to be
+        given again, changed or not.
+        Do: Name top_n, skip_n and orderby in the options of the line, as far as the subscription has them.
+        See: sowctl-behaviour(7)
+        """,
+    "SOW-FOL-009": """2 another topic for a page
+
+        Why: The topic of a page cannot be replaced.
+        Do: End the subscription and begin another.
+        See: sowctl-behaviour(7)
+        """,
+    "SOW-FOL-010": """2 messages that cannot be conflated so
+
+        Why: Messages are conflated by SOW keys, or by fields that the topic's messages have; with ``--oof`` these are
+        the fields of its Key.
+        Do: Give or leave out ``--conflation-key``, as the error says.
+        See: sowctl-behaviour(7)
+        """,
 }

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.query import QueryResult
     from sowctl.engine.verbs.snapshot import SnapshotReport
+    from sowctl.engine.verbs.subscribe import Subscription
 
 
 class RowVerbs:
@@ -70,6 +71,13 @@ class InstanceHandle(Instance, frozen=True):
         from sowctl.engine.queues.queue import OpenQueue
 
         return QueueHandle(OpenQueue(self, find_queue(self, name, message_type)))
+
+    def subscribe(self, target: str, filter: str | None = None, **changes: Any) -> Subscription:
+        """Follow a topic, or all topics that a pattern matches; see :meth:`TopicHandle.subscribe`."""
+        from sowctl.engine.topics.targets import followed
+        from sowctl.engine.verbs.subscribe import SubscribeOptions, subscribe
+
+        return subscribe(self, followed(self, target), SubscribeOptions(filter=filter, **changes))
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
@@ -159,6 +167,18 @@ class TopicHandle:
         from sowctl.engine.verbs.query import query
 
         return query(self.instance, [self.target], self._query_options(filter, changes))
+
+    def subscribe(self, filter: str | None = None, **changes: Any) -> Subscription:
+        """Follow the topic: iterate for events (``for``, ``async for``), the records of one instant first.
+
+        Use it in a ``with`` statement; ``cancel()`` ends it, from another thread, too. ``changes`` are fields of
+        :class:`~sowctl.engine.options.SubscribeOptions`, which says what they mean: order_by, top_n, skip_n, select,
+        sow, batch_size, query_id, until_now, lasting, most, progress_every, oof, delta, no_empties, send_keys,
+        conflation, conflation_key, events.
+        """
+        from sowctl.engine.verbs.subscribe import SubscribeOptions, subscribe
+
+        return subscribe(self.instance, [self.config], SubscribeOptions(filter=filter, **changes))
 
     def explain(self, filter: str | None = None, **changes: Any) -> Plan:
         """How a query with these options would be read; indexes that it needs are built. Options as for `query`."""

@@ -83,7 +83,9 @@ class SubscribeOptions(Struct, frozen=True):
     seconds; ``most``: after so many messages behind the records. ``progress_every``: seconds after which a position is
     told though nothing matched. ``oof``: tell what leaves the result. ``delta``: of a record that was told before, only
     the fields that differ; ``no_empties``: nothing where none does; ``send_keys``: the key fields, too, which is so
-    without ``no_empties``. ``events``: rely on the system's word for changes, not on looking alone.
+    without ``no_empties``. ``conflation``: at most one message per key in each interval (a time such as 2s, auto, or
+    none), keys being the fields ``conflation_key``, by default SOW keys. ``events``: rely on the system's word for
+    changes, not on looking alone.
     """
 
     filter: str | None = None
@@ -102,6 +104,8 @@ class SubscribeOptions(Struct, frozen=True):
     delta: bool = False
     no_empties: bool = False
     send_keys: bool = False
+    conflation: str | None = None
+    conflation_key: str | None = None
     events: bool = True
 
 

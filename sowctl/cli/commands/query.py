@@ -71,6 +71,7 @@ def run(
     no_index: asking.NoIndex = False,
     jobs: asking.Jobs = None,
     exit_status: asking.ExitStatus = False,
+    follow: asking.Follow = False,
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
@@ -91,7 +92,8 @@ def run(
     --at takes a time (UTC where it names no zone), a bookmark or a txid (a bare number): the state as of that entry's
     time. EPOCH or 0 is the oldest state that can be answered for, 0|1| the present.
 
-    --projection goes with --grouping; an empty one, --grouping '', makes one message of all records that match.
+    --projection goes with --grouping; an empty one, --grouping '', makes one message of all records that match. With
+    --follow the command goes on with every message that matches; subscribe has more to say.
     """
     from contextlib import closing
 
@@ -127,13 +129,18 @@ def run(
         asked, at, literal_topic = asking.with_text(invocation, asked, options, at, literal_topic)
     when = moment(invocation, at)
     asked = replace(asked, at=when.time)
+    printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force)
+    if follow:
+        from sowctl.cli.commands.bodies.subscribe import follow_query
+
+        shaping = (at, count, statistics, explain, projection, sow_key, *printing)
+        return follow_query(invocation, target, message_type, asked, shaping, literal=literal_topic)
     if explain:
         with invocation.open_instance(target) as instance:
             targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
             asked = replace(asked, at=when.of(instance))
             return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
     sink = None
-    printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force)
     if not count or any(option not in (None, False) for option in printing):
         from sowctl.cli.io.emit import Choice, Sink
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words import queryoptions as asking
@@ -10,15 +10,12 @@ from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Filter, FixNames, LiteralTopic, MessageType, Target
 from sowctl.errors import UsageError
 
-if TYPE_CHECKING:
-    from sowctl.engine.following.subscription import Subscription
-    from sowctl.output.events import EventLines
-
 EXAMPLES = (
     "sowctl subscribe orders",
     "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
     "sowctl subscribe '^orders' --until-now",
     "sowctl subscribe orders --max 1 --for 30s",
+    "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
 )
 
 
@@ -51,6 +48,20 @@ def run(
     send_keys: Annotated[
         bool, option("--send-keys", help="with --no-empties: key fields in every delta, as they are without it")
     ] = False,
+    conflation: Annotated[
+        str | None,
+        option("--conflation", help="one message per key in each interval: such as 2s, auto", metavar="TIME"),
+    ] = None,
+    conflation_key: Annotated[
+        str | None,
+        option("--conflation-key", help="fields that tell messages apart; default the SOW key", metavar="LIST"),
+    ] = None,
+    options: Annotated[
+        str | None, option("--options", help="option text, such as 'top_n=10,skip_n=0,oof'", metavar="TEXT")
+    ] = None,
+    control: Annotated[
+        bool, option("--control", help="read control lines from standard input: replace, pause, resume, stop")
+    ] = False,
     until_now: Annotated[bool, option("--until-now", help="end where the log ends when the command starts")] = False,
     lasting: Annotated[str | None, option("--for", help="end after this time, such as 10s", metavar="TIME")] = None,
     most: Annotated[
@@ -67,14 +78,17 @@ def run(
 
     Each event is one JSON object in a line; sow-events(5) has its members. Nothing is lost between the records and what
     follows, and nothing comes twice, whoever publishes meanwhile. The command goes on until it is interrupted, or ends
-    as --until-now, --for or --max say. A topic without a SOW has no records; its messages are followed all the same.
+    as --until-now, --for or --max say. A topic without a SOW has no records; its messages are followed all the same. A
+    topic without a journal is followed by its store: of several messages for one key between two looks the last counts,
+    and nothing has a bookmark. So it is with views, whose rows are computed and compared when their sources change.
+
+    With --control each line of standard input is a JSON object: {"command":"replace","filter":...,"options":...,
+    "topic":...}, where what is not named stays, or one with pause, resume or stop. A subscription that is replaced
+    tells only what changes with that, in a group of its own, and with --oof first what leaves.
     """
-    from sowctl.cli.streams import is_terminal
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import SubscribeOptions
     from sowctl.engine.topics.targets import followed
-    from sowctl.engine.verbs.subscribe import subscribe
-    from sowctl.output.events import EventLines
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -95,27 +109,16 @@ def run(
         delta=delta,
         no_empties=no_empties,
         send_keys=send_keys,
+        conflation=conflation,
+        conflation_key=conflation_key,
     )
-    streams = invocation.streams
-    lines = EventLines(data_only=data_only, terminal=is_terminal(streams.stdout))
-    # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
-    output = streams.stdout.fileno() if invocation.own_process else None
+    if options is not None:
+        from sowctl.engine.following.control import with_text
+
+        asked = with_text(asked, options)
+    from sowctl.cli.commands.bodies.subscribe import Printing
+
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         topics = followed(instance, target, message_type, literal=literal_topic)
-        with subscribe(instance, topics, asked, output=output) as subscription:
-            _print(invocation, subscription, lines)
+        Printing(invocation, instance, data_only=data_only, controlled=control).run(topics, asked)
     return 0
-
-
-def _print(invocation: Invocation, subscription: Subscription, lines: EventLines) -> None:
-    from sowctl.engine.following.events import Sign
-
-    out = invocation.streams.stdout
-    while True:
-        for delivery in subscription.ready():
-            out.write(lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery))
-        # Before every wait: what there is has arrived before the next message comes.
-        out.flush()
-        if subscription.finished:
-            return
-        subscription.wait()

@@ -58,6 +58,8 @@ Jobs: TypeAlias = Annotated[
 ]
 ExitStatus: TypeAlias = Annotated[bool, option("--exit-status", help="end with status 1 if nothing is found")]
 
+Follow: TypeAlias = Annotated[bool, option("--follow", help="go on with what is published, until interrupted")]
+
 
 def with_text(
     invocation: Invocation, asked: QueryOptions, text: str, at: str | None, literal: bool

@@ -4,15 +4,17 @@ In the order in which data passes:
 
 * ``bookmarks``: the texts that name a place or a range of the log, as values.
 * ``spans``: such a value against a journal: the entries that it means.
+* ``interest``: what is followed of each topic, compiled and checked; ``control``: what a running one is told.
 * ``instant``: the states of several topics at one txid.
 * ``waking``: waiting until there may be something new.
 * ``tail``: the journal from a txid on, whatever becomes of its files.
+* ``storetail``: a store without a journal from a state on; ``derived``: the rows of a view, compared.
 * ``changes``: the entries of a block that are followed, as stored values.
 * ``feed``: what changes mean to a subscriber of one topic.
 * ``focus``: the same for one who is told what leaves, or only what has changed; ``held``: what such a one holds;
   ``delta``: what has changed of a message.
 * ``page``: the same for a page of an ordered result; ``order``: the result in order.
-* ``events``: what a subscriber is told.
+* ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
 * ``subscription``: all of it together: begun, driven, ended.
 * ``stores``: where subscriptions go on after a restart.
 """

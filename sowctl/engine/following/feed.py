@@ -7,63 +7,32 @@ seen. What has to know what a subscriber holds - out-of-focus, deltas, pages - b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.following.events import Delivery, made
+from sowctl.engine.following.events import Command, Delivery, Events, Reason, made
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
-from sowctl.engine.search.matcher import Matcher
 from sowctl.engine.search.scan import filtered, way_of
 from sowctl.engine.sources.logical import chosen
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.store.codec import TOMBSTONE, payloads
 
 if TYPE_CHECKING:
-    from sowctl.config.model import TopicConfig
     from sowctl.engine.following.changes import Changes
+    from sowctl.engine.following.interest import Interest
     from sowctl.engine.instance import Instance
     from sowctl.engine.records import RecordBatch
-    from sowctl.expressions.syntax.actions import OrderKey
-    from sowctl.messages.base import MessageType
 
-Selecting = Callable[[bytes], bytes]
-
-
-class Wanted(DescribedStruct, frozen=True):
-    """What of one topic is followed: the compiled filter, what a select list leaves, the order of the first rows."""
-
-    config: TopicConfig
-    kind: MessageType
-    matcher: Matcher
-    select: Selecting | None = None
-    order: tuple[OrderKey, ...] = ()
-    top_n: int | None = None
-    skip_n: int | None = None
-    batch_size: int = 1
-
-    @property
-    def ref(self) -> tuple[str, str]:
-        """Name and message type, as journals name the topic."""
-        return self.config.name, self.config.message_type
-
-    @property
-    def label(self) -> str:
-        """What people call it."""
-        return self.config.label
-
-    @property
-    def keyed(self) -> bool:
-        """Whether its messages have SOW keys."""
-        return self.config.key_mode != "none"
+Telling = Callable[[Sequence[bytes], Sequence[bytes]], Collection[int]]
+"""Says which records of a batch have been told."""
 
 
 class Feed:
     """Every message that matches, as it is published."""
 
-    def __init__(self, instance: Instance, wanted: Wanted) -> None:
+    def __init__(self, instance: Instance, wanted: Interest) -> None:
         self.wanted = wanted
         self._instance = instance
         self._meant = chosen(wanted.config.logical) if wanted.config.logical is not None else None
@@ -73,31 +42,45 @@ class Feed:
         """When something is to be told that no entry tells, microseconds UTC; None for never."""
         return None
 
-    def load(self, source: Source | None, *, shown: bool) -> Iterator[Delivery]:
+    def prepare(self, source: Source | None) -> None:
+        """Read what has to be known before :meth:`has` can be asked."""
+
+    def load(self, source: Source | None, *, shown: bool, told: Telling | None = None) -> Iterator[Delivery]:
         """The records that match, of the state where following begins; ``shown``: they are asked for.
 
-        Rows that are not shown are not read, unless they have to be known.
+        ``told``: those that a subscription which this one replaces has told are left out. Rows that are not shown are
+        not read, unless they have to be known.
         """
         if source is None or not shown:
             return
         for batch in self._ordered(lambda: self._found(source), source):
-            yield self._rows(batch.keys, batch.values)
+            yield from self._shown(batch.keys, batch.values, told)
+
+    def has(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
+        """The places of those records of the present state that the subscriber holds."""
+        return self.wanted.matcher.places(keys, values)
+
+    def result(self, source: Source) -> Iterator[Matched]:
+        """All records of the present state that the subscriber holds."""
+        return Feed._found(self, source)
+
+    def left(self, source: Source | None, before: Feed) -> Iterator[Delivery]:
+        """What the subscriber of ``before`` holds and has no more; nothing unless that is asked for."""
+        if source is None or not self.wanted.options.oof:
+            return
+        for keys, values in before.result(source):
+            stays = frozenset(self.has(keys, values))
+            gone = [place for place in range(len(keys)) if place not in stays]
+            if gone:
+                yield self._made("oof", [keys[at] for at in gone], [values[at] for at in gone], reason="match")
 
     def take(self, changes: Changes) -> Iterator[Delivery]:
         """What one batch of changes tells the subscriber."""
         wanted = self._matching(changes)
         if len(wanted):
-            yield made(
-                "publish",
-                self.wanted.label,
-                self.wanted.kind,
-                wanted.keys,
-                wanted.values,
-                self._selected(payloads(wanted.values)),
-                publishers=wanted.publishers,
-                sequences=wanted.sequences,
-                key_mode=self.wanted.config.key_mode,
-            )
+            events = self._made("publish", wanted.keys, wanted.values)
+            events.publishers, events.sequences = wanted.publishers, wanted.sequences
+            yield events
 
     def expire(self, now: int) -> Iterator[Delivery]:
         """What the clock alone tells the subscriber."""
@@ -106,18 +89,35 @@ class Feed:
     def close(self) -> None:
         """Let go of what is held."""
 
-    def _rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Delivery:
-        events = made(
-            "sow",
-            self.wanted.label,
-            self.wanted.kind,
-            keys,
-            values,
-            self._selected(payloads(values)),
-            key_mode=self.wanted.config.key_mode,
+    @property
+    def held(self) -> Iterable[bytes]:
+        """The keys that the subscriber is known to hold; none where that is not kept."""
+        return ()
+
+    def _shown(self, keys: Sequence[bytes], values: Sequence[bytes], told: Telling | None) -> Iterator[Delivery]:
+        if told is not None:
+            known = frozenset(told(keys, values))
+            places = [place for place in range(len(keys)) if place not in known]
+            keys, values = [keys[place] for place in places], [values[place] for place in places]
+        if keys:
+            events = self._made("sow", keys, values)
+            events.batch_size, events.query_id = self.wanted.options.batch_size, self.wanted.options.query_id
+            yield events
+
+    def _made(
+        self,
+        command: Command,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        payload: Sequence[bytes] | None = None,
+        reason: Reason | None = None,
+    ) -> Events:
+        """Events of stored values; ``payload`` are their bodies where those are not the values' own."""
+        bodies = self._selected(payloads(values)) if payload is None else payload
+        wanted = self.wanted
+        return made(
+            command, wanted.label, wanted.kind, keys, values, bodies, key_mode=wanted.config.key_mode, reason=reason
         )
-        events.batch_size = self.wanted.batch_size
-        return events
 
     def _selected(self, found: Sequence[bytes]) -> Sequence[bytes]:
         select = self.wanted.select
@@ -152,9 +152,9 @@ class Feed:
         from sowctl.engine.search.sorting import ordered
 
         wanted = self.wanted
-        skip, most = wanted.skip_n or 0, wanted.top_n
+        skip, most = wanted.options.skip_n or 0, wanted.options.top_n
         if wanted.order:
-            options = QueryOptions(skip_n=wanted.skip_n, batch_size=figures.READ)
+            options = QueryOptions(skip_n=wanted.options.skip_n, batch_size=figures.READ)
 
             def anew():  # type: ignore[no-untyped-def]
                 yield source, found()

@@ -9,13 +9,13 @@ event has no bookmark and moves no position (decisions 57, 58).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.following.delta import Names, difference
-from sowctl.engine.following.events import Command, Delivery, Reason, made
-from sowctl.engine.following.feed import Feed, Wanted
+from sowctl.engine.following.events import Command, Delivery, Reason
+from sowctl.engine.following.feed import Feed, Telling
 from sowctl.engine.following.held import Held
 from sowctl.engine.sources.source import Matched, Source
 from sowctl.engine.topics.expiration import expires
@@ -23,8 +23,8 @@ from sowctl.store.codec import TOMBSTONE, expiration_of, payloads, stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.following.changes import Changes
+    from sowctl.engine.following.interest import Interest
     from sowctl.engine.instance import Instance
-    from sowctl.engine.options import SubscribeOptions
 
 SPARE = 1000
 """Ends of lifetimes that may be out of date before they are looked through, beside as many as there are records."""
@@ -46,8 +46,9 @@ class Row(NamedTuple):
 class FocusFeed(Feed):
     """A feed that knows what its subscriber holds."""
 
-    def __init__(self, instance: Instance, wanted: Wanted, options: SubscribeOptions) -> None:
+    def __init__(self, instance: Instance, wanted: Interest) -> None:
         super().__init__(instance, wanted)
+        options = wanted.options
         self._oof = options.oof
         self._delta = options.delta
         self._empties = not options.no_empties
@@ -62,12 +63,17 @@ class FocusFeed(Feed):
         """When the next lifetime ends."""
         return self._ends[0][0] if self._ends else None
 
-    def load(self, source: Source | None, *, shown: bool) -> Iterator[Delivery]:
+    @property
+    def held(self) -> Iterable[bytes]:
+        """The keys that the subscriber holds."""
+        return self._held
+
+    def load(self, source: Source | None, *, shown: bool, told: Telling | None = None) -> Iterator[Delivery]:
         """The records that match; they are all known behind this, also where they are not shown."""
         if source is None:
             return
         if shown:
-            yield from super().load(source, shown=True)
+            yield from super().load(source, shown=True, told=told)
         else:
             for _ in self._found(source):
                 pass
@@ -178,15 +184,8 @@ class FocusFeed(Feed):
         """Rows as events, those of one kind in a row together."""
         for (command, reason, _), some in groupby(rows, key=_kind_of):
             run = list(some)
-            events = made(
-                command,
-                self.wanted.label,
-                self.wanted.kind,
-                [row.key for row in run],
-                [row.value for row in run],
-                [row.payload for row in run],
-                key_mode=self.wanted.config.key_mode,
-                reason=reason,
+            events = self._made(
+                command, [row.key for row in run], [row.value for row in run], [row.payload for row in run], reason
             )
             events.txids = [row.txid for row in run]
             events.times = [row.time for row in run]

@@ -9,22 +9,21 @@ enter (behaviour 4.4); each has the bookmark of the entry that caused it and its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.following.focus import FocusFeed, Row
 from sowctl.engine.following.order import Ordered
-from sowctl.engine.records import batch_of
 from sowctl.engine.search.sorting import FieldRanks
 from sowctl.store.codec import stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.following.changes import Changes
     from sowctl.engine.following.events import Delivery, Reason
-    from sowctl.engine.following.feed import Wanted
+    from sowctl.engine.following.feed import Telling
+    from sowctl.engine.following.interest import Interest
     from sowctl.engine.instance import Instance
-    from sowctl.engine.options import SubscribeOptions
-    from sowctl.engine.sources.source import Source
+    from sowctl.engine.sources.source import Matched, Source
 
 Item = tuple[Any, bytes]
 """Sort key and SOW key: ties are in the order of keys (``behaviour`` 11.6)."""
@@ -34,9 +33,9 @@ PART = 1000
 class PageFeed(FocusFeed):
     """The records from the ``skip_n``-th on, ``top_n`` of them."""
 
-    def __init__(self, instance: Instance, wanted: Wanted, options: SubscribeOptions) -> None:
-        super().__init__(instance, wanted, options)
-        self._skip, self._size = wanted.skip_n or 0, wanted.top_n or 0
+    def __init__(self, instance: Instance, wanted: Interest) -> None:
+        super().__init__(instance, wanted)
+        self._skip, self._size = wanted.options.skip_n or 0, wanted.options.top_n or 0
         self._mixed = [False] * len(wanted.order)
         self._ranks = self._made_ranks()
         self._items: dict[bytes, Item] = {}
@@ -45,20 +44,29 @@ class PageFeed(FocusFeed):
         self._fresh: dict[bytes, Any] = {}
         self._moved = False
 
-    def load(self, source: Source | None, *, shown: bool) -> Iterator[Delivery]:
-        """The page; every record that matches is known behind this."""
-        if source is None:
-            return
-        while not self._loaded(source):
+    def prepare(self, source: Source | None) -> None:
+        """Read every record that matches."""
+        while source is not None and not self._loaded(source):
             # A number among what was read as texts: all texts are read anew.
             self._held.clear()
             self._items, self._ends = {}, []
         self._order = Ordered(self._items.values())
         self._page = self._order.part(self._skip, self._size)
-        if shown and self._page:
-            keys = [key for _, key in self._page]
-            batch = batch_of(self.wanted.label, self.wanted.kind, keys, [self._value(key) for key in keys])
-            yield self._rows(batch.keys, batch.values)
+
+    def load(self, source: Source | None, *, shown: bool, told: Telling | None = None) -> Iterator[Delivery]:
+        """The page, behind :meth:`prepare`."""
+        keys = [key for _, key in self._page]
+        if shown and keys:
+            yield from self._shown(keys, [self._value(key) for key in keys], told)
+
+    def has(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
+        """The places of those records that are on the page."""
+        shown = {key for _, key in self._page}
+        return [place for place, key in enumerate(keys) if key in shown]
+
+    def result(self, source: Source) -> Iterator[Matched]:
+        """The page."""
+        yield [key for _, key in self._page], [self._value(key) for _, key in self._page]
 
     def _loaded(self, source: Source) -> bool:
         self._ranks = self._made_ranks()

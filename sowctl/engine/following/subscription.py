@@ -1,72 +1,112 @@
 """A subscription: the records of its topics at one instant, then everything that happens to them, in order.
 
-:class:`Subscription` drives the rest of the room: it opens the states (:mod:`instant`), hands what the journal brings
-(:mod:`tail`) to one feed for each topic (:mod:`feed`), and waits (:mod:`waking`). While it waits it holds no
-transaction of any store. Ruled by ``behaviour`` 4.1 and sow-events(5).
+:class:`Subscription` drives the rest of the room: it opens the states (:mod:`instant`), hands what journals and stores
+bring (:mod:`tail`, :mod:`storetail`, :mod:`derived`) to one feed for each topic (:mod:`feed`), and waits
+(:mod:`waking`). While it waits it holds no transaction of any store. Ruled by ``behaviour`` 4.1 and sow-events(5).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.following.changes import changes_of
-from sowctl.engine.following.events import Delivery, Event, Events, Sign
-from sowctl.engine.following.feed import Feed, Wanted
-from sowctl.engine.following.instant import open_together
+from sowctl.engine.following.events import Command, Delivery, Event, Events, Sign
+from sowctl.engine.following.feed import Feed
+from sowctl.engine.following.instant import Together, open_together
+from sowctl.engine.following.interest import Interest, compiled, is_page
 from sowctl.engine.following.tail import Tail
 from sowctl.engine.following.waking import Waker
+from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.following.conflation import Conflation
+    from sowctl.engine.following.control import Control
+    from sowctl.engine.following.derived import Rows
+    from sowctl.engine.following.storetail import StoreTail
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
+    from sowctl.engine.sources.source import Source
 
 SHORTEST = 0.005
 """Seconds to wait at least where an event brought nothing new: a writer in the middle of a group writes again soon."""
+UNTOLD = 1.0
+"""Seconds between two looks at what may change without any file: views of records that expire."""
+Stamp = tuple[Any, ...]
+Ref = tuple[str, str]
+"""Name and message type of a topic."""
+
+
+class Followed(DescribedStruct):
+    """One topic: its feed, and where its changes come from if that is not the journal."""
+
+    feed: Feed
+    store: StoreTail | None = None
+    rows: Rows | None = None
 
 
 class Subscription:
     """Iterate for events, or over :meth:`deliveries` for many at a time. Close it; a ``with`` statement does.
 
-    ``txid``: everything up to it has been handed out. It may be ended from another thread with :meth:`cancel`.
+    ``txid``: everything of the journal up to it has been handed out. :meth:`cancel` ends it, from another thread, too.
     """
 
     def __init__(
         self,
         instance: Instance,
-        wanted: Sequence[Wanted],
+        topics: Sequence[TopicConfig],
         options: SubscribeOptions,
+        *,
+        inputs: Collection[int] = (),
         output: int | None = None,
     ) -> None:
-        """``output``: the descriptor of a pipe to which events go; a wait ends when its reader has gone."""
+        """``inputs`` end a wait when they can be read, ``output`` when its reader has gone."""
+        self.txid = 0
+        self.options = options
         self._instance = instance
-        self._options = options
-        self._feeds = {one.ref: _feed(instance, one, options) for one in wanted}
-        self._labels = {one.ref: one for one in wanted}
-        self._unkeyed = frozenset(one.ref for one in wanted if not one.keyed)
+        self._topics = tuple(topics)
+        self._inputs, self._output = inputs, output
+        self._followed = _followed(instance, compiled(instance, topics, options))
+        self._conflation = _conflation(options)
         self._tail = Tail(instance)
-        self._output = output
         self._waker: Waker | None = None
-        self._begun = False
-        self._cancelled = False
+        self._begun = self._cancelled = self._paused = False
         self._until: int | None = None
         self._left = options.most
         self._ends = None if options.lasting is None else time.monotonic() + options.lasting
-        self._told = time.monotonic()
-        self._told_txid = 0
-        self.txid = 0
+        self._told, self._told_txid = time.monotonic(), 0
+        self._seen: Stamp = ()
+
+    # iterating
 
     def __iter__(self) -> Iterator[Event]:
         for delivery in self.deliveries():
             yield from delivery
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """The events, without holding up the loop: a thread of its own waits for them."""
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        deliveries = self.deliveries()
+        with ThreadPoolExecutor(1, "subscription") as waiting:
+            try:
+                loop = asyncio.get_running_loop()
+                while (delivery := await loop.run_in_executor(waiting, next, deliveries, None)) is not None:
+                    for event in delivery:
+                        yield event
+            finally:
+                self.cancel()
 
     def deliveries(self) -> Generator[Delivery]:
         """Everything, as it comes, until the subscription ends by its options or is cancelled."""
@@ -79,9 +119,13 @@ class Subscription:
     def ready(self) -> Generator[Delivery]:
         """What there is to hand out now, without waiting."""
         if not self._begun:
-            yield from self._begin()
-        for delivery in self._news():
-            if self._left is not None and isinstance(delivery, Events):
+            self._begun = True
+            yield from self._conflated(self._begin())
+        if self._paused or self._cancelled:
+            return
+        self._seen = self._stamp()
+        for delivery in self._conflated(self._news(self._until)):
+            if self._left is not None and isinstance(delivery, Events) and delivery.command != "sow":
                 delivery = delivery.first(self._left)
                 self._left -= len(delivery)
             yield delivery
@@ -90,19 +134,36 @@ class Subscription:
         yield from self._progress()
 
     @property
-    def bookmark(self) -> str:
-        """Where the subscription stands: all events up to there were handed out."""
-        return str(Bookmark(self._instance.publisher, self.txid))
+    def finished(self) -> bool:
+        """Whether it has come to its end by its options, or was cancelled."""
+        if self._cancelled or self._left == 0:
+            return True
+        if self._until is not None and self._tail.txid >= self._until:
+            return True
+        return self._ends is not None and time.monotonic() >= self._ends
+
+    @property
+    def bookmark(self) -> str | None:
+        """Where it stands: all events up to there were handed out. None without a journal."""
+        held = None if self._conflation is None else self._conflation.first
+        txid = self.txid if held is None else min(self.txid, held - 1)
+        return str(Bookmark(self._instance.publisher, txid)) if self._tail.exists else None
+
+    # ending
 
     def cancel(self) -> None:
-        """Let the iteration end, at the latest when the next change comes or within a second."""
+        """Let the iteration end; a wait ends at once."""
         self._cancelled = True
+        if self._waker is not None:
+            self._waker.wake()
 
     def close(self) -> None:
         """Let go of all files."""
         self._cancelled = True
-        for feed in self._feeds.values():
-            feed.close()
+        for one in self._followed.values():
+            one.feed.close()
+        if self._conflation is not None:
+            self._conflation.close()
         self._tail.close()
         if self._waker is not None:
             self._waker.close()
@@ -116,60 +177,166 @@ class Subscription:
     ) -> None:
         self.close()
 
+    # waiting
+
+    def wait(self) -> frozenset[int]:
+        """Wait until there may be something new, or the subscription's time is over; the inputs that can be read."""
+        if self._cancelled:
+            return frozenset()
+        waker = self._watching()
+        if self._stamp() != self._seen and not self._paused:
+            return frozenset()
+        ready = waker.wait(self._longest())
+        if ready or self._cancelled or self._paused:
+            return ready
+        if self._stamp() == self._seen:
+            time.sleep(SHORTEST)
+        elif waker.found():
+            self._instance.notify_once(
+                "events of files", "changes of files are not announced here: they are looked for instead"
+            )
+        return ready
+
+    def forget_input(self, number: int) -> None:
+        """An input has come to its end, and ends no wait any more."""
+        self._watching().forget_input(number)
+
+    def _longest(self) -> float | None:
+        """Seconds after which something is to be done though nothing changes."""
+        now = time.monotonic()
+        limits = [] if self._ends is None else [self._ends - now]
+        if self.options.progress_every is not None:
+            limits.append(self._told + self.options.progress_every - now)
+        dues = [one.feed.due for one in self._followed.values()]
+        if self._conflation is not None:
+            dues.append(self._conflation.due)
+        due = min((at for at in dues if at is not None), default=None)
+        if due is not None:
+            limits.append(max((due - self._instance.now) / SECOND, SHORTEST))
+        rests = [one.rows.rests for one in self._followed.values() if one.rows is not None]
+        if rests:
+            limits.append(max(min(rests), SHORTEST) if min(rests) else UNTOLD)
+        return min(limits) if limits else None
+
+    def _stamp(self) -> Stamp:
+        """What is different when something has happened."""
+        return (self._tail.end(), *(one.store.stamp for one in self._followed.values() if one.store is not None))
+
+    def _watching(self) -> Waker:
+        if self._waker is None:
+            self._waker = Waker(self._directories(), self._inputs, self._output, events=self.options.events)
+        return self._waker
+
+    def _directories(self) -> list[Path]:
+        log = self._instance.log
+        logged = any(one.store is None for one in self._followed.values())
+        found = [log.directory] if log is not None and logged else []
+        stores = [one.store for one in self._followed.values() if one.store is not None]
+        return found + [store.topic.file.parent for store in stores if store.topic.file is not None]
+
+    # delivering
+
     def _begin(self) -> Generator[Delivery]:
         """The records at the instant where following begins."""
-        self._begun = True
         # Watched before anything is read: what happens while the records go out is announced.
-        self._waker = Waker(self._directories(), output=self._output, events=self._options.events)
-        topics = [one.config for one in self._labels.values()]
-        with closing(open_together(self._instance, topics, self._tail, self._instance.now)) as together:
+        self._watching()
+        last = None
+        with closing(self._opened(self._followed)) as together:
             self._tail.begin(together.txid)
             self.txid = self._told_txid = together.txid
-            self._until = together.txid if self._options.until_now else None
-            for feed, source in zip(self._feeds.values(), together.sources, strict=True):
-                sign = self._sign_maker(feed.wanted)
-                if self._options.sow:
-                    yield sign("group_begin")
-                for delivery in feed.load(source, shown=self._options.sow):
-                    if isinstance(delivery, Events):
-                        delivery.query_id = self._options.query_id
-                    yield delivery
-                if self._options.sow:
-                    yield sign("group_end")
+            self._until = together.txid if self.options.until_now else None
+            for delivery in self._records(together, {}):
+                if last is not None:
+                    yield last
+                last = delivery
+        # The stores are let go of before the group ends: who hears of that may write to them in this process.
+        if last is not None:
+            yield last
 
-    def _sign_maker(self, wanted: Wanted) -> Callable[..., Sign]:
-        def sign(command: str) -> Sign:
-            return Sign(
-                command,  # type: ignore[arg-type]
-                wanted.label,
-                wanted.config.message_type,
-                self.bookmark,
-                self.txid,
-                self._instance.now,
-                self._options.query_id,
-            )
+    def _opened(self, followed: Mapping[Ref, Followed]) -> Together:
+        plain = [one.feed.wanted.config for one in followed.values() if one.rows is None]
+        together = open_together(self._instance, plain, self._tail, self._instance.now)
+        try:
+            for place, one in enumerate(followed.values()):
+                if one.rows is not None:
+                    source = one.rows.open()
+                    together.sources.insert(place, source)
+                    together.held.enter_context(closing(source))
+        except BaseException:
+            together.close()
+            raise
+        return together
 
-        return sign
+    def _records(self, together: Together, before: Mapping[Ref, Feed]) -> Generator[Delivery]:
+        """The group of each topic; ``before`` are feeds that these replace: only what changes with that is told."""
+        for (ref, one), source in zip(self._followed.items(), together.sources, strict=True):
+            feed, old = one.feed, before.get(ref)
+            if one.rows is not None and source is not None:
+                one.rows.begin(source)
+            if one.store is not None:
+                stored = None if source is None else source.base.stored
+                one.store.begin(None if stored is None else stored.snapshot)
+            feed.prepare(source)
+            shown = self.options.sow
+            if shown:
+                yield self._sign("group_begin", one)
+            if old is not None and shown:
+                yield from feed.left(source, old)
+            yield from feed.load(source, shown=shown, told=None if old is None else old.has)
+            if shown:
+                yield self._sign("group_end", one)
 
-    def _news(self) -> Generator[Delivery]:
-        """What journal and clock bring."""
-        for block in self._tail.blocks(self._until):
-            if any(topic in self._feeds for topic in block.topics):
-                found = changes_of(
-                    block, list(self._feeds), self._instance.publisher, self._tail.txid, self._until, self._unkeyed
-                )
-                for changes in found:
-                    yield from self._feeds[changes.topic].take(changes)
-            self.txid = block.last_txid if self._until is None else min(block.last_txid, self._until)
+    def _sign(self, command: Command, one: Followed) -> Sign:
+        config = one.feed.wanted.config
+        logged = one.store is None and one.rows is None
+        txid = self.txid if logged else one.store.applied if one.store is not None else None
+        bookmark = str(Bookmark(self._instance.publisher, self.txid)) if logged else None
+        return Sign(
+            command, config.label, config.message_type, bookmark, txid, self._instance.now, self.options.query_id
+        )
+
+    def _news(self, until: int | None, states: Mapping[Ref, Source | None] | None = None) -> Generator[Delivery]:
+        """What journal, stores and clock bring; up to the txid ``until``, and of other sources up to ``states``."""
+        followed = self._followed
+        logged = [ref for ref, one in followed.items() if one.store is None and one.rows is None]
+        unkeyed = frozenset(ref for ref in logged if not followed[ref].feed.wanted.keyed)
+        for block in self._tail.blocks(until):
+            if any(topic in followed for topic in block.topics):
+                owner = self._instance.publisher
+                for changes in changes_of(block, logged, owner, self._tail.txid, until, unkeyed):
+                    yield from followed[changes.topic].feed.take(changes)
+            self.txid = block.last_txid if until is None else min(block.last_txid, until)
         self.txid = max(self.txid, self._tail.txid)
+        for ref, one in followed.items():
+            found = None
+            state = None if states is None else states.get(ref)
+            if one.store is not None:
+                held = one.feed.held
+                stored = None if state is None else state.base.stored
+                found = one.store.poll(held) if stored is None else one.store.upto(stored.snapshot, held)
+            elif one.rows is not None:
+                found = one.rows.poll() if state is None else one.rows.upto(state)
+            if found is not None:
+                yield from one.feed.take(found)
         now = self._instance.now
-        for feed in self._feeds.values():
-            due = feed.due
+        for one in followed.values():
+            due = one.feed.due
             if due is not None and due <= now:
-                yield from feed.expire(now)
+                yield from one.feed.expire(now)
+
+    def _conflated(self, news: Generator[Delivery]) -> Generator[Delivery]:
+        conflation = self._conflation
+        if conflation is None:
+            yield from news
+            return
+        for delivery in news:
+            yield from conflation.take(delivery)
+        # What was to be drained is told, whether its interval has ended or not.
+        drained = self._until is not None and self._tail.txid >= self._until
+        yield from conflation.flush(None if drained else self._instance.now)
 
     def _progress(self) -> Generator[Delivery]:
-        every = self._options.progress_every
+        every = self.options.progress_every
         if every is None or time.monotonic() - self._told < every:
             return
         self._told = time.monotonic()
@@ -177,49 +344,93 @@ class Subscription:
             self._told_txid = self.txid
             yield Sign("progress", bookmark=self.bookmark, txid=self.txid, timestamp=self._instance.now)
 
-    @property
-    def finished(self) -> bool:
-        """Whether it has come to its end by its options, or was cancelled."""
-        if self._cancelled or self._left == 0:
-            return True
-        if self._until is not None and self._tail.txid >= self._until:
-            return True
-        return self._ends is not None and time.monotonic() >= self._ends
+    # replacing
 
-    def wait(self) -> None:
-        """Wait until there may be something new, or the subscription's time is over."""
-        assert self._waker is not None
-        before = self._tail.end()
-        if before > self.txid:
-            return
-        limits = [] if self._ends is None else [self._ends - time.monotonic()]
-        if self._options.progress_every is not None:
-            limits.append(self._told + self._options.progress_every - time.monotonic())
-        due = min((feed.due for feed in self._feeds.values() if feed.due is not None), default=None)
-        if due is not None:
-            limits.append(max((due - self._instance.now) / SECOND, SHORTEST))
-        self._waker.wait(min(limits) if limits else None)
-        if self._tail.end() > before:
-            if self._waker.found():
-                self._instance.notify_once(
-                    "events of files", "changes of files are not announced here: they are looked for instead"
-                )
+    def control(self, control: Control, found: Callable[[str], Sequence[TopicConfig]]) -> Generator[Delivery]:
+        """Do what a control line says; ``found`` gives the topics of a target. Raises UsageError, changing nothing."""
+        from sowctl.engine.following.control import replaced
+
+        if control.command == "stop":
+            self._cancelled = True
+        elif control.command in ("pause", "resume"):
+            self._paused = control.command == "pause"
         else:
-            time.sleep(SHORTEST)
+            topics = self._topics if control.topic is None else tuple(found(control.topic))
+            yield from self.replace(replaced(self.options, control), topics)
 
-    def _directories(self) -> list[Path]:
-        log = self._instance.log
-        return [] if log is None else [log.directory]
+    def replace(self, options: SubscribeOptions, topics: Sequence[TopicConfig] | None = None) -> Generator[Delivery]:
+        """Go on with other options or topics (``behaviour`` 4.1, decision 55): only what changes with that is told.
+
+        Everything up to the instant of the change is delivered as before. Raises UsageError for options that cannot be,
+        and then nothing has changed.
+        """
+        topics = self._topics if topics is None else tuple(topics)
+        wanted = compiled(self._instance, topics, options)
+        if is_page(self.options) and topics != self._topics:
+            raise UsageError("SOW-FOL-009", "the topic of a page stays", hint="end this subscription, begin another")
+        if not self._begun:
+            self._begun = True
+            self._tail.begin(self._tail.end())
+        old, new = self._followed, _followed(self._instance, wanted)
+        with closing(self._opened(new)) as together:
+            # The old subscription comes to its end at the instant where the new one begins.
+            states = dict(zip(new, together.sources, strict=True))
+            yield from self._conflated(self._news(together.txid, states))
+            if self._conflation is not None:
+                yield from self._conflation.flush(None)
+                self._conflation.close()
+            self._followed, self.options, self._topics = new, options, topics
+            self._conflation = _conflation(options)
+            self._tail.begin(together.txid)
+            self.txid = together.txid
+            feeds = {ref: one.feed for ref, one in old.items() if ref in new}
+            last = None
+            for delivery in self._conflated(self._records(together, feeds)):
+                if last is not None:
+                    yield last
+                last = delivery
+        if last is not None:
+            yield last
+        for one in old.values():
+            one.feed.close()
 
 
-def _feed(instance: Instance, wanted: Wanted, options: SubscribeOptions) -> Feed:
-    """The feed that remembers as much as the options need."""
-    if wanted.top_n is not None and wanted.skip_n is not None:
+def _followed(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Followed]:
+    """The topics, each with a feed that remembers as much as the options need."""
+    found = {}
+    for one in wanted:
+        followed = found[one.ref] = Followed(_feed(instance, one))
+        if one.config.derived is not None:
+            from sowctl.engine.following.derived import Rows
+
+            followed.rows = Rows(instance, one.config)
+        elif one.stored_alone:
+            from sowctl.engine.following.storetail import StoreTail
+
+            followed.store = StoreTail(instance, one.config)
+    return found
+
+
+def _feed(instance: Instance, wanted: Interest) -> Feed:
+    options = wanted.options
+    if is_page(options):
         from sowctl.engine.following.page import PageFeed
 
-        return PageFeed(instance, wanted, options)
+        return PageFeed(instance, wanted)
     if options.oof or options.delta:
         from sowctl.engine.following.focus import FocusFeed
 
-        return FocusFeed(instance, wanted, options)
+        return FocusFeed(instance, wanted)
     return Feed(instance, wanted)
+
+
+def _conflation(options: SubscribeOptions) -> Conflation | None:
+    from sowctl.engine.following.control import seconds_of
+
+    seconds = seconds_of(options.conflation)
+    if seconds is None:
+        return None
+    from sowctl.engine.following.conflation import Conflation
+    from sowctl.engine.following.interest import paths_of
+
+    return Conflation(round(seconds * SECOND), paths_of(options.conflation_key), oof=options.oof)

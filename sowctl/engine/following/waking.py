@@ -50,6 +50,14 @@ class Waker:
         if self._events is not None:
             self._poll.register(self._events, select.POLLIN)
         self._looked = False
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else None
+        if self._woken is not None:
+            self._poll.register(self._woken, select.POLLIN)
+
+    def wake(self) -> None:
+        """End a wait, from another thread; where the system has no way to, it ends at the next look."""
+        if self._woken is not None:
+            os.eventfd_write(self._woken, 1)
 
     @property
     def announced(self) -> bool:
@@ -107,6 +115,9 @@ class Waker:
     def close(self) -> None:
         """End the watches."""
         self._close_events()
+        if self._woken is not None:
+            os.close(self._woken)
+            self._woken = None
 
 
 def _watch(directories: Iterable[Path]) -> int | None:

@@ -140,7 +140,7 @@ def followed(
     """
     name, kind = split_target(text, message_type)
     try:
-        targets = resolve(instance, text, message_type, literal=literal)
+        targets = resolve(instance, text, message_type, literal=literal, derived=True)
     except MissingError:
         only = _journal_only(instance, name, kind)
         known = _only_in_journal(instance, name, kind) if only is None and not literal and is_pattern(name) else []

@@ -117,7 +117,7 @@ def test_the_clock_alone_says_when_the_next_lifetime_ends(lab: Lab) -> None:
     lab.publish("quotes", message(id=1))
     with following(lab, "quotes", oof=True) as subscription:
         news(subscription)
-        (feed,) = subscription._feeds.values()
+        (feed,) = (one.feed for one in subscription._followed.values())
         assert feed.due == lab.clock.at + 30_000_000
         lab.open().topic("quotes").delete(filter="/id = 1")
         assert told(news(subscription), "reason") == [("deleted",)]

@@ -1,0 +1,133 @@
+"""Control lines: what a running subscription is told on its standard input (decision 71), and the option text.
+
+A line is a JSON object: ``{"command":"replace","filter":...,"options":...,"topic":...}``, or one with pause, resume or
+stop. The option text is that of a command to a server: ``top_n=10,skip_n=0,oof,conflation=1s``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.search.optiontext import parse_option_text
+from sowctl.errors import UsageError
+from sowctl.values.units import parse_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMANDS = ("replace", "pause", "resume", "stop")
+
+
+class Control(Struct, frozen=True, forbid_unknown_fields=True):
+    """One control line; what it does not name stays as it is."""
+
+    command: str
+    filter: str | None = None
+    options: str | None = None
+    topic: str | None = None
+
+
+def parse_control(line: bytes) -> Control:
+    """Read a control line. Raises UsageError ``SOW-FOL-006``."""
+    try:
+        found = msgspec.json.decode(line, type=Control)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _wrong(f"the control line cannot be read: {error}") from None
+    if found.command not in COMMANDS:
+        raise _wrong(f"there is no control command {found.command!r}")
+    return found
+
+
+def _wrong(words: str) -> UsageError:
+    return UsageError(
+        "SOW-FOL-006",
+        words,
+        hint='such as {"command":"replace","filter":"/qty > 5"}, with pause, resume or stop as other commands',
+    )
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "top_n": ("top_n", _number),
+    "skip_n": ("skip_n", _number),
+    "batch_size": ("batch_size", _number),
+    "select": ("select", str),
+    "orderby": ("order_by", str),
+    "grouping": ("grouping", str),
+    "projection": ("projection", str),
+    "oof": ("oof", _switch),
+    "delta": ("delta", _switch),
+    "no_empties": ("no_empties", _switch),
+    "send_keys": ("send_keys", _switch),
+    "conflation": ("conflation", str),
+    "conflation_key": ("conflation_key", str),
+}
+"""Name in the text, field of the options, and how its value is read."""
+
+
+def with_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
+    """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017`` and ``SOW-FOL-007``."""
+    changes: dict[str, Any] = {}
+    for name, value in parse_option_text(text).items():
+        row = _OPTIONS.get(name)
+        if row is None:
+            hint = f"known: {', '.join(_OPTIONS)}"
+            raise UsageError("SOW-FOL-007", f"there is no option {name!r} of a subscription", hint=hint)
+        try:
+            changes[row[0]] = row[1](value)
+        except ValueError as error:
+            raise UsageError("SOW-FOL-007", f"option {name}: {error}", hint="such as top_n=10,skip_n=0,oof") from None
+    return replace(options, **changes)
+
+
+def seconds_of(conflation: str | None) -> float | None:
+    """The interval that an option says, in seconds; None for none. Raises UsageError ``SOW-FOL-007``."""
+    if conflation is None or conflation == "none":
+        return None
+    if conflation == "auto":
+        return AUTO
+    try:
+        found = parse_seconds(conflation)
+    except ValueError as error:
+        hint = "an interval such as 500ms or 2s, auto, or none"
+        raise UsageError("SOW-FOL-007", f"conflation: {error}", hint=hint) from None
+    return found or None
+
+
+AUTO = 0.1
+"""Seconds of the interval that ``auto`` stands for: what a person takes for at once."""
+
+
+def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
+    """The options behind a replacing control line: those of a page have to be given again (decision 37).
+
+    Raises UsageError ``SOW-FOL-008`` where they are not, and what :func:`with_text` does.
+    """
+    new = options if control.filter is None else replace(options, filter=control.filter or None)
+    shaping = ("top_n", "skip_n", "order_by")
+    given = {row[0] for name, row in _OPTIONS.items() if name in parse_option_text(control.options or "")}
+    missing = [name for name in shaping if getattr(options, name) is not None and name not in given]
+    if missing:
+        raise UsageError(
+            "SOW-FOL-008",
+            f"a subscription with {', '.join(missing)} is replaced with {'that' if len(missing) == 1 else 'those'} "
+            "given again",
+            hint="name them in the options of the control line, changed or not",
+        )
+    return new if control.options is None else with_text(new, control.options)

@@ -1,0 +1,135 @@
+"""What a subscription is asked for, compiled and checked before anything is opened (``behaviour`` 4.1 to 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.engine.search.terms import MAX_BATCH, order_of, select_of
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import SubscribeOptions
+    from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.messages.base import MessageType
+    from sowctl.values.paths import Path
+
+Selecting = Callable[[bytes], bytes]
+
+
+class Interest(DescribedStruct, frozen=True):
+    """What of one topic is followed: the compiled filter, what a select list leaves, the order of the first rows."""
+
+    config: TopicConfig
+    kind: MessageType
+    matcher: Matcher
+    options: SubscribeOptions
+    select: Selecting | None = None
+    order: tuple[OrderKey, ...] = ()
+
+    @property
+    def ref(self) -> tuple[str, str]:
+        """Name and message type, as journals name the topic."""
+        return self.config.name, self.config.message_type
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.config.label
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its messages have SOW keys."""
+        return self.config.key_mode != "none"
+
+    @property
+    def stored_alone(self) -> bool:
+        """Whether its changes stand in its store and in no journal."""
+        return self.keyed and not self.config.journalled and self.config.derived is None
+
+
+def compiled(instance: Instance, topics: Sequence[TopicConfig], options: SubscribeOptions) -> list[Interest]:
+    """What is asked of each topic. Raises UsageError (exit 2) for texts and options."""
+    _check(options, topics)
+    order, directives = order_of(options.order_by), select_of(options.select)
+    environment, functions = environment_of(instance), functions_of(instance)
+    wanted = []
+    for topic in topics:
+        _check_records(topic, options)
+        kind = instance.type_of(topic.message_type)
+        _check_conflation(topic, kind, options)
+        seen = topic.key_mode == "fields"
+        matcher = Matcher(options.filter, kind, topic.name, environment, seen=seen, functions=functions)
+        select = None if directives is None else _selecting(kind, directives)
+        wanted.append(Interest(topic, kind, matcher, options, select, order))
+    if is_page(options) and not options.oof:
+        instance.notify_once(
+            "page without oof",
+            "without --oof nothing tells which records leave the page: its state cannot be followed",
+        )
+    return wanted
+
+
+def is_page(options: SubscribeOptions) -> bool:
+    """Whether a page is followed: top_n alone only limits the records that come first (behaviour 4.1)."""
+    return options.top_n is not None and options.skip_n is not None
+
+
+def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
+    if options.skip_n is not None and options.top_n is None:
+        raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")
+    if not 1 <= options.batch_size <= MAX_BATCH:
+        raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")
+    if is_page(options) and len(topics) != 1:
+        hint = "name the topic itself, not a pattern"
+        raise UsageError("SOW-FOL-005", "a page that is kept is of one topic", hint=hint)
+
+
+def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
+    """Refuse what only a topic with records can give."""
+    if topic.key_mode == "none" and (options.oof or options.delta or is_page(options)):
+        wish = "oof" if options.oof else "delta" if options.delta else "skip-n"
+        raise UsageError(
+            "SOW-FOL-004",
+            f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",
+            hint=f"leave out --{wish}",
+        )
+
+
+def paths_of(text: str | None) -> list[Path]:
+    """The fields of a list such as ``/a,/b``. Raises ExpressionError."""
+    if text is None:
+        return []
+    from sowctl.expressions.syntax.parse import parse_grouping
+
+    return [field.path for field in parse_grouping(text.strip().removeprefix("[").removesuffix("]"))]
+
+
+def _check_conflation(topic: TopicConfig, kind: MessageType, options: SubscribeOptions) -> None:
+    """Refuse keys of conflation that the topic cannot have (behaviour 4.5)."""
+    from sowctl.engine.following.control import seconds_of
+
+    if seconds_of(options.conflation) is None:
+        if options.conflation_key is not None:
+            raise _conflating("a conflation key without an interval", "add --conflation")
+        return
+    paths = paths_of(options.conflation_key)
+    if not paths and topic.key_mode == "none":
+        raise _conflating(f"topic {topic.name!r} has no SOW keys to conflate by", "give --conflation-key")
+    if paths and not kind.filterable:
+        raise _conflating(f"messages of type {kind.name} have no fields", "leave out --conflation-key")
+    if paths and options.oof and [path.names for path in paths] != [path.names for path in topic.keys]:
+        raise _conflating("with oof the conflation key is the topic's Key", "leave out --conflation-key")
+
+
+def _conflating(words: str, hint: str) -> UsageError:
+    return UsageError("SOW-FOL-010", words, hint=hint)
+
+
+def _selecting(kind: MessageType, directives: list[tuple[bool, tuple[str, ...]]]) -> Selecting:
+    return lambda payload: kind.select(payload, directives)

@@ -1,0 +1,89 @@
+"""What happens to a topic without a journal: its store's list of changes, followed from one state to the next.
+
+No entry tells what was published; the store tells which keys were touched between two of its states, and what they have
+now. So of several messages for one key between two looks the last is told, and changes have no bookmarks. Where the
+list does not lead so far back, all records are read once: those with a higher txid have changed, and what a feed holds
+and the store has not is gone. Called by :mod:`sowctl.engine.following.subscription`; ruled by ``sow-store(5)``, "The
+change list".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.blocks import tombstone
+from sowctl.engine.following.changes import Changes
+from sowctl.engine.topics.positions import naming_replay, open_store, refuse_other_topic
+from sowctl.store.codec import CHECK, stamps
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.store.snapshot import Snapshot
+
+_NOTHING = 0
+"""The digest of a store without records: what there is before a topic has a store."""
+
+
+class StoreTail:
+    """The changes of one topic's store behind a state. ``applied`` is the txid, in the store's own count, of it."""
+
+    def __init__(self, instance: Instance, topic: TopicConfig) -> None:
+        self.topic = topic
+        self.applied = 0
+        self._instance = instance
+        self._digest = _NOTHING
+
+    def begin(self, snapshot: Snapshot | None) -> None:
+        """Hand out what comes behind the state of a snapshot; None: there was no store."""
+        self.applied = 0 if snapshot is None else snapshot.meta.applied
+        self._digest = _NOTHING if snapshot is None else snapshot.meta.digest
+
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """What changes with the file: so little is asked to know that nothing has happened."""
+        assert self.topic.file is not None
+        try:
+            found = os.stat(self.topic.file)  # noqa: PTH116 - asked at every look
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def poll(self, held: Iterable[bytes]) -> Changes | None:
+        """What has happened since; ``held`` are keys that a subscriber holds. Raises what opening the store raises."""
+        path = self.topic.file
+        assert path is not None
+        if self.stamp is None:
+            return None
+        with naming_replay(self.topic), open_store(self._instance, path) as store, store.snapshot() as snapshot:
+            refuse_other_topic(self.topic, snapshot.meta)
+            return self.upto(snapshot, held)
+
+    def upto(self, snapshot: Snapshot, held: Iterable[bytes]) -> Changes | None:
+        """What has happened up to the state of a snapshot."""
+        meta = snapshot.meta
+        if meta.digest == self._digest:
+            return None
+        rows = sorted(self._rows(snapshot, held), key=lambda row: (stamps(row[1])[0], row[0]))
+        self.applied, self._digest = meta.applied, meta.digest
+        ref = self.topic.name, self.topic.message_type
+        return Changes(ref, [key for key, _ in rows], [value for _, value in rows]) if rows else None
+
+    def _rows(self, snapshot: Snapshot, held: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        meta = snapshot.meta
+        touched = snapshot.changed_since(self._digest)
+        if touched is None:
+            # The list was cut: everything with a later txid is new, and what is nowhere any more is gone.
+            for keys, values in snapshot.scan():
+                yield from (row for row in zip(keys, values, strict=True) if stamps(row[1])[0] > self.applied)
+            touched = set(held)
+            present = snapshot.get_many(sorted(touched))
+        else:
+            present = snapshot.get_many(sorted(touched))
+            yield from present.items()
+        nobody = bytes(CHECK.stop - CHECK.start)
+        for key in touched.difference(present):
+            # No entry says when: the store's last txid and time are the latest that it can have been.
+            yield key, tombstone(key, nobody, meta.applied, meta.last_time)
