@@ -67,4 +67,16 @@ CODES: dict[str, str] = {
         Do: Give or leave out ``--conflation-key``, as the error says.
         See: sowctl-behaviour(7)
         """,
+    "SOW-FOL-020": """2 no rate
+
+        Why: A rate is a number of messages a second, a size with its unit, or a number with X for the recorded pace.
+        Do: Write it as 1000, 500KB, 2X or .5X.
+        See: sowctl-subscribe(1)
+        """,
+    "SOW-FOL-021": """8 a replay of a topic without a journal
+
+        Why: A bookmark is a place in the journal, and the TransactionLog does not name the topic, so that nothing could
+        be replayed.
+        Do: Subscribe without a bookmark, or give the topic a place in the TransactionLog.
+        """,
 }

@@ -145,6 +145,11 @@ class Journal:
         self._folder.look()
         return self._folder.checkpoint(self._folder.numbers[0])
 
+    def before_file_of(self, txid: int) -> JournalState:
+        """What was known before the file that holds ``txid``; not to be changed. Raises DamageError ``SOW-JRN-004``."""
+        self._folder.look()
+        return self._folder.checkpoint(self._folder.number_of(txid))
+
     def before_file(self, reached: Callable[[JournalState], bool]) -> int:
         """The last txid before the file in which ``reached`` becomes true of the journal's state.
 

@@ -5,11 +5,13 @@ In the order in which data passes:
 * ``bookmarks``: the texts that name a place or a range of the log, as values.
 * ``spans``: such a value against a journal: the entries that it means.
 * ``interest``: what is followed of each topic, compiled and checked; ``control``: what a running one is told.
+* ``historical``: where a subscription with a bookmark begins: entries, and the states before them.
 * ``instant``: the states of several topics at one txid.
 * ``waking``: waiting until there may be something new.
 * ``tail``: the journal from a txid on, whatever becomes of its files.
 * ``storetail``: a store without a journal from a state on; ``derived``: the rows of a view, compared.
 * ``changes``: the entries of a block that are followed, as stored values.
+* ``pacing``: how fast a replay goes.
 * ``feed``: what changes mean to a subscriber of one topic.
 * ``focus``: the same for one who is told what leaves, or only what has changed; ``held``: what such a one holds;
   ``delta``: what has changed of a message.

@@ -1,0 +1,155 @@
+"""Where a subscription with a bookmark begins: the entries that are replayed, and the states that come before them.
+
+A state is the retained one of each topic at the bookmark's place. Granularity may have dropped what was current then,
+and a window what came before: the replay begins so early that it brings that again. So messages may come twice, and
+none is missing (``behaviour`` 2.2, 4.6). Called by :mod:`sowctl.engine.following.subscription`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.following.instant import Together
+from sowctl.engine.following.spans import NotFound, Span, resolve
+from sowctl.engine.sources.current import open_current
+from sowctl.engine.sources.past import way_at
+from sowctl.engine.sources.versions import VersionsSource
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.retention import as_of
+from sowctl.errors import MissingError, RefusedError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.following.bookmarks import Wanted
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.values.times import Micros
+
+_BATCH = 1000
+
+
+class Past(DescribedStruct, frozen=True):
+    """What a bookmark means for some topics: the entries, and how far the journal went when that was found out.
+
+    What stands behind ``caught_up`` is not replayed but live. ``states``: for each topic with History the latest
+    instant at which its state was the one before the first entry; None: now.
+    """
+
+    span: Span
+    caught_up: int
+    states: dict[Topic, Micros | None]
+
+
+def find_past(
+    instance: Instance, topics: Sequence[TopicConfig], wanted: Wanted, not_found: NotFound | None, *, states: bool
+) -> Past:
+    """Resolve a bookmark for a subscription to ``topics``; ``states``: records at that place are asked for, too.
+
+    Raises RefusedError ``SOW-FOL-021`` for a topic that the journal does not record, and as
+    :func:`~sowctl.engine.following.spans.resolve` does.
+    """
+    for topic in topics:
+        if not topic.journalled:
+            raise RefusedError(
+                "SOW-FOL-021",
+                f"no journal records topic {topic.label!r}: there is nothing to replay",
+                hint="leave the bookmark out, or name the topic in the TransactionLog",
+                topic=topic.label,
+            )
+    refs = frozenset((topic.name, topic.message_type) for topic in topics)
+    with open_log(instance) as log:
+        span = resolve(instance, log, wanted, refs, not_found)
+        kept = frozenset((topic.name, topic.message_type) for topic in topics if topic.history is not None)
+        if not states or not kept:
+            return Past(span, log.last_txid(), {})
+        # A record that is older than the bookmark's time belongs to the state, whatever is said of messages.
+        return Past(replace(span, since=0), log.last_txid(), instants_before(log, kept, span.after))
+
+
+def instants_before(log: Journal, refs: frozenset[Topic], txid: int) -> dict[Topic, Micros | None]:
+    """For each topic the latest instant at which its state was the one behind ``txid``; None: it still is.
+
+    That is right before its next entry, unless that has the time of the one before it: times do not go back within a
+    topic, but they may stand still.
+    """
+    state = log.before_file_of(txid)
+    last = {ref: known.last_time for ref in refs if (known := state.topics.get(ref)) is not None}
+    after: dict[Topic, Micros | None] = dict.fromkeys(refs)
+    left = set(refs)
+    for ref in log.unread(after=state.end.txid):
+        header, names = ref.header, ref.names()
+        # Maps tell the last entry of every topic in a block; only where the place lies within is it read.
+        if header.last_txid <= txid:
+            last |= {row.topic: row.last_time for row in names.topics if row.topic in refs}
+        elif any(row.topic in left for row in names.topics):
+            for entry in ref.load().entries():
+                if entry.txid <= txid and entry.topic in refs:
+                    last[entry.topic] = entry.time
+                elif entry.topic in left:
+                    after[entry.topic] = max(entry.time - 1, last.get(entry.topic, 0))
+                    left.discard(entry.topic)
+            if not left:
+                break
+    return after
+
+
+def open_past(instance: Instance, topics: Sequence[TopicConfig], past: Past) -> tuple[Together, int]:
+    """The states before a replay, None for a topic without records; and the txid behind which the replay begins.
+
+    Raises MissingError ``SOW-ENG-071`` where the replay would have to begin before the oldest journal file.
+    """
+    after = past.span.after
+    with ExitStack() as held:
+        sources: list[Source | None] = []
+        for topic in topics:
+            try:
+                source, least = _opened(instance, topic, past.states.get((topic.name, topic.message_type)), held)
+            except MissingError as error:
+                if error.code != "SOW-ENG-010":
+                    raise
+                source, least = None, None
+            sources.append(source)
+            if least is not None and least < after:
+                _require(instance, topic, least)
+                after = least
+        return Together(past.span.after, sources, held.pop_all()), after
+
+
+def _opened(
+    instance: Instance, topic: TopicConfig, at: Micros | None, held: ExitStack
+) -> tuple[Source | None, int | None]:
+    """A topic's state, and the txid of the oldest version in it behind which others may have been dropped."""
+    if topic.key_mode == "none":
+        return None, None
+    if at is None:
+        return held.enter_context(closing(open_current(instance, topic, now=instance.now))), None
+    assert topic.history is not None
+    # Outside the window nothing is told of a state. The oldest one within it has all records that were there before;
+    # what has changed in between comes again with the replay.
+    oldest = at < instance.now - topic.history.window_us
+    way = way_at(instance, topic, 0 if oldest else at, held)
+    source = VersionsSource(way.current, topic, way.at)
+    # Flags of stored values do not have what changes behind the store have dropped: the timelines do.
+    found = (as_of(versions, way.at) for _, versions in source.timelines(_BATCH))
+    return source, min((version.txid for version in found if version is not None and version.lossy), default=None)
+
+
+def _require(instance: Instance, topic: TopicConfig, txid: int) -> None:
+    """Refuse a replay behind ``txid`` if entries of the topic behind it are gone."""
+    with open_log(instance) as log:
+        if txid < log.first_txid - 1 and txid < log.before((topic.name, topic.message_type)).last_txid:
+            raise MissingError(
+                "SOW-ENG-071",
+                f"topic {topic.label!r} has dropped changes behind txid {txid}, as its Granularity says, and the "
+                f"journals, which begin with txid {log.first_txid}, do not hold them any more",
+                place=log.searched,
+                hint="begin at a later place, or with the present state",
+                first_txid=log.first_txid,
+            )
