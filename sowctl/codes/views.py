@@ -15,4 +15,10 @@ CODES: dict[str, str] = {
         source here has none, and no state was kept.
         Do: Run ``sowctl conflate``, which keeps a state from now on; or let the TransactionLog record the source.
         """,
+    "SOW-VIW-010": """2 no view
+
+        Why: The command is about views, and the name is that of a topic or of another entry.
+        Do: Name a view; ``sowctl view list`` lists them.
+        See: sowctl-view-list(1)
+        """,
 }

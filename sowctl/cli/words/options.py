@@ -25,6 +25,7 @@ Target: TypeAlias = Annotated[
 Targets: TypeAlias = Annotated[
     list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="store")
 ]
+Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all")]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
 
 Filter: TypeAlias = Annotated[

@@ -58,6 +58,10 @@ COMMANDS: tuple[Command, ...] = (
     Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", TIME),
     Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
+    Command("view list", "view_list", "list the views, their caches, and how far these are behind", LOOK),
+    Command("view show", "view_show", "print a view: definition, sources, cache, costs", LOOK),
+    Command("view refresh", "view_refresh", "bring the caches of views up to date", TIME),
+    Command("view check", "view_check", "compare views with what their sources say", LOOK),
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
     Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
     Command("key", "key", "print the SOW keys that messages would get", LOOK),
@@ -108,6 +112,7 @@ PREFIXES = {
     "store": "commands on stores",
     "journal": "commands on journals",
     "queue": "message queues and their workers",
+    "view": "views, and the caches that they are read from",
     "pipeline": "bulk work on Spark",
     "config": "show, compare and begin configurations",
 }

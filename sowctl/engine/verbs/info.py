@@ -39,7 +39,7 @@ def info(
         rows = []
         for entry in instance.config.sow if instance.config is not None else ():
             if isinstance(entry, OtherEntry):
-                rows.append(TopicInfo(entry.name, entry.message_type, entry.kind, "defined"))
+                rows.append(_derived(instance, entry, problems))
             else:
                 rows.append(_topic(instance, entry, problems))
         return rows + _log_only(instance)
@@ -49,7 +49,7 @@ def info(
 def named(instance: Instance, text: str, problems: list[SowError] | None = None) -> list[TopicInfo]:
     """Facts about what ``text`` names. Raises as ``resolve`` does, but not for a topic without a SOW."""
     try:
-        return info(instance, resolve(instance, text), problems)
+        return info(instance, resolve(instance, text, derived=True), problems)
     except MissingError as error:
         if error.code != WITHOUT_SOW:
             raise
@@ -59,7 +59,8 @@ def named(instance: Instance, text: str, problems: list[SowError] | None = None)
 
 def _target(instance: Instance, target: Target, problems: list[SowError]) -> TopicInfo:
     if target.topic is not None:
-        return _topic(instance, target.topic, problems)
+        derived = target.topic.derived
+        return _topic(instance, target.topic, problems) if derived is None else _derived(instance, derived, problems)
     assert target.path is not None
     with closing(open_file(instance, target.path)) as source:
         meta = source.meta
@@ -68,6 +69,30 @@ def _target(instance: Instance, target: Target, problems: list[SowError]) -> Top
         row.journalled = meta.has_journal
         _fill(row, source, target.path)
         return row
+
+
+def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
+    """A view: what its cache holds, and how many records of its sources have changed since; nothing is computed."""
+    row = TopicInfo(entry.name, entry.message_type, entry.kind, "defined")
+    if entry.kind != "View":
+        return row
+    from sowctl.engine.views.view import outlook
+
+    try:
+        found = outlook(instance, entry)
+    except SowError as error:
+        row.state, row.note = "unreadable", error.message
+        problems.append(error)
+        return row
+    row.state = {"use": "current"}.get(found.way, "no cache" if found.state is None else "behind")
+    row.records, row.file_bytes, row.lag = found.messages, found.size, found.changed or 0
+    if found.state is not None:
+        row.path, row.last_update = str(found.path), found.state.refreshed
+        row.last_txid = max((one.last_txid for one in found.state.positions), default=0)
+        row.index_bytes = MemoDirectory(found.path).size() if found.path is not None else 0
+    # How far it is behind is not known where the sources cannot tell; then the reason stands here.
+    row.note = found.why if found.changed is None else None
+    return row
 
 
 def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.directories import make_directories
@@ -31,7 +32,7 @@ from sowctl.engine.views.moment import Moved, end_of_log
 from sowctl.engine.views.records import RecordReader
 from sowctl.engine.views.tables import OF_JOINS, OF_ROWS
 from sowctl.engine.views.upkeep import Changes, Upkeep
-from sowctl.errors import DamageError, MissingError, VersionError
+from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.store.builder import build
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
@@ -39,6 +40,7 @@ from sowctl.store.opening.locks import StoreFiles, WriterLock
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
+    from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.definition import Program, ViewRecord
     from sowctl.engine.views.moment import Moment
@@ -53,6 +55,32 @@ FEW = 5_000
 MOST = 500_000
 """Changed records that are held in memory at once, and no more."""
 LOOKED_UP = 1000
+
+
+class Outlook(Struct, frozen=True):
+    """What a reader would do with a cache: use it, catch up, or compute everything, and why.
+
+    ``changed``: records of the sources that may differ from what it holds, None where that is not known. ``state`` is
+    None where there is no cache of use; ``messages`` in it, ``size`` of its file, which is at ``path``, in bytes.
+    """
+
+    way: str
+    why: str
+    changed: int | None = None
+    state: CacheState | None = None
+    messages: int = 0
+    size: int = 0
+    path: Path | None = None
+
+
+def kept(instance: Instance, path: Path, way: str, why: str) -> Outlook:
+    """An outlook with what a cache says of itself, if there is one."""
+    try:
+        with Store.open(path, write=False, seam=instance.seam) as store, store.snapshot() as snapshot:
+            state, messages = read_state(snapshot), snapshot.meta.records
+    except SowError:
+        return Outlook("compute", why)
+    return Outlook(way, why, None, state, messages, path.stat().st_size, path)
 
 
 class Refresh:
@@ -76,8 +104,10 @@ class Refresh:
         instance = moment.instance
         assert instance.config is not None
         self._store_definition = definition_of(instance.config.name, as_topic(instance.config, entry))
-        self.way = "as it is"
-        """What was done, in words."""
+        self.way = "used"
+        """What was done: used, caught up, computed."""
+        self.changed = 0
+        """How many changed records were caught up with."""
 
     def run(self) -> None:
         """Bring the cache to the moment. Raises StorageError, LockedError, RefusedError where none can be written."""
@@ -114,6 +144,26 @@ class Refresh:
                     f"damage of {name}", f"the cache of the view {name} is made anew: {problem.message}"
                 )
                 self._build(store.lock, None)
+
+    def outlook(self) -> Outlook:
+        """What :meth:`run` would do, found out without a lock."""
+        if (store := self._opened(write=False)) is None:
+            return Outlook("compute", "there is no cache" if not self._path.exists() else "the cache cannot be used")
+        with store, store.snapshot() as snapshot:
+            state, meta = read_state(snapshot), snapshot.meta
+        if state is None or state.definition != self._definition_digest:
+            return Outlook("compute", "the cache is of another definition or version")
+        found = Outlook("use", "nothing has changed", 0, state, meta.records, self._path.stat().st_size, self._path)
+        if self.is_current(state):
+            return found
+        changes = self._changes(state)
+        if changes is None:
+            return replace(found, way="compute", why="the sources cannot tell what has changed", changed=None)
+        found = replace(found, changed=sum(map(len, changes)))
+        if self._pays(state, changes):
+            return replace(found, way="catch up", why="rows and groups are kept")
+        why = "that is cheaper than catching up" if state.kept else "no rows and groups are kept yet"
+        return replace(found, way="compute", why=why)
 
     def is_current(self, state: CacheState | None) -> bool:
         """Whether a cache shows the view as of the moment."""
@@ -210,7 +260,7 @@ class Refresh:
     def _catch_up(self, store: Store, state: CacheState, changes: list[set[bytes]]) -> None:
         begin = self._timer()
         count = sum(map(len, changes))
-        self.way = f"caught up with {count:,} changed records"
+        self.way, self.changed = "caught up", count
         records = [self._read(number, keys) for number, keys in enumerate(changes)]
         store.open_tables((STATE, *OF_ROWS, *OF_JOINS))
 
@@ -243,7 +293,7 @@ class Refresh:
         records = sum(source.stored.meta.records for source in self._sources if source.stored is not None)
         # Tables are for changes to come: where all of it is small, or one has come, they will.
         kept = records <= SMALL or (few and state is not None and not state.kept)
-        self.way = "computed" if kept else "computed, messages alone"
+        self.way, self.changed = "computed", 0
         with build(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
             rows = 0
             if kept:

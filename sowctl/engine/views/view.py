@@ -19,8 +19,8 @@ from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.views.building import build_messages
 from sowctl.engine.views.cache import place_of, read_state
 from sowctl.engine.views.definition import Program, query_of
-from sowctl.engine.views.moment import Moved
-from sowctl.engine.views.refreshing import Refresh
+from sowctl.engine.views.moment import Moved, at_one_instant, entry_of
+from sowctl.engine.views.refreshing import Outlook, Refresh, kept
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.store.builder import build
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sowctl.config.model import OtherEntry, TopicConfig
+    from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.moment import Moment
 
@@ -44,6 +45,37 @@ def open_entry(moment: Moment, entry: OtherEntry) -> Source:
     path = place_of(moment.instance, entry) if moment.at is None else None
     source = _cached(moment, entry, program, path) if path is not None else None
     return source if source is not None else _computed(moment, entry, program)
+
+
+def refreshed(moment: Moment, entry: View) -> Refresh | None:
+    """Bring the cache of a view to a moment, and say how; None where it can have none. Raises why none is written."""
+    program = Program(moment.instance, query_of(moment.instance, entry))
+    path = place_of(moment.instance, entry)
+    if path is None:
+        return None
+    refresh = Refresh(moment, entry, program, path)
+    refresh.run()
+    return refresh
+
+
+def outlook(instance: Instance, entry: OtherEntry) -> Outlook:
+    """How the cache of a view stands to its sources at present. Raises what opening these raises."""
+    assert isinstance(entry, View)
+    # Nothing is opened through the door of readers here, which would bring caches up to date.
+    return at_one_instant(instance, entry, None, open_entry, lambda moment: standing(moment, entry))
+
+
+def standing(moment: Moment, entry: View) -> Outlook:
+    """How the cache of a view stands to its sources; no cache is brought up to date for that."""
+    instance = moment.instance
+    query, path = query_of(instance, entry), place_of(instance, entry)
+    if path is None:
+        return Outlook("compute", "no topic that it reads has a file beside which a cache could lie")
+    for ref in query.sources:
+        source = entry_of(instance, ref)
+        if isinstance(source, View) and standing(moment, source).way != "use":
+            return kept(instance, path, "catch up", f"the view {source.name}, which it reads, is behind")
+    return Refresh(moment, entry, Program(instance, query), path).outlook()
 
 
 def _cached(moment: Moment, entry: View, program: Program, path: Path) -> CurrentSource | None:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from sowctl.config.model import OtherEntry
 from sowctl.errors import SowError
 from sowctl.version import VERSION
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
+    from sowctl.config.model import InstanceConfig
 
 LIBRARIES = (
     "lmdb",
@@ -133,6 +135,26 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         yield _usable("journal directory", directory, journals=sorted(directory.glob("*.journal")))
     for directory, files in stores.items():
         yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
+    yield from _views(invocation, config)
+
+
+def _views(invocation: Invocation, config: InstanceConfig) -> Iterator[Check]:
+    """How far the caches of views are behind; a query brings them up to date, so that is no problem."""
+    views = [entry for entry in config.sow if entry.kind == "View" and isinstance(entry, OtherEntry)]
+    if not views:
+        return
+    from sowctl.engine.views.view import outlook
+
+    with invocation.open_instance() as instance:
+        for entry in views:
+            try:
+                found = outlook(instance, entry)
+            except SowError as error:
+                yield Check(f"view {entry.name}", "problem", error.message, error.hint)
+                continue
+            behind = "" if not found.changed else f", {found.changed:,} changed records behind"
+            words = "up to date" if found.way == "use" else f"next: {found.way}, {found.why}{behind}"
+            yield Check(f"view {entry.name}", "ok", f"{found.messages:,} messages, {words}")
 
 
 def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:

@@ -1,0 +1,65 @@
+"""What the commands on views print."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sowctl.output.display import display
+from sowctl.output.reports import as_dict, size
+from sowctl.values.times import format_time
+from sowctl.values.units import INTERVALS, format_interval
+
+if TYPE_CHECKING:
+    from sowctl.engine.verbs.view import ViewDefinition, ViewInfo
+
+
+def info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
+    """All facts of a view; ``brief``: those that fit a line, for people."""
+    refreshed = None if one.refreshed is None else format_time(one.refreshed)
+    if not brief:
+        made = None if one.made is None else format_time(one.made)
+        return as_dict(one) | {"made": made, "refreshed": refreshed}
+    return {
+        "view": one.view,
+        "type": one.message_type,
+        "sources": ", ".join(one.sources),
+        "next": one.next,
+        "lag": one.lag,
+        "records": one.records,
+        "size": size(one.bytes),
+        "refreshed": refreshed,
+    }
+
+
+def shown(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json: bool) -> str:
+    """A view in full: an object, or lines for people."""
+    if as_json:
+        return json.dumps(info_row(one, brief=False) | {"definition": as_dict(definition)}, ensure_ascii=False)
+    lines = [f"{one.view} ({one.message_type}), keys under {definition.key_domain}"]
+    lines += [f"  source      {source}" for source in one.sources]
+    lines += [f"  join        {join}" for join in definition.joins]
+    if definition.joins and definition.nulls_match:
+        lines.append("  nulls       match")
+    if definition.filter is not None:
+        lines.append(f"  filter      {definition.filter}")
+    lines += [f"  field       {field}" for field in definition.projection]
+    lines += [f"  grouping    {field}" for field in definition.grouping]
+    lines += [f"  hash index  {', '.join(index)}" for index in definition.hash_indexes]
+    lag = "" if one.lag is None else f", {one.lag:,} changed records"
+    lines.append(f"  next        {one.next}: {one.why}{lag}")
+    if one.refreshed is not None and one.made is not None:
+        rows = "" if one.rows is None else f" of {one.rows:,} rows"
+        lines.append(f"  cache       {one.records:,} messages{rows}, {size(one.bytes)}, {one.path}")
+        lines.append(f"  refreshed   {format_time(one.refreshed)}, {_age(now - one.refreshed)} ago")
+        lines.append(f"  computed    {format_time(one.made)}, in {one.full_seconds:.2f} s")
+    if one.change_seconds is not None:
+        lines.append(f"  caught up   with {one.changes:,} changed records in {one.change_seconds:.3f} s")
+    return "\n".join(display(line) for line in lines)
+
+
+def _age(microseconds: int) -> str:
+    """In the largest unit that there is a whole one of."""
+    nanoseconds = 1000 * max(microseconds, 0)
+    unit = next((factor for factor in reversed(INTERVALS.values()) if nanoseconds >= factor), INTERVALS["s"])
+    return format_interval(nanoseconds // unit * unit)

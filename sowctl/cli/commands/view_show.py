@@ -1,0 +1,32 @@
+"""``sowctl view show``: one view, its definition and its cache."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+
+EXAMPLES = (
+    "sowctl view show totals",
+    "sowctl view show totals --format json",
+)
+
+
+def run(
+    invocation: Invocation,
+    view: Annotated[str, Argument("VIEW", "the name of a view")],
+    format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
+) -> int:
+    """Print the definition of a view, its sources, what a reader would do with its cache and why, rows, age and costs.
+
+    Costs are seconds of processor time: those of the last computation of everything, and of the last catching up.
+    """
+    from sowctl.cli.commands.bodies.view import shown
+    from sowctl.engine.verbs.view import definition_of, view_info, views_of
+
+    with invocation.open_instance() as instance:
+        (found,) = views_of(instance, [view])
+        text = shown(view_info(instance, found), definition_of(found), invocation.clock(), as_json=format == "json")
+    invocation.streams.stdout.write(text.encode() + b"\n")
+    return 0

@@ -1,0 +1,194 @@
+"""view: the views of a configuration, what their caches hold, and how far these are behind (sow-view(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.config.derived import View
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.views.cache import place_of
+from sowctl.engine.views.definition import query_of
+from sowctl.engine.views.moment import Moment, at_one_instant
+from sowctl.engine.views.opening import open_entry
+from sowctl.engine.views.view import open_computed, outlook, refreshed
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+
+BATCH = 1000
+
+
+class ViewInfo(Struct, frozen=True):
+    """A view and its cache. ``next``: what the next reader does (use, catch up, compute), and ``why``.
+
+    ``lag``: records of the sources that changed since the cache was ``refreshed`` (microseconds UTC), None where that
+    is not known; ``records`` are its messages, ``rows`` what they are made of, where rows are kept. Costs in seconds of
+    processor time: of computing everything, and of catching up with so many changes.
+    """
+
+    view: str
+    message_type: str
+    sources: tuple[str, ...]
+    next: str
+    why: str
+    lag: int | None
+    records: int
+    rows: int | None
+    bytes: int
+    path: str | None
+    made: int | None
+    refreshed: int | None
+    full_seconds: float | None
+    change_seconds: float | None
+    changes: int
+
+
+class ViewDefinition(Struct, frozen=True):
+    """What a view is made of, as the configuration has it."""
+
+    joins: tuple[str, ...]
+    filter: str | None
+    projection: tuple[str, ...]
+    grouping: tuple[str, ...]
+    key_domain: str
+    nulls_match: bool
+    hash_indexes: tuple[tuple[str, ...], ...]
+
+
+class RefreshReport(Struct, frozen=True):
+    """What refreshing one view did: ``way`` is used, caught up, computed, or none where it has no cache."""
+
+    view: str
+    message_type: str
+    way: str
+    changed: int
+    records: int
+
+
+class CheckedView(Struct, frozen=True):
+    """A view against what its sources say: messages of both, and those that are in one alone or differ."""
+
+    view: str
+    message_type: str
+    records: int
+    computed: int
+    missing: int
+    surplus: int
+    different: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether both are the same."""
+        return not (self.missing or self.surplus or self.different)
+
+
+def views_of(instance: Instance, names: Sequence[str] | None) -> list[View]:
+    """The views of these names, or all. Raises UsageError ``SOW-VIW-010`` for what is no view, and as ``resolve``."""
+    if not names:
+        entries = instance.config.sow if instance.config is not None else ()
+        return [entry for entry in entries if isinstance(entry, View)]
+    found = []
+    for name in names:
+        (target,) = resolve(instance, name, literal=True, derived=True)
+        entry = target.topic.derived if target.topic is not None else None
+        if not isinstance(entry, View):
+            raise UsageError("SOW-VIW-010", f"{name!r} is no view", hint="sowctl view list lists the views")
+        found.append(entry)
+    return found
+
+
+def view_info(instance: Instance, view: View) -> ViewInfo:
+    """How a view's cache stands. Raises what opening the sources raises."""
+    found = outlook(instance, view)
+    state, path = found.state, place_of(instance, view)
+    return ViewInfo(
+        view.name,
+        view.message_type,
+        tuple(f"[{kind}].[{name}]" for kind, name in query_of(instance, view).sources),
+        found.way,
+        found.why,
+        found.changed,
+        found.messages,
+        state.rows if state is not None and state.kept else None,
+        found.size,
+        str(path) if path is not None else None,
+        state.made if state is not None else None,
+        state.refreshed if state is not None else None,
+        state.full if state is not None else None,
+        state.change if state is not None and state.changed else None,
+        state.changed if state is not None else 0,
+    )
+
+
+def definition_of(view: View) -> ViewDefinition:
+    """What a view is made of."""
+    return ViewDefinition(
+        view.joins,
+        view.filter,
+        view.projection,
+        view.grouping,
+        view.key_domain,
+        view.join_null_equivalency,
+        tuple(tuple(map(str, index)) for index in view.hash_indexes),
+    )
+
+
+def refresh(instance: Instance, view: View, *, fresh: bool = False) -> RefreshReport:
+    """Bring the cache of a view up to date; ``fresh``: make it anew, and those of views that it reads.
+
+    Raises StorageError, LockedError or RefusedError where it cannot be written, and what reading raises.
+    """
+
+    def work(moment: Moment) -> tuple[str, int]:
+        done = refreshed(moment, view)
+        return ("none", 0) if done is None else (done.way, done.changed)
+
+    way, changed = at_one_instant(instance, view, None, open_entry, work, fresh=fresh)
+    path = place_of(instance, view)
+    return RefreshReport(view.name, view.message_type, way, changed, _records(instance, path))
+
+
+def _records(instance: Instance, path: Path | None) -> int:
+    from sowctl.engine.topics.positions import meta_of
+
+    return 0 if path is None else meta_of(path, instance).records
+
+
+def check(instance: Instance, view: View) -> CheckedView:
+    """Compare what a view shows, from its cache, with what its sources say at the same instant."""
+
+    def work(moment: Moment) -> CheckedView:
+        with closing(open_entry(moment, view)) as shown, closing(open_computed(moment, view)) as computed:
+            return _compared(view, shown, computed)
+
+    return at_one_instant(instance, view, None, open_entry, work)
+
+
+def _compared(view: View, shown: Source, computed: Source) -> CheckedView:
+    """Both side by side in key order."""
+    left, right = _pairs(shown), _pairs(computed)
+    records = made = missing = surplus = different = 0
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            records, surplus = records + 1, surplus + 1
+            one = next(left, None)
+        elif one is None or other[0] < one[0]:
+            made, missing = made + 1, missing + 1
+            other = next(right, None)
+        else:
+            records, made, different = records + 1, made + 1, different + (one[1] != other[1])
+            one, other = next(left, None), next(right, None)
+    return CheckedView(view.name, view.message_type, records, made, missing, surplus, different)
+
+
+def _pairs(source: Source) -> Iterator[tuple[bytes, bytes]]:
+    for keys, values in source.batches(BATCH):
+        yield from zip(keys, values, strict=True)
