@@ -15,6 +15,11 @@ CODES: dict[str, str] = {
         source here has none, and no state was kept.
         Do: Run ``sowctl conflate``, which keeps a state from now on; or let the TransactionLog record the source.
         """,
+    "SOW-VIW-003": """2 no conflated topic
+
+        Why: The command advances conflated topics, and the name is that of another entry.
+        Do: Name a ConflatedTopic of the configuration, or none for all of them.
+        """,
     "SOW-VIW-010": """2 no view
 
         Why: The command is about views, and the name is that of a topic or of another entry.

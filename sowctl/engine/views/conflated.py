@@ -1,52 +1,129 @@
-"""A conflated topic as a source: what it shows at an instant, computed from the times of its source's changes.
+"""A conflated topic as a source: what it shows at an instant.
 
 It shows the messages of its source, their txids, times and keys included; what expires in the source is one change more
-and leaves with the next output. So a state depends on the journal and the instant alone, whether or not anything ran at
-that time (``behaviour`` 5.3, 11.42 to 11.46).
+and leaves with the next output. Where a journal records the source, a state depends on the journal and the instant
+alone, whether or not anything ran at that time (``behaviour`` 5.3, 11.42 to 11.46): the present is read from the kept
+state, which is brought to the clock first, the past is computed. Where none does, what was kept last is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.config.derived import ConflatedTopic
-from sowctl.config.model import TopicConfig
-from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.tempstore import aside
-from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.sources.current import CurrentSource, open_file
+from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.views.conflating import Conflation
-from sowctl.engine.views.moment import entry_of
+from sowctl.engine.views.cache import place_of
+from sowctl.engine.views.histories import conflated_changes, unrecorded
+from sowctl.engine.views.keeping import Keeper, is_recorded, read_kept
 from sowctl.engine.views.outputs import Outputs
-from sowctl.engine.views.timeline import Change, Stretch, topic_changes
-from sowctl.errors import UsageError
+from sowctl.engine.views.timeline import Change, Stretch
+from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.store.builder import build
+from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.config.model import OtherEntry
-    from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.moment import Moment
 
 READ = 1000
+_OF_NO_USE = (DamageError, VersionError, MissingError, RefusedError)
+"""What a kept state may be instead of one, where the journal tells the same."""
+_WITHOUT = (StorageError, LockedError, RefusedError, OSError)
+"""Why no state can be kept."""
 
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:
-    """The conflated topic as of a moment."""
+    """The conflated topic as of a moment.
+
+    Raises what reading the journal raises; where none records the source, UsageError ``SOW-VIW-002`` if nothing was
+    kept, MissingError ``SOW-ENG-050`` for an instant before the kept state.
+    """
     assert isinstance(entry, ConflatedTopic)
+    path = place_of(moment.instance, entry)
+    if not is_recorded(moment.instance, entry):
+        return _kept_last(moment, entry, path)
+    source = _cached(moment, entry, path) if path is not None else None
+    return source if source is not None else _computed(moment, entry)
+
+
+def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Source:
+    if path is None or not path.exists():
+        raise unrecorded(entry, entry.underlying)
+    source = _opened(moment, entry, path)
+    kept = read_kept(source.snapshot)
+    if kept is not None and (moment.at is None or moment.at >= kept.clock):
+        return source
+    source.close()
+    if kept is None:
+        raise unrecorded(entry, entry.underlying)
+    raise MissingError(
+        "SOW-ENG-050",
+        f"what {entry.name!r} showed at that instant is not known: no journal records its source",
+        hint=f"the first instant that can be answered is {format_time(kept.clock)}",
+        topic=entry.name,
+        first_instant=format_time(kept.clock),
+    )
+
+
+def _opened(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource:
+    assert moment.instance.config is not None
+    topic = replace(as_topic(moment.instance.config, entry), file=path)
+    return open_current(moment.instance, topic, now=moment.now)
+
+
+def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource | None:
+    """The kept state, brought to the present; None for the past, where none can be kept, or another process keeps a
+    later one."""
+    keeper = Keeper(moment, entry, path)
+    if (source := _as_it_is(moment, entry, keeper, path)) is not None or moment.at is not None:
+        return source
+    try:
+        keeper.advance()
+    except _WITHOUT as problem:
+        words = problem.message if isinstance(problem, SowError) else str(problem)
+        moment.instance.notify_once(f"state of {entry.name}", f"{entry.name} is computed without a kept state: {words}")
+        return None
+    return _as_it_is(moment, entry, keeper, path)
+
+
+def _as_it_is(moment: Moment, entry: ConflatedTopic, keeper: Keeper, path: Path) -> CurrentSource | None:
+    if not path.exists():
+        return None
+    try:
+        source = _opened(moment, entry, path)
+    except _OF_NO_USE:
+        return None
+    try:
+        if keeper.is_current(read_kept(source.snapshot)):
+            return source
+    except BaseException:
+        source.close()
+        raise
+    source.close()
+    return None
+
+
+def _computed(moment: Moment, entry: ConflatedTopic) -> Source:
+    """What is shown at the moment, from the beginning of the journal, in a temporary store."""
     instance = moment.instance
     assert instance.config is not None
-    shown: dict[bytes, tuple[int, bytes]] = {}
-    for change in changes(instance, entry, stretch_of(moment)):
+    # An instant in the future is the present.
+    at = moment.now if moment.at is None else min(moment.at, moment.now)
+    shown: dict[bytes, Change] = {}
+    for change in conflated_changes(instance, entry, Stretch(0, moment.until, at)):
         if change.value is None:
             del shown[change.key]
         else:
-            shown[change.key] = change.time, change.value
+            shown[change.key] = change
     with ExitStack() as stack:
         then = stack.enter_context(aside(as_topic(instance.config, entry), "conflated"))
         assert then.file is not None
@@ -56,60 +133,8 @@ def open_entry(moment: Moment, entry: OtherEntry) -> Source:
             keys = sorted(shown)
             for start in range(0, len(keys), READ):
                 some = keys[start : start + READ]
-                builder.append(some, [outputs.of(Change(shown[key][0], key, shown[key][1])) for key in some])
+                builder.append(some, [outputs.of(shown[key]) for key in some])
             builder.flush()
             builder.put_in_place(wait=instance.lock_wait)
         base = stack.enter_context(open_file(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, then, moment.now)
-
-
-def stretch_of(moment: Moment) -> Stretch:
-    """All of the log that a moment holds; an instant in the future is the present."""
-    at = moment.now if moment.at is None else min(moment.at, moment.now)
-    return Stretch(0, moment.until, at)
-
-
-def changes(instance: Instance, entry: ConflatedTopic, stretch: Stretch) -> Iterator[Change]:
-    """When a conflated topic showed what, from its beginning: the messages of its source, as these have them.
-
-    Raises what reading the journal raises, UsageError ``SOW-VIW-002`` for a source that no journal records.
-    """
-    found = matching(instance, entry, source_changes(instance, entry, stretch))
-    return Conflation(entry.interval_us).over(found, stretch.at)
-
-
-def source_changes(instance: Instance, entry: ConflatedTopic, stretch: Stretch) -> Iterator[Change]:
-    """The changes of a conflated topic's source, from its beginning."""
-    source = entry_of(instance, (entry.message_type, entry.underlying))
-    if isinstance(source, TopicConfig):
-        if not source.journalled:
-            raise unrecorded(entry, source.name)
-        return topic_changes(instance, source, stretch)
-    if isinstance(source, ConflatedTopic):
-        return map(Outputs(instance, source).change, changes(instance, source, stretch))
-    raise unrecorded(entry, source.name)
-
-
-def matching(instance: Instance, entry: ConflatedTopic, found: Iterable[Change]) -> Iterator[Change]:
-    """Changes as a conflated topic takes them: a message that its filter does not leave is gone (11.46)."""
-    if not entry.filter:
-        yield from found
-        return
-    kind = instance.type_of(entry.message_type)
-    matcher = Matcher(entry.filter, kind, entry.underlying, environment_of(instance), functions=functions_of(instance))
-    remaining = iter(found)
-    while some := list(islice(remaining, READ)):
-        there = [change for change in some if change.value is not None]
-        places = matcher.places([change.key for change in there], [change.value or b"" for change in there])
-        left = {id(there[place]) for place in places}
-        yield from (change if id(change) in left else change._replace(value=None) for change in some)
-
-
-def unrecorded(entry: ConflatedTopic, source: str) -> UsageError:
-    """The error for a conflated topic whose state nothing tells."""
-    return UsageError(
-        "SOW-VIW-002",
-        f"what {entry.name!r} shows cannot be computed: no journal records its source {source!r}",
-        hint=f"sowctl conflate {entry.name} keeps a state from now on",
-        topic=entry.name,
-    )

@@ -147,8 +147,11 @@ def entry_of(instance: Instance, ref: tuple[str, str]) -> SowEntry:
     return found[0]
 
 
-def refs_of(instance: Instance, entry: OtherEntry) -> list[tuple[str, str]]:
-    """Message type and name of every topic that an entry reads, directly or through others, each once, in order."""
+def refs_of(instance: Instance, entry: OtherEntry, *, read: bool = False) -> list[tuple[str, str]]:
+    """Message type and name of every topic that an entry is made of, directly or through others, each once, in order.
+
+    ``read``: only those whose state is read; of the topics below a conflated topic it is what happened that counts.
+    """
     found: dict[tuple[str, str], None] = {}
     waiting, seen = [entry], set()
     while waiting:
@@ -157,6 +160,8 @@ def refs_of(instance: Instance, entry: OtherEntry) -> list[tuple[str, str]]:
         if current in seen:
             continue
         seen.add(current)
+        if read and current.kind == "ConflatedTopic":
+            continue
         for ref in sources_of(instance, current):
             source = entry_of(instance, ref)
             if isinstance(source, OtherEntry):

@@ -1,0 +1,96 @@
+"""conflate: the kept states of conflated topics, brought to the clock (``behaviour`` 5.3, 11.45).
+
+Where a journal records a source this only spares the next reader the work. Where none does, the state follows from when
+this runs: what happened between two runs shows as one change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.config.derived import ConflatedTopic
+from sowctl.engine.topics.targets import split_target
+from sowctl.engine.views.cache import place_of
+from sowctl.engine.views.keeping import Advance, Keeper, is_recorded
+from sowctl.engine.views.moment import at_one_instant
+from sowctl.engine.views.opening import open_entry
+from sowctl.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.views.moment import Moment
+
+
+class ConflateReport(Struct, frozen=True):
+    """What an advance did to one conflated topic: messages shown, gone and pending; ``way``: advanced, computed, as it
+    was. ``interval_us`` in microseconds; ``path`` is None where nothing can be kept, and readers compute."""
+
+    topic: str
+    message_type: str
+    shown: int
+    gone: int
+    pending: int
+    way: str
+    interval_us: int
+    path: str | None
+
+
+def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[ConflateReport]:
+    """Advance the conflated topics ``names``, or all, in the order of the configuration: what one reads comes first.
+
+    Raises MissingError ``SOW-ENG-012`` and UsageError ``SOW-VIW-003`` for names, ``SOW-VIW-002`` where there is no
+    journal and no file to keep a state beside, and what opening raises.
+    """
+    for entry in conflated_topics(instance, names):
+        path = place_of(instance, entry)
+        if path is None:
+            if not is_recorded(instance, entry):
+                raise UsageError(
+                    "SOW-VIW-002",
+                    f"a state of {entry.name!r} cannot be kept: its source has neither a journal nor a file",
+                    hint="give the source a FileName, or a place in the TransactionLog",
+                    topic=entry.name,
+                )
+            done = Advance(0, 0, 0, "computed by readers")
+        else:
+            done = at_one_instant(instance, entry, None, open_entry, partial(_advance, entry, path))
+        yield ConflateReport(
+            entry.name,
+            entry.message_type,
+            done.shown,
+            done.gone,
+            done.pending,
+            done.way,
+            entry.interval_us,
+            None if path is None else str(path),
+        )
+
+
+def _advance(entry: ConflatedTopic, path: Path, moment: Moment) -> Advance:
+    return Keeper(moment, entry, path).advance()
+
+
+def conflated_topics(instance: Instance, names: Sequence[str] = ()) -> list[ConflatedTopic]:
+    """The conflated topics of these names, or all. Raises MissingError ``SOW-ENG-012``, UsageError ``SOW-VIW-003``."""
+    entries = instance.config.sow if instance.config is not None else ()
+    if not names:
+        return [entry for entry in entries if isinstance(entry, ConflatedTopic)]
+    wanted = [split_target(name) for name in names]
+    for name, kind in wanted:
+        found = [entry for entry in entries if entry.name == name and kind in (None, entry.message_type)]
+        if not found:
+            raise MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", topic=name)
+        if not any(isinstance(entry, ConflatedTopic) for entry in found):
+            raise UsageError("SOW-VIW-003", f"{name!r} is a {found[0].kind}, not a conflated topic", topic=name)
+    return [
+        entry
+        for entry in entries
+        if isinstance(entry, ConflatedTopic)
+        and any(entry.name == name and kind in (None, entry.message_type) for name, kind in wanted)
+    ]

@@ -1,0 +1,411 @@
+"""The kept state of a conflated topic: what it showed at an instant, and what was pending then (``sow-view(5)``).
+
+Where a journal records the source, the state is a cache: it goes on from where it stands, and is made anew where that
+is not possible. Where none does, it is the only thing that knows; then it advances by looking at the source, and
+deletions count from when they were seen. Either way it is a store of the messages that are shown, with further tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from xxhash import xxh3_128_digest, xxh3_128_hexdigest
+
+from sowctl.config.derived import ConflatedTopic, View
+from sowctl.config.model import TopicConfig
+from sowctl.directories import make_directories
+from sowctl.engine.topics.derived import as_topic
+from sowctl.engine.topics.expiration import expires
+from sowctl.engine.topics.positions import definition_of, has_log, open_log
+from sowctl.engine.views.cache import place_of
+from sowctl.engine.views.conflating import Conflation, Pending
+from sowctl.engine.views.definition import query_of
+from sowctl.engine.views.histories import changes_of, matching
+from sowctl.engine.views.moment import entry_of, refs_of
+from sowctl.engine.views.outputs import Outputs
+from sowctl.engine.views.timeline import Change, Stretch, topic_changes
+from sowctl.errors import DamageError, MissingError, SowError, VersionError
+from sowctl.store.builder import build
+from sowctl.store.codec import expiration_of, stamps
+from sowctl.store.env import Store
+from sowctl.store.opening.locks import StoreFiles, WriterLock
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.views.moment import Moment
+    from sowctl.store.read import Reader
+    from sowctl.store.write import WriteTxn
+
+VERSION = 1
+"""Of the tables and of what they hold; where a journal records the source, a state of another one is made anew."""
+STATE, PENDING, SEEN = "conflated:state", "conflated:pending", "conflated:seen"
+TABLES = (STATE, PENDING, SEEN)
+_KEY = b"state"
+READ = 1000
+_PACK = msgspec.msgpack.Encoder()
+_UNPACK = msgspec.msgpack.Decoder(tuple[int, bytes | None])
+
+
+class Kept(Struct, frozen=True):
+    """What a kept state says of itself. Times in microseconds since 1970 UTC.
+
+    ``definition``: digest of everything that what is shown depends on besides messages; ``lineage`` and ``applied``:
+    the journal, and the txid up to which its entries are taken; both empty where none records the source; ``clock``:
+    the instant up to which it is advanced; ``due``: the next instant at which something is shown, goes or expires
+    though nothing is published, 0 for never; ``source``: digest of the source's store as it was seen last.
+    """
+
+    version: int
+    definition: str
+    lineage: str
+    applied: int
+    clock: int
+    due: int = 0
+    source: str = ""
+
+
+class Advance(Struct, frozen=True):
+    """What an advance did: messages that were shown, that went, and that are pending; ``way`` in words."""
+
+    shown: int
+    gone: int
+    pending: int
+    way: str
+
+
+class _Late(Exception):
+    """The journal has an entry for a time that is over: another state would have been shown since."""
+
+
+def read_kept(reader: Reader) -> Kept | None:
+    """What a kept state says of itself; None for one of another version, or of nothing of use."""
+    try:
+        table = reader.table(STATE)
+        raw = None if table is None else table.get(_KEY)
+        kept = None if raw is None else msgspec.json.decode(raw, type=Kept)
+    except (SowError, msgspec.MsgspecError):
+        return None
+    return kept if kept is not None and kept.version == VERSION else None
+
+
+def is_recorded(instance: Instance, entry: ConflatedTopic) -> bool:
+    """Whether a journal records every topic that a conflated topic is made of."""
+    topics = [entry_of(instance, ref) for ref in refs_of(instance, entry)]
+    return all(topic.journalled for topic in topics if isinstance(topic, TopicConfig))
+
+
+def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
+    """A digest of what a conflated topic shows besides the messages of its topics."""
+    assert instance.config is not None
+    config = instance.config
+    parts: list[Any] = [VERSION, config.name, config.group, config.functions]
+    waiting: list[Any] = [entry]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, TopicConfig):
+            parts += [one.name, one.message_type, one.keys, one.key_domain, one.expiration, one.pattern]
+        elif isinstance(one, ConflatedTopic):
+            parts += [one.name, one.message_type, one.interval_us, one.filter, one.enrichment, one.topic_format]
+            waiting.append(entry_of(instance, (one.message_type, one.underlying)))
+        else:
+            assert isinstance(one, View)
+            query = query_of(instance, one)
+            parts.append(query)
+            waiting += [entry_of(instance, ref) for ref in query.sources]
+    return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
+
+
+class Keeper:
+    """The kept state of one conflated topic, at a moment."""
+
+    def __init__(self, moment: Moment, entry: ConflatedTopic, path: Path) -> None:
+        self._moment, self._entry, self._path = moment, entry, path
+        self._instance = moment.instance
+        assert self._instance.config is not None
+        self._topic = as_topic(self._instance.config, entry)
+        self._store_definition = definition_of(self._instance.config.name, self._topic)
+        self._digest = definition_digest(self._instance, entry)
+        self.recorded = is_recorded(self._instance, entry)
+        # An instant in the future is the present.
+        self._at = moment.now if moment.at is None else min(moment.at, moment.now)
+
+    # questions -------------------------------------------------------------------------------------------------------
+
+    def is_current(self, kept: Kept | None) -> bool:
+        """Whether a kept state is that of the moment: nothing was published since, and nothing was due."""
+        if kept is None or not self._fits(kept) or kept.clock > self._at or 0 < kept.due <= self._at:
+            return False
+        lineage, last, _ = self._log()
+        return kept.lineage == lineage and last <= kept.applied
+
+    def _fits(self, kept: Kept) -> bool:
+        return kept.definition == self._digest and bool(kept.lineage) == (self.recorded and bool(self._log()[0]))
+
+    def _log(self) -> tuple[str, int, int]:
+        """The journal's lineage; last txid and time of the topics below, as far as the moment goes."""
+        if not self.recorded or not has_log(self._instance):
+            return "", 0, 0
+        with open_log(self._instance) as log:
+            states = [log.topic_state((name, kind)) for kind, name in refs_of(self._instance, self._entry)]
+            last = max((state.last_txid for state in states), default=0)
+            until = self._moment.until
+            return (
+                log.lineage.hex(),
+                last if until is None else min(last, until),
+                max((state.last_time for state in states), default=0),
+            )
+
+    # advancing -------------------------------------------------------------------------------------------------------
+
+    def advance(self) -> Advance:
+        """Bring the kept state to the moment. Raises StorageError, LockedError, RefusedError where none can be written.
+
+        A state that another process has brought further is left as it is.
+        """
+        instance = self._instance
+        make_directories(self._path.parent, instance.seam)
+        store = self._opened()
+        if store is None:
+            lock = WriterLock(StoreFiles.of(self._path), instance.seam, instance.holder, instance.notify)
+            with lock.held(instance.lock_wait):
+                return self._build(lock)
+        with store, store.writer_lock():
+            with store.snapshot() as snapshot:
+                kept = read_kept(snapshot)
+            if kept is not None and kept.definition == self._digest:
+                if self.is_current(kept) and self.recorded:
+                    return Advance(0, 0, self._count(store), "as it was")
+                if kept.clock > self._moment.now:
+                    return Advance(0, 0, self._count(store), "further on already")
+                with suppress(_Late):
+                    return self._advance(store, kept)
+            return self._build(store.lock)
+
+    def _opened(self) -> Store | None:
+        """The kept store, open to be written; None where there is none that can be used."""
+        if not self._path.exists():
+            return None
+        try:
+            store = Store.open(
+                self._path,
+                write=True,
+                seam=self._instance.seam,
+                lock_wait=self._instance.lock_wait,
+                # Where nothing else knows, what was shown has to stay.
+                durable=not self.recorded,
+                command=self._instance.holder,
+            )
+            if store.definition == self._store_definition:
+                return store
+            store.close()
+        except (DamageError, VersionError, MissingError):
+            if not self.recorded:
+                raise
+        return None
+
+    def _count(self, store: Store) -> int:
+        with store.snapshot() as snapshot:
+            table = snapshot.table(PENDING)
+            return 0 if table is None else len(table)
+
+    def _advance(self, store: Store, kept: Kept) -> Advance:
+        with store.snapshot() as snapshot:
+            before = pending_of(snapshot)
+            seen = Seen(snapshot) if not self.recorded else None
+            conflation = Conflation(self._entry.interval_us, lambda key: bool(snapshot.get_many([key])), dict(before))
+            stretch = Stretch(kept.applied, self._moment.until, self._moment.now)
+            source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
+            if seen is not None:
+                found = seen.changes(self._moment, self._entry, kept)
+            elif isinstance(source, TopicConfig) and kept.lineage == self._log()[0]:
+                living = self._living(snapshot, before) if expires(source.expiration) else {}
+                found = _on_time(topic_changes(self._instance, source, stretch, living), kept.clock)
+            else:
+                raise _Late
+            taken = matching(self._instance, self._entry, found)
+            shown: dict[bytes, Change] = {}
+            for change in conflation.over(taken, self._moment.now):
+                shown[change.key] = change
+            due = self._due(conflation.pending, snapshot, shown)
+        outputs = Outputs(self._instance, self._entry)
+        puts = sorted((key, outputs.of(change)) for key, change in shown.items() if change.value is not None)
+        gone = [key for key, change in shown.items() if change.value is None]
+        fresh = self._kept(due, seen.source if seen is not None else "")
+        store.open_tables(TABLES)
+
+        def write(txn: WriteTxn) -> None:
+            txn.put([key for key, _ in puts], [value for _, value in puts])
+            txn.delete(gone)
+            _put_pending(txn, before, conflation.pending)
+            if seen is not None:
+                seen.write(txn)
+            _write_kept(txn, fresh)
+
+        store.write(write, pending=sum(len(value) for _, value in puts))
+        return Advance(len(puts), len(gone), len(conflation.pending), "advanced")
+
+    def _living(self, snapshot: Reader, pending: Mapping[bytes, Pending]) -> dict[bytes, int]:
+        """The expirations up to the moment of messages that are the latest of their keys."""
+        found = {key: expiration_of(one.value) for key, one in pending.items() if one.value is not None}
+        keys = [key for key in snapshot.expired(self._moment.now) if key not in pending]
+        found |= {key: expiration_of(value) for key, value in snapshot.get_many(keys).items()}
+        return found
+
+    def _build(self, lock: WriterLock) -> Advance:
+        """The state anew: from the journal's beginning, or from what the source holds now."""
+        moment, instance = self._moment, self._instance
+        conflation = Conflation(self._entry.interval_us)
+        seen = Seen(None) if not self.recorded else None
+        if seen is not None:
+            found: Iterable[Change] = seen.changes(moment, self._entry, None)
+        else:
+            found = changes_of(instance, entry_of(instance, (self._entry.message_type, self._entry.underlying)),
+                               Stretch(0, moment.until, moment.now), self._entry)  # fmt: skip
+        shown: dict[bytes, Change] = {}
+        for change in conflation.over(matching(instance, self._entry, found), moment.now):
+            if change.value is None:
+                shown.pop(change.key, None)
+            else:
+                shown[change.key] = change
+        outputs = Outputs(instance, self._entry)
+        fresh = self._kept(self._due(conflation.pending, None, shown), seen.source if seen is not None else "")
+        with build(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
+            keys = sorted(shown)
+            for start in range(0, len(keys), READ):
+                some = keys[start : start + READ]
+                builder.append(some, [outputs.of(shown[key]) for key in some])
+            builder.flush()
+            builder.open_tables(TABLES)
+
+            def write(txn: WriteTxn) -> None:
+                _put_pending(txn, {}, conflation.pending)
+                if seen is not None:
+                    seen.write(txn)
+                _write_kept(txn, fresh)
+
+            builder.change(write)
+            builder.put_in_place(lock=lock, wait=instance.lock_wait)
+        return Advance(len(shown), 0, len(conflation.pending), "computed")
+
+    def _kept(self, due: int, source: str) -> Kept:
+        lineage, last, latest = self._log()
+        now = self._moment.now
+        if latest > now:
+            # An entry of a later time is taken when its time comes: look again each time.
+            due = now + 1
+            last = 0
+        return Kept(VERSION, self._digest, lineage, last, now, due, source)
+
+    def _due(self, pending: Mapping[bytes, Pending], snapshot: Reader | None, shown: Mapping[bytes, Change]) -> int:
+        """When something happens next though nothing is published."""
+        ends = [one.opened + self._entry.interval_us for one in pending.values()]
+        values = [one.value for one in pending.values()] + [one.value for one in shown.values()]
+        expirations = (expiration_of(value) for value in values if value is not None)
+        ends += [at for at in expirations if at > self._moment.now]
+        if snapshot is not None:
+            ends.append(snapshot.next_expiry(self._moment.now) or 0)
+        if self.recorded:
+            ends.append(self._due_below())
+        return min((end for end in ends if end), default=0)
+
+    def _due_below(self) -> int:
+        """When something happens next to the source though nothing is published; of a topic, all is known above."""
+        source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
+        if isinstance(source, TopicConfig):
+            return 0
+        path = place_of(self._instance, source)
+        if isinstance(source, ConflatedTopic) and path is not None:
+            keeper = Keeper(self._moment, source, path)
+            keeper.advance()
+            kept = keeper.read()
+            if keeper.is_current(kept) and kept is not None:
+                return kept.due
+        # It may be at any time: looked at each time.
+        return self._moment.now + 1
+
+    def read(self) -> Kept | None:
+        """What the kept state says of itself now."""
+        try:
+            with Store.open(self._path, write=False, seam=self._instance.seam) as store, store.snapshot() as snapshot:
+                return read_kept(snapshot)
+        except (DamageError, VersionError, MissingError):
+            return None
+
+
+def pending_of(reader: Reader) -> dict[bytes, Pending]:
+    """What is pending in a kept state."""
+    table = reader.table(PENDING)
+    return {} if table is None else {key: Pending(*_UNPACK.decode(value)) for key, value in table.walk()}
+
+
+class Seen:
+    """What a kept state has seen of a source that no journal records: a digest of each message that its filter left."""
+
+    def __init__(self, reader: Reader | None) -> None:
+        table = None if reader is None else reader.table(SEEN)
+        self._before = {} if table is None else dict(table.walk())
+        self._after = dict(self._before)
+        self.source = ""
+
+    def changes(self, moment: Moment, entry: ConflatedTopic, kept: Kept | None) -> Iterator[Change]:
+        """What is different in the source, in the order of time: of a message its own time, of a deletion now."""
+        source = moment.source((entry.message_type, entry.underlying))
+        stored = source.stored
+        keys: set[bytes] | None = None
+        if stored is not None and stored.overlay is None:
+            self.source = f"{stored.meta.digest:032x}"
+            if kept is not None and kept.source:
+                keys = stored.snapshot.changed_since(int(kept.source, 16))
+        found: list[Change] = []
+        there: set[bytes] = set()
+        if keys is None:
+            batches: Iterable[tuple[Any, Any]] = source.batches(READ)
+        else:
+            if stored is not None and stored.hides:
+                keys |= set(stored.snapshot.expired(moment.now))
+            wanted = sorted(keys)
+            batches = (source.lookup(wanted[at : at + READ]) for at in range(0, len(wanted), READ))
+        # What was published before the last look and is seen only now, is taken to be of the instant behind it.
+        earliest = 0 if kept is None else kept.clock + 1
+        for some, values in batches:
+            for key, value in zip(some, values, strict=True):
+                there.add(key)
+                digest = xxh3_128_digest(value)
+                if self._after.get(key) != digest:
+                    self._after[key] = digest
+                    found.append(Change(min(max(stamps(value)[1], earliest), moment.now), key, value))
+        for key in self._before if keys is None else keys & self._before.keys():
+            if key not in there:
+                del self._after[key]
+                found.append(Change(moment.now, key, None))
+        yield from sorted(found, key=lambda change: change.time)
+
+    def write(self, txn: WriteTxn) -> None:
+        """Write what is different from before."""
+        table = txn.table(SEEN)
+        table.delete(self._before.keys() - self._after.keys())
+        changed = ((key, digest) for key, digest in self._after.items() if self._before.get(key) != digest)
+        table.put(sorted(changed))
+
+
+def _on_time(changes: Iterable[Change], clock: int) -> Iterator[Change]:
+    for change in changes:
+        if change.time <= clock:
+            raise _Late
+        yield change
+
+
+def _put_pending(txn: WriteTxn, before: Mapping[bytes, Pending], after: Mapping[bytes, Pending]) -> None:
+    table = txn.table(PENDING)
+    table.delete(before.keys() - after.keys())
+    table.put(sorted((key, _PACK.encode(one)) for key, one in after.items() if before.get(key) != one))
+
+
+def _write_kept(txn: WriteTxn, kept: Kept) -> None:
+    txn.table(STATE).put([(_KEY, msgspec.json.encode(kept))])
+    txn.raise_last_time(kept.clock)

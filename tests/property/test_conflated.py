@@ -1,0 +1,112 @@
+"""Law: a conflated topic that ticked at random instants showed what is computed from the journal for these instants."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.verbs.conflate import conflate
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
+
+CONFLATED = """
+<ConflatedTopic><Name>c</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic></ConflatedTopic>
+<ConflatedTopic><Name>f</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>
+<Interval>3s</Interval><Filter>/v &lt; 6</Filter></ConflatedTopic>
+<ConflatedTopic><Name>cc</Name><MessageType>json</MessageType><UnderlyingTopic>f</UnderlyingTopic>
+<Interval>2s</Interval></ConflatedTopic>
+"""
+LIFE = 7
+EXPIRES = f"<Expiration>{LIFE}s</Expiration>"
+Events = dict[int, list[tuple[int, int | None]]]
+
+
+def conflated(events: Events, interval: int, until: int) -> Events:
+    """The outputs of each key: interval after interval, written down as the rule says it."""
+    found: Events = {}
+    for key, some in events.items():
+        shown, place = None, 0
+        while place < len(some):
+            opened, value = some[place]
+            if value is None and shown is None:
+                place += 1
+                continue
+            end = opened + interval * SECOND
+            if end > until:
+                break
+            while place < len(some) and some[place][0] <= end:
+                value = some[place][1]
+                place += 1
+            if (value, shown) != (None, None):
+                found.setdefault(key, []).append((end, value))
+            shown = value
+    return found
+
+
+def state(events: Events, until: int) -> dict[int, int]:
+    last = {key: [value for time, value in some if time <= until][-1:] for key, some in events.items()}
+    return {key: value[0] for key, value in last.items() if value and value[0] is not None}
+
+
+def with_expiry(events: Events, life: int, until: int) -> Events:
+    found: Events = {}
+    for key, some in events.items():
+        for place, (time, value) in enumerate(some):
+            found.setdefault(key, []).append((time, value))
+            over = time + life * SECOND
+            following = some[place + 1][0] if place + 1 < len(some) else until + 1
+            if value is not None and over <= following and over <= until:
+                found[key].append((over, None))
+    return found
+
+
+def shown(lab: Lab, name: str, at: int | None = None) -> dict[int, int]:
+    found = [json.loads(payload) for payload in lab.query(name, at=at)]
+    return {one["id"]: one["v"] for one in found}
+
+
+@pytest.mark.parametrize("lives", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
+    source = random.Random(seed)
+    topics = topic_xml("t", EXPIRES if lives else "") + topic_xml("other") + CONFLATED
+    lab = Lab(tmp_path / "lab", config_xml(topics, ("t", "other")))
+    events: Events = {}
+    ticked: dict[tuple[str, int], dict[int, int]] = {}
+    for _ in range(60):
+        # Also several at one instant, and at the very ends of intervals.
+        lab.clock.at += source.choice([0, 1, 500_000, SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND, 4_999_999])
+        draw = source.random()
+        key, value, now = source.randrange(4), source.randrange(10), lab.clock.at
+        if draw < 0.45:
+            lab.publish("t", message(id=key, v=value))
+            events.setdefault(key, []).append((now, value))
+        elif draw < 0.6:
+            if lab.open().topic("t").delete(filter=f"/id = {key}").deleted:
+                events[key].append((now, None))
+        elif draw < 0.65:
+            lab.publish("other", message(id=key))
+        elif draw < 0.9:
+            for name in source.sample(["c", "f", "cc"], 2):
+                ticked[name, now] = shown(lab, name)
+        else:
+            list(conflate(lab.open()))
+    end = lab.clock.at
+    lab.clock.tick(60)
+    for path in lab.directory.rglob("*-views"):
+        shutil.rmtree(path)
+    for (name, now), found in ticked.items():
+        assert shown(lab, name, at=now) == found, (name, now - START)
+        source_events = with_expiry(events, LIFE, now) if lives else events
+        kept = {k: [(t, v if v is not None and v < 6 else None) for t, v in some] for k, some in source_events.items()}
+        wanted = {
+            "c": lambda now=now, some=source_events: conflated(some, 5, now),
+            "f": lambda now=now, some=kept: conflated(some, 3, now),
+            "cc": lambda now=now, some=kept: conflated(conflated(some, 3, now), 2, now),
+        }[name]()
+        assert state(wanted, now) == found, (name, now - START)
+    assert len(ticked) > 5
+    assert end > START
