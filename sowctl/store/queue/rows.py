@@ -29,14 +29,14 @@ Name: TypeAlias = tuple[int, int]
 
 
 class _Loaded(DescribedStruct):
-    """A page in this change, and what the indexes and counters say of it by now."""
+    """A page in this change, its row, and what the indexes and counters say of it by now."""
 
     page: Page
     ready: set[int]
     held: set[int]
     alarm: int
     counts: tuple[int, int, int, int]
-    stored: bool
+    raw: bytes | None
 
 
 def _counts(page: Page) -> tuple[int, int, int, int]:
@@ -98,7 +98,7 @@ class Rows:
             return near[0], near[2]
         first = self._floor(txid)
         # Pages that this change made are not in the file yet; there are few.
-        made = [one for one, loaded in self._pages.items() if not loaded.stored and one <= txid]
+        made = [one for one, loaded in self._pages.items() if loaded.raw is None and one <= txid]
         if made and (first is None or max(made) > first):
             first = max(made)
         if first is None:
@@ -114,7 +114,7 @@ class Rows:
     def make_page(self, first: int) -> Page:
         """A new page for messages from this txid on."""
         page = Page.empty()
-        self._pages[first] = _Loaded(page, set(), set(), 0, (0, 0, 0, 0), stored=False)
+        self._pages[first] = _Loaded(page, set(), set(), 0, (0, 0, 0, 0), None)
         self._near = None
         return page
 
@@ -303,8 +303,10 @@ class Rows:
                     self._put("alarms", _PAIR.pack(page.alarm, first), b"")
             self._count(loaded.counts, _counts(page))
             if not over:
-                self._put("pages", _U64.pack(first), page.encode())
-            elif loaded.stored:
+                # A page that was only looked at is not written.
+                if (raw := page.encode()) != loaded.raw:
+                    self._put("pages", _U64.pack(first), raw)
+            elif loaded.raw is not None:
                 self._delete("pages", _U64.pack(first))
         self._pages.clear()
         self._near = None
@@ -335,7 +337,7 @@ class Rows:
             page = Page.decode(raw)
         except ValueError as problem:
             raise damaged(f"txid {first} and on: {problem}", self.place) from None
-        loaded = _Loaded(page, page.ready_priorities(), page.held_by(), page.alarm, _counts(page), stored=True)
+        loaded = _Loaded(page, page.ready_priorities(), page.held_by(), page.alarm, _counts(page), raw)
         self._pages[first] = loaded
         return loaded
 

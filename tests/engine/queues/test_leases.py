@@ -1,0 +1,260 @@
+"""Leases by token, order, returns, late and strange acknowledgements (``behaviour`` 11.66, 11.72)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sowctl.engine.queues.leases import Handle
+from sowctl.engine.queues.queue import handle_of
+from sowctl.errors import LockedError, MissingError
+from tests.engine.queues.conftest import MakeQueueLab
+from tests.support.instances import message
+from tests.support.queues import ids
+
+
+def test_a_stalled_worker_cannot_touch_its_successors_lease(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>10s</LeasePeriod>")
+    lab.put(1)
+    (stalled,) = lab.lease(1, "a")
+    lab.clock.tick(11)
+    (successor,) = lab.lease(1, "b")
+    assert successor.token != stalled.token
+    assert successor.bookmark == stalled.bookmark
+    with lab.queue() as queue:
+        for act in (queue.acknowledge, queue.cancel, queue.renew):
+            assert act([handle_of(stalled)], "a") == ["stale"]
+        assert queue.renew([handle_of(successor)], "b") == ["done"]
+        assert queue.acknowledge([handle_of(successor)], "b") == ["done"]
+    assert lab.pending() == []
+
+
+def test_a_lease_that_ended_is_over_even_if_nobody_else_has_it(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>10s</LeasePeriod>")
+    lab.put(1)
+    (late,) = lab.lease()
+    lab.clock.tick(10)
+    assert lab.ack(late) == ["stale"]
+    assert lab.states() == [(1, "ready")]
+
+
+def test_renewing_counts_from_now(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>10s</LeasePeriod>")
+    lab.put(1)
+    (leased,) = lab.lease()
+    for _ in range(5):
+        lab.clock.tick(9)
+        with lab.queue() as queue:
+            assert queue.renew([handle_of(leased)]) == ["done"]
+    assert lab.states() == [(1, "leased")]
+    assert lab.ack(leased) == ["done"]
+
+
+def test_tokens_are_not_given_twice_even_when_the_state_is_lost(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2, 3)
+    tokens = [one.token for one in lab.lease(3)]
+    assert len(set(tokens)) == 3
+    lab.state_file().unlink()
+    lab.clock.tick(0.001)
+    again = lab.lease(3)
+    assert not set(tokens) & {one.token for one in again}
+    with lab.queue() as queue:
+        stale = [Handle(handle_of(one).name, token) for one, token in zip(again, tokens, strict=True)]
+        assert queue.acknowledge(stale) == ["stale"] * 3
+
+
+def test_back_off(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2)
+    lab.cancel(lab.lease()[0], delay=5)
+    assert lab.states() == [(1, "delayed"), (2, "ready")]
+    assert ids(lab.lease(2)) == [2]
+    lab.clock.tick(5)
+    assert ids(lab.lease(2)) == [1], "an instant that is now is over"
+
+
+def test_a_returned_message_takes_its_old_place(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(*range(1000))
+    leased = lab.lease(600)
+    lab.cancel(*leased[250:260], *leased[3:5])
+    assert ids(lab.lease(15)) == [3, 4, *range(250, 260), 600, 601, 602]
+
+
+def test_priority_then_age_over_many_pages(queues: MakeQueueLab) -> None:
+    lab = queues("<Priority>/p</Priority>")
+    rows = [(number, number * 7919 % 5) for number in range(1200)]
+    lab.publish("orders", *(message(id=number, p=priority) for number, priority in rows))
+    expected = [number for number, _ in sorted(rows, key=lambda row: (-row[1], row[0]))]
+    got: list[int] = []
+    while batch := lab.lease(101):
+        got += ids(batch)
+    assert got == expected
+    assert lab.lease() == []
+
+
+def test_acknowledging_twice(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    (leased,) = lab.lease()
+    assert lab.ack_bookmark(leased.bookmark) == "done"
+    assert lab.ack_bookmark(leased.bookmark) == "unknown"
+    assert lab.ack(leased) == ["stale"]
+
+
+def test_only_what_is_leased_can_be_cancelled_or_renewed(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    name = handle_of(lab.peek()[0]).name
+    with lab.queue() as queue:
+        assert queue.cancel([Handle(name)]) == ["not leased"]
+        assert queue.renew([Handle(name)]) == ["not leased"]
+        assert queue.cancel([Handle((name[0], 99))]) == ["unknown"]
+
+
+def test_forced_expiry(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2)
+    assert lab.ack_bookmark(lab.peek()[0].bookmark, expire=True) == "done"
+    assert lab.pending() == [2]
+    assert lab.info().expired == {"forced_expire": 1}
+    lab.state_file().unlink()
+    assert lab.pending() == [2]
+    assert lab.ack_bookmark("1|5|", expire=True) == "unknown", "an expiry is not remembered"
+
+
+def test_dead_messages_come_back_in_their_old_place(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(*range(600))
+    leased = lab.lease(600)
+    assert set(lab.cancel(*leased[100:103])) == {"max_cancels"}
+    lab.ack(*leased[:90], *leased[110:599])
+    lab.cancel(leased[599])
+    with lab.queue() as queue:
+        names = [handle_of(leased[place]).name for place in (101, 599)]
+        assert queue.requeue(names) == ["done", "done"]
+        assert queue.requeue(names) == ["done", "done"], "they are ready"
+    assert [number for number, state in lab.states() if state == "ready"] == [101, 599]
+    assert [number for number, state in lab.states() if state == "dead"] == [100, 102]
+    lab.state_file().unlink()
+    assert [number for number, state in lab.states() if state == "dead"] == [100, 102]
+    # Leases went with the state; what was requeued is among what is pending.
+    assert lab.pending() == [*range(90, 100), 101, *range(103, 110), 599]
+
+
+def test_a_dead_message_whose_page_has_gone_comes_back(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(*range(300))
+    leased = lab.lease(300)
+    lab.cancel(leased[5])
+    lab.ack(*leased[:5], *leased[6:256])
+    with lab.queue() as queue:
+        assert queue.requeue([handle_of(leased[5]).name]) == ["done"]
+    assert lab.pending() == [5, *range(256, 300)]
+
+
+def test_a_dead_message_can_be_acknowledged(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(1)
+    (leased,) = lab.lease()
+    lab.cancel(leased)
+    assert lab.ack_bookmark(leased.bookmark) == "done"
+    assert lab.states() == []
+    lab.state_file().unlink()
+    assert lab.states() == []
+
+
+def test_purging_leaves_what_is_leased(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(*range(5))
+    first, second = lab.lease(2)
+    lab.cancel(second)
+    with lab.queue() as queue:
+        assert queue.purge() == 3
+        assert queue.bury() == 1
+    assert lab.states() == [(0, "leased")]
+    assert lab.ack(first) == ["done"]
+
+
+def test_messages_of_a_client_have_its_bookmarks(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2, client="feed", sequence=10)
+    one, two = lab.lease(2)
+    publisher = one.bookmark.split("|")[0]
+    assert [one.bookmark, two.bookmark] == [f"{publisher}|10|", f"{publisher}|11|"]
+    assert lab.ack(one) == ["done"]
+    assert lab.ack_bookmark(two.bookmark) == "done"
+    assert lab.ack_bookmark(two.bookmark) == "unknown"
+    lab.state_file().unlink()
+    assert lab.pending() == []
+
+
+def test_pruned_messages_are_gone_and_hold_nobody_up(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.journal_size = 2000
+    for number in range(60):
+        lab.put(number)
+    assert len(lab.pending()) == 60
+    files = lab.journals()
+    assert len(files) > 2
+    for path in files[:-1]:
+        path.unlink()
+    for path in lab.directory.rglob("*.topics"):
+        path.unlink()
+    left = ids(lab.lease(60))
+    assert left == list(range(60 - len(left), 60))
+    assert 0 < len(left) < 60
+    assert lab.info().expired == {"gone": 60 - len(left)}
+    assert any("are gone" in note for note in lab.notes)
+
+
+def test_a_block_of_the_api_acknowledges_or_gives_back(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2, 3)
+    with lab.open().queue("work") as queue:
+        with queue.lease(2) as messages:
+            assert ids(messages) == [1, 2]
+        with pytest.raises(RuntimeError, match="no"), queue.lease(2) as messages:
+            raise RuntimeError("no")
+        assert [(one.state, one.cancels) for one in queue.peek()] == [("ready", 1)]
+        assert queue.depth().pending == 1
+        (third,) = queue.peek()
+        assert queue.acknowledge(third) == ["done"]
+        assert (queue.name, queue.info().acknowledged) == ("work", 3)
+
+
+def test_no_such_queue(queues: MakeQueueLab) -> None:
+    lab = queues()
+    with pytest.raises(MissingError) as caught:
+        lab.open().queue("none")
+    assert (caught.value.code, caught.value.hint) == ("SOW-QUE-001", "its queues are: work")
+
+
+def test_a_queue_before_anything_was_published(queues: MakeQueueLab) -> None:
+    lab = queues()
+    assert (lab.pending(), lab.lease(), lab.depth().pending) == ([], [], 0)
+    assert not lab.state_file().exists()
+
+
+def test_a_stopped_process_holds_others_up_for_as_long_as_they_wait(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    with lab.queue() as queue, lab.queue(lock_wait=0.1) as other:
+
+        def act(turn: object) -> None:
+            with pytest.raises(LockedError) as caught:
+                other.peek()
+            assert caught.value.code == "SOW-QUE-010"
+
+        queue.turns.make(act)
+
+
+def test_a_clock_that_goes_back_ends_no_lease_early(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>10s</LeasePeriod>")
+    lab.put(1, 2)
+    (leased,) = lab.lease()
+    lab.clock.tick(-3600)
+    assert ids(lab.lease(2)) == [2]
+    assert lab.ack(leased) == ["done"]
+    lab.clock.tick(2 * 3600)
+    assert lab.states() == [(2, "ready")]
