@@ -40,13 +40,13 @@ class Backlog:
         self._regex = regex
         self._known: dict[str, bool] = {}
 
-    def catch_up(self, rows: Rows, log: Journal, now: int) -> bool:
-        """Take in what is behind the state's position; whether that was all, or all that TargetQueueDepth has room for.
+    def catch_up(self, rows: Rows, log: Journal, last: int, now: int) -> bool:
+        """Take in what is behind the state's position, up to the txid ``last``; whether that was all, or all that
+        TargetQueueDepth has room for.
 
         Raises the DamageErrors of reading, and LimitError for a runaway pattern.
         """
         state = rows.state
-        last = log.last_txid()
         if last <= state.applied:
             state.whole = True
             return True

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import accumulate
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.described import DescribedStruct
 from sowctl.journal.block import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
 
@@ -19,22 +19,22 @@ _KEPT = 16
 """Blocks that stay in memory: messages are leased in rows, and a few priorities go through a few blocks at a time."""
 
 
-class Body(Struct, frozen=True):
-    """What the journal has of a message: its topic (or logical topic), time, lifetime (0 for none) and payload."""
-
-    topic: str
-    time: int
-    expiration: int
-    payload: bytes
-    correlation_id: bytes | None
-    key: bytes
-    unkeyed: bool
+Body: TypeAlias = tuple[str, int, int, bytes, str | None]
+"""What the journal has of a message: its topic (or logical topic), time, lifetime (0 for none), payload, correlation
+id."""
 
 
 class _Held(DescribedStruct, frozen=True):
-    block: Block
+    """A block, taken apart as far as messages are asked for: what its columns give is looked up once."""
+
+    first: int
     raw: bytes
     ends: list[int]
+    names: list[str]
+    topics: Sequence[int]
+    times: Sequence[int]
+    expirations: Sequence[int]
+    texts: tuple[Sequence[bytes | None] | None, Sequence[bytes | None] | None] | None
 
 
 class Bodies:
@@ -43,33 +43,29 @@ class Bodies:
     def __init__(self, log: Journal) -> None:
         self._log = log
         self._held: OrderedDict[tuple[int, int], _Held] = OrderedDict()
+        self._at = (-1, -1)
+        self._last: _Held | None = None
 
     def of(self, txid: int, place: tuple[int, int, int]) -> Body | None:
         """The message with this txid in the block at ``place``; None where its file was pruned.
 
         Raises DamageError ``SOW-JRN-010``.
         """
-        from sowctl.journal.format import UNKEYED
-
-        held = self._block(place)
+        held = self._last if place[:2] == self._at else self._block(place)
         if held is None:
             return None
-        block = held.block
-        index = txid - block.first_txid
-        columns = block.columns()
-        topic = block.topics[columns.topics[index]][0]
-        if columns.logical_topics is not None and (logical := columns.logical_topics[index]) is not None:
-            topic = logical.decode("utf-8", "replace")
-        start = held.ends[index - 1] if index else 0
-        return Body(
-            topic,
-            columns.times[index],
-            columns.expirations[index],
-            held.raw[start : held.ends[index]],
-            None if columns.correlation_ids is None else columns.correlation_ids[index],
-            bytes(columns.keys[8 * index : 8 * index + 8]),
-            bool(columns.flags[index] & UNKEYED),
-        )
+        index = txid - held.first
+        ends = held.ends
+        topic = held.names[held.topics[index]]
+        correlation = None
+        if held.texts is not None:
+            logicals, correlations = held.texts
+            if logicals is not None and (raw := logicals[index]) is not None:
+                topic = raw.decode("utf-8", "replace")
+            if correlations is not None and (raw := correlations[index]) is not None:
+                correlation = raw.decode("utf-8", "replace")
+        payload = held.raw[ends[index - 1] if index else 0 : ends[index]]
+        return topic, held.times[index], held.expirations[index], payload, correlation
 
     def _block(self, place: tuple[int, int, int]) -> _Held | None:
         at = place[:2]
@@ -78,11 +74,25 @@ class Bodies:
             block = self._log.block_at(Position(*place))
             if block is None:
                 return None
-            held = self._held[at] = _Held(
-                block, bytes(block.payload_bytes()), list(accumulate(block.columns().lengths))
-            )
+            held = self._held[at] = _taken_apart(block)
             while len(self._held) > _KEPT:
                 self._held.popitem(last=False)
         else:
             self._held.move_to_end(at)
+        self._at, self._last = at, held
         return held
+
+
+def _taken_apart(block: Block) -> _Held:
+    columns = block.columns()
+    logicals, correlations = columns.logical_topics, columns.correlation_ids
+    return _Held(
+        block.first_txid,
+        bytes(block.payload_bytes()),
+        list(accumulate(columns.lengths)),
+        [name for name, _ in block.topics],
+        columns.topics,
+        columns.times,
+        columns.expirations,
+        None if logicals is None and correlations is None else (logicals, correlations),
+    )

@@ -131,8 +131,8 @@ def info_of(queue: OpenQueue) -> QueueInfo:
         body = queue.bodies.of(txid, place)
         found.oldest_txid = txid
         if body is not None:
-            found.oldest = body.time
-            found.age_seconds = max(0, queue.instance.now - body.time) / 1e6
+            found.oldest = body[1]
+            found.age_seconds = max(0, queue.instance.now - body[1]) / 1e6
     return found
 
 

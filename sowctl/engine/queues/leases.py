@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.queues.barriers import Barriers
 from sowctl.engine.queues.fairness import Seat, share
 from sowctl.engine.queues.returning import return_one
 from sowctl.engine.queues.settling import (
     DEFERRED,
     FORCED,
+    Ends,
     QueueEntry,
     Spot,
     bury,
@@ -57,10 +57,10 @@ class Lease(Struct, frozen=True):
     barrier: bool = False
 
 
-class Handle(DescribedStruct, frozen=True):
+class Handle(Struct, frozen=True):
     """Which message is meant: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
 
-    name: Name
+    name: tuple[int, int]
     token: int | None = None
     delay_us: int = 0
 
@@ -198,20 +198,17 @@ def acknowledge(turn: Turn, handles: Iterable[Handle], client: int | None, *, ex
     """
     rows = turn.rows
     outcomes: list[Outcome] = []
+    ended = Ends(rows, turn.owner, EXPIRE if expire else ACK, FORCED if expire else "")
     for handle in handles:
         spot, outcome = _meant(turn, handle, client)
         if spot is None:
             outcomes.append(outcome if expire or outcome != "unknown" else _late(turn, handle))
-            continue
-        _, page, index = spot
-        entry = QueueEntry(EXPIRE if expire else ACK, name_of(page, index, turn.owner), FORCED if expire else "")
+        else:
+            ended.add(spot)
+            outcomes.append("done")
+    for entry in ended.entries:
         turn.journal(entry)
-        holder = rows.holder(page.holders[index]) if page.holders[index] else None
-        if holder is not None and not expire:
-            holder.acked += 1
-        finish(rows, spot)
-        count_end(rows, entry, turn.now)
-        outcomes.append("done")
+    ended.count(turn.now)
     return outcomes
 
 
@@ -296,8 +293,10 @@ def requeue(turn: Turn, names: Sequence[Name]) -> list[Outcome]:
 
 def _meant(turn: Turn, handle: Handle, client: int | None) -> tuple[Spot | None, Outcome]:
     """The pending message that may be finished: None, and why, where there is none."""
-    txid = txid_of(turn.rows, turn.owner, handle.name)
-    spot = None if txid is None else spot_of(turn.rows, txid)
+    rows, name = turn.rows, handle.name
+    # The usual bookmark is that of the instance: its number is the txid.
+    txid = name[1] if name[0] == turn.owner and not rows.has_names else txid_of(rows, turn.owner, name)
+    spot = None if txid is None else spot_of(rows, txid)
     if spot is None:
         return None, "stale" if handle.token is not None else "unknown"
     _, page, index = spot

@@ -36,7 +36,8 @@ class QueueMessage(Struct, frozen=True):
 
     ``state`` is ready, leased, delayed, blocked (behind a barrier, or a barrier that waits) or dead; ``token`` and
     ``until`` those of its lease (0 for none; ``until`` microseconds UTC, None without an end). ``deliveries`` count the
-    present one. ``timestamp`` and ``expiration`` in microseconds UTC, the latter 0 for never: its end in this queue.
+    present one; ``name`` are the two numbers of the bookmark. ``timestamp`` and ``expiration`` in microseconds UTC, the
+    latter 0 for never: its end in this queue.
     """
 
     topic: str
@@ -56,6 +57,7 @@ class QueueMessage(Struct, frozen=True):
     barrier: bool = False
     reason: str = ""
     correlation_id: str | None = None
+    name: tuple[int, int] = (0, 0)
 
 
 class Seen(Struct, frozen=True):
@@ -248,24 +250,34 @@ class OpenQueue:
 
     def messages(self, leased: Sequence[Lease]) -> list[QueueMessage]:
         """Leased messages with their payloads. What was pruned from the journal leaves the queue as ``gone``."""
-        found, gone = [], []
+        found: list[QueueMessage] = []
+        gone: list[Lease] = []
+        bodies, kind = self.bodies, self.queue.message_type
         for one in leased:
-            body = self.bodies.of(one.txid, one.place)
+            body = bodies.of(one.txid, one.place)
             if body is None:
                 gone.append(one)
                 continue
-            seen = Seen(
-                one.txid,
-                one.name,
-                "leased",
-                one.place,
-                one.token,
-                one.until,
-                deliveries=one.deliveries,
-                cancels=one.cancels,
-                barrier=one.barrier,
+            topic, time, _, payload, correlation = body
+            publisher, sequence = one.name
+            found.append(
+                QueueMessage(
+                    topic,
+                    kind,
+                    one.txid,
+                    f"{publisher}|{sequence}|",
+                    "leased",
+                    payload,
+                    time,
+                    one.token,
+                    None if one.until == NEVER else one.until,
+                    deliveries=one.deliveries,
+                    cancels=one.cancels,
+                    barrier=one.barrier,
+                    correlation_id=correlation,
+                    name=one.name,
+                )
             )
-            found.append(self._message(seen, body))
         if gone:
             self.turns.make(lambda turn: _drop_gone(turn, gone))
             self.instance.notify(
@@ -278,15 +290,15 @@ class OpenQueue:
         return self.queue.semantics == "at-most-once"
 
     def _message(self, seen: Seen, body: Body) -> QueueMessage:
-        correlation = body.correlation_id
+        topic, time, _, payload, correlation = body
         return QueueMessage(
-            body.topic,
+            topic,
             self.queue.message_type,
             seen.txid,
             str(Bookmark(*seen.name)),
             seen.state,
-            body.payload,
-            body.time,
+            payload,
+            time,
             seen.token,
             None if seen.until in (0, NEVER) else seen.until,
             seen.holder,
@@ -296,14 +308,14 @@ class OpenQueue:
             seen.priority,
             seen.barrier,
             seen.reason,
-            None if correlation is None else correlation.decode("utf-8", "replace"),
+            correlation,
+            seen.name,
         )
 
 
 def handle_of(message: QueueMessage, delay_us: int = 0) -> Handle:
     """What names the lease of a message."""
-    publisher, sequence, _ = message.bookmark.split("|")
-    return Handle((int(publisher), int(sequence)), message.token, delay_us)
+    return Handle(message.name, message.token, delay_us)
 
 
 def client_of(turn: Turn, name: str, *, make: bool = True) -> int:

@@ -41,20 +41,27 @@ class Kept(Struct, frozen=True):
     until: int
 
 
-def stale(rows: Rows, queue: Queue, log: Journal) -> str | None:
-    """Why the state has to be made anew, in words; None where it is the journal's and the configuration's."""
+def stale(rows: Rows, digest: bytes, log: Journal, last: int) -> str | None:
+    """Why the state has to be made anew, in words; None where it is the journal's and the configuration's.
+
+    ``digest`` is that of the queue's definition, ``last`` the last txid of the journal.
+    """
     if rows.is_new:
         return "there is none"
     state = rows.state
-    if state.definition != digest_of(queue):
+    if state.definition != digest:
         return "the definition of the queue has changed"
     if state.lineage != log.lineage:
         return "it belongs to another journal"
-    if state.applied > log.last_txid():
+    if state.applied > last:
         return "it knows of more than the journal has"
-    if state.block is not None and not log.has_block(state.block, state.applied):
-        return "it belongs to another copy of the journal"
     return None
+
+
+def of_another_copy(rows: Rows, log: Journal) -> bool:
+    """Whether the last block that the state knows is another one in this journal: two copies went on separately."""
+    state = rows.state
+    return state.block is not None and not log.has_block(state.block, state.applied)
 
 
 def begins_with_entry(queue: Queue, log: Journal) -> int | None:

@@ -6,9 +6,11 @@ What an acknowledgement of one's own does and what one that is read from the jou
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from sowctl.described import DescribedStruct
+from msgspec import Struct
+
 from sowctl.journal.format import ACK, EXPIRE, REQUEUE
 from sowctl.store.queue.page import BARRIER, DONE, LEASED, READY, BlockPlace, Page
 from sowctl.store.queue.values import Dead
@@ -30,11 +32,11 @@ Spot: TypeAlias = tuple[int, Page, int]
 """A message: first txid of its page, the page, its index there."""
 
 
-class QueueEntry(DescribedStruct, frozen=True):
+class QueueEntry(Struct, frozen=True):
     """An entry of the journal about a message of a queue: operation, bookmark, and the reason or ``deferred``."""
 
     operation: int
-    name: Name
+    name: tuple[int, int]
     reason: str = ""
 
 
@@ -82,6 +84,48 @@ def let_go(rows: Rows, spot: Spot) -> None:
         if holder is not None:
             holder.in_flight -= 1
     page.holders[index] = page.tokens[index] = page.until[index] = 0
+
+
+class Ends:
+    """Messages that leave the queue together, for one reason: what they have in common is done once."""
+
+    def __init__(self, rows: Rows, owner: int, operation: int, reason: str) -> None:
+        self.entries: list[QueueEntry] = []
+        self._rows, self._owner, self._operation, self._reason = rows, owner, operation, reason
+        self._holders: Counter[int] = Counter()
+
+    def add(self, spot: Spot) -> None:
+        """One more: it is finished."""
+        _, page, index = spot
+        self.entries.append(QueueEntry(self._operation, name_of(page, index, self._owner), self._reason))
+        if page.states[index] == LEASED and not page.sequences[index]:
+            # The usual one: leased, and without a client's bookmark.
+            self._holders[page.holders[index]] += 1
+            page.holders[index] = page.tokens[index] = page.until[index] = 0
+            page.states[index] = DONE
+        else:
+            if page.holders[index]:
+                self._credit(page.holders[index], 1)
+            finish(self._rows, spot)
+
+    def count(self, now: int) -> None:
+        """Count them all, once nothing more is added."""
+        for number, count in self._holders.items():
+            holder = self._rows.holder(number)
+            if holder is not None:
+                holder.in_flight -= count
+            self._credit(number, count)
+        state, count = self._rows.state, len(self.entries)
+        if self._operation == ACK:
+            state.acked += count
+            state.minute(now).acked += count
+        elif count:
+            state.expired[self._reason] = state.expired.get(self._reason, 0) + count
+
+    def _credit(self, number: int, count: int) -> None:
+        holder = self._rows.holder(number)
+        if holder is not None and self._operation == ACK:
+            holder.acked += count
 
 
 def die(rows: Rows, spot: Spot, reason: str, now: int) -> None:

@@ -12,13 +12,14 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from struct import pack
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.queues.backlog import Backlog
-from sowctl.engine.queues.definition import state_path
+from sowctl.engine.queues.definition import digest_of, state_path
 from sowctl.engine.queues.expressions import QueueExpressions
 from sowctl.engine.queues.presence import Presence
-from sowctl.engine.queues.recovery import begin_anew, begin_at, begins_with_entry, give_back, stale
+from sowctl.engine.queues.recovery import begin_anew, begin_at, begins_with_entry, give_back, of_another_copy, stale
 from sowctl.engine.queues.returning import fall_due, return_leases
 from sowctl.engine.queues.settling import QueueEntry
 from sowctl.engine.queues.turn import NeedsJournal, Turn
@@ -53,6 +54,9 @@ class Turns:
         self._writer: JournalWriter | None = None
         self._backlog: Backlog | None = None
         self._looked = 0.0
+        self._digest = digest_of(queue)
+        self._owner = instance.publisher
+        self._known: tuple[int, int, int] | None = None
 
     @property
     def has_log(self) -> bool:
@@ -115,9 +119,11 @@ class Turns:
                 locks.enter_context(self.writer.lock())
             rows = locks.enter_context(self._file.change())
             now = self.instance.now
-            turn = Turn(rows, self.log, self.queue, self.instance.publisher, now, journals=journals)
-            ready = self._renewed(turn) and self.backlog.catch_up(rows, self.log, now)
-            if ready:
+            turn = Turn(rows, self.log, self.queue, self._owner, now, journals=journals)
+            # Who holds the journal's lock knows its end.
+            last = self.writer.last_txid if journals else self.log.last_txid()
+            self._renew(turn, last)
+            if self.backlog.catch_up(rows, self.log, last, now):
                 fall_due(turn)
                 self._look(turn, look)
                 rows.flush()
@@ -126,12 +132,15 @@ class Turns:
                 yield None
             self._settle(turn)
 
-    def _renewed(self, turn: Turn) -> bool:
-        """Make the state anew where it has to be; whether there is nothing more to do for that."""
+    def _renew(self, turn: Turn, last: int) -> None:
+        """Make the state anew where it has to be."""
         rows, log = turn.rows, self.log
-        why = stale(rows, self.queue, log)
+        why = stale(rows, self._digest, log, last)
+        if why is None and rows.state.block != self._known and of_another_copy(rows, log):
+            why = "it belongs to another copy of the journal"
         if why is None:
-            return True
+            self._known = rows.state.block
+            return
         if not rows.is_new:
             self.instance.notify(f"the state of queue {self.queue.name!r} is made anew: {why}")
         if self.queue.recovery_point == "creation":
@@ -142,13 +151,12 @@ class Turns:
         else:
             began = begin_at(self.instance, self.queue, log)
         kept = begin_anew(rows, self.queue, log, began, turn.now)
-        self._read_up(turn, kept)
-        return True
+        self._read_up(turn, kept, last)
 
-    def _read_up(self, turn: Turn, kept: list[Kept]) -> None:
+    def _read_up(self, turn: Turn, kept: list[Kept], last: int) -> None:
         """Leases that are to be given back cannot wait for another change: then the journal is read in this one."""
         if kept:
-            while not self.backlog.catch_up(turn.rows, self.log, turn.now):
+            while not self.backlog.catch_up(turn.rows, self.log, last, turn.now):
                 pass
             give_back(turn.rows, kept)
 
@@ -172,24 +180,27 @@ class Turns:
         from sowctl.journal.group import Group
 
         writer, ref = self.writer, (self.queue.name, self.queue.message_type)
-        reasons: list[bytes | None] = [entry.reason.encode() or None for entry in turn.entries]
-        flags = [UNKEYED | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons]
         count = len(turn.entries)
+        reasons: list[bytes | None] | None = None
+        flags: array[int] | int = UNKEYED
+        if any(entry.reason for entry in turn.entries):
+            reasons = [entry.reason.encode() or None for entry in turn.entries]
+            flags = array("H", [UNKEYED | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons])
         moment = max(turn.now, writer.topic_state(ref).last_time)
         group = Group(
             topics=[ref],
             publishers=[],
-            operations=bytes(entry.operation for entry in turn.entries),
+            operations=bytes([entry.operation for entry in turn.entries]),
             topic=0,
-            keys=b"".join(entry.name[0].to_bytes(8, "big") for entry in turn.entries),
-            checks=b"".join(entry.name[1].to_bytes(8, "big") for entry in turn.entries),
+            keys=pack(f">{count}Q", *[entry.name[0] for entry in turn.entries]),
+            checks=pack(f">{count}Q", *[entry.name[1] for entry in turn.entries]),
             times=moment,
             expirations=0,
             publisher=NO_PUBLISHER,
             sequences=None,
-            flags=array("H", flags),
+            flags=flags,
             payloads=[b""] * count,
-            correlation_ids=reasons if any(reason is not None for reason in reasons) else None,
+            correlation_ids=reasons,
         )
         first, last = writer.append(group, moment)
         writer.sync()
@@ -199,6 +210,7 @@ class Turns:
             end = writer.end()
             state.applied, state.block = last, writer.last_block
             state.position = end.number, end.offset, end.txid
+            self._known = state.block
 
 
 def boot_of() -> str | None:

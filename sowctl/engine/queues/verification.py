@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sowctl.engine.queues.backlog import Backlog
 from sowctl.engine.queues.definition import digest_of, state_path
 from sowctl.engine.queues.expressions import QueueExpressions
-from sowctl.engine.queues.recovery import stale
+from sowctl.engine.queues.recovery import of_another_copy, stale
 from sowctl.engine.queues.turns import boot_of
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import SowError
@@ -51,15 +51,18 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
     file = QueueFile(path, instance.seam, boot=boot, lock_wait=instance.lock_wait)
     try:
         with open_log(instance) as log, file.change() as rows:
-            why = stale(rows, queue, log)
+            last = log.last_txid()
+            why = stale(rows, digest_of(queue), log, last)
+            if why is None and of_another_copy(rows, log):
+                why = "it belongs to another copy of the journal"
             if why is not None:
                 counts = f"{path.name}: not used any more ({why})"
                 raise _Looked
             backlog = Backlog(queue, QueueExpressions(instance, queue), instance.publisher, regex=_regex(instance))
-            while not backlog.catch_up(rows, log, instance.now):
+            while not backlog.catch_up(rows, log, last, instance.now):
                 pass
             found += _within(rows)
-            found += _against(instance, queue, log, rows)
+            found += _against(instance, queue, log, last, rows)
             state = rows.state
             counts = f"{path.name}: {state.pending:,} pending, {state.leased:,} leased, {state.dead:,} dead"
             raise _Looked
@@ -122,7 +125,7 @@ def _within(rows: Rows) -> Iterator[str]:
         yield "messages are leased to holders that are not there"
 
 
-def _against(instance: Instance, queue: Queue, log: Journal, rows: Rows) -> Iterator[str]:
+def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Rows) -> Iterator[str]:
     """The pending and dead messages against those of a state that is made of the journal alone."""
     state, now = rows.state, instance.now
     mine = _pending(rows, now)
@@ -140,7 +143,7 @@ def _against(instance: Instance, queue: Queue, log: Journal, rows: Rows) -> Iter
                     if aside.is_new:
                         aside.begin(fresh)
                         fresh.lineage, fresh.began, fresh.applied = log.lineage, state.began, state.began
-                    ready = backlog.catch_up(aside, log, now)
+                    ready = backlog.catch_up(aside, log, last, now)
             with file.change() as aside:
                 theirs = {txid for txid in _pending(aside, now) if txid <= limit}
                 dead = {txid for txid in aside.dead() if txid <= limit}

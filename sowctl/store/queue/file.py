@@ -55,6 +55,9 @@ class QueueFile:
         self._databases: dict[str, Any] = {}
         self._identity: tuple[int, int] | None = None
         self._pid = 0
+        self._mapped = 0
+        self._size = 0
+        self._housed = False
 
     @property
     def exists(self) -> bool:
@@ -108,7 +111,9 @@ class QueueFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with explained(self.path, "lock the queue"):
-            make_directories(self.path.parent, self._seam)
+            if not self._housed:
+                make_directories(self.path.parent, self._seam)
+                self._housed = True
             taken = self._lock.acquire(exclusive=True, wait=self.lock_wait, tell=self._waiting, pauses=_PAUSES)
         if not taken:
             raise LockedError(
@@ -143,6 +148,7 @@ class QueueFile:
                 self.close()
                 self._make()
                 now = self.path.stat()
+            self._size = now.st_size
             if self._env is not None and self._identity == (now.st_dev, now.st_ino) and self._pid == os.getpid():
                 return
             self.close()
@@ -188,13 +194,14 @@ class QueueFile:
 
     def _open(self, path: Path) -> tuple[lmdb.Environment, dict[str, Any]]:
         size = path.stat().st_size if path.exists() else 0
+        self._mapped = max(_MAP, 4 * size)
         env = self._seam.call(
             "lmdb.open",
             lmdb.open,
             str(path),
             subdir=False,
             lock=False,
-            map_size=max(_MAP, 4 * size),
+            map_size=self._mapped,
             max_dbs=len(NAMES),
             mode=FILE_MODE,
             sync=self.boot is None,
@@ -210,16 +217,14 @@ class QueueFile:
     def _begin(self) -> lmdb.Transaction:
         assert self._env is not None
         for _ in range(_ATTEMPTS):
-            info = self._env.info()
-            used = (info["last_pgno"] + 1) * 4096
             # Others may have made the file larger than this process has mapped.
-            if info["map_size"] < used + _ROOM:
-                self._seam.call("lmdb.resize", self._env.set_mapsize, 2 * used + _MAP)
+            if self._mapped < self._size + _ROOM:
+                self._mapped = 2 * self._size + _MAP
+                self._seam.call("lmdb.resize", self._env.set_mapsize, self._mapped)
             try:
                 return self._seam.call("lmdb.begin", self._env.begin, write=True)
             except lmdb.MapResizedError:
-                size = 2 * self.path.stat().st_size + _MAP
-                self._seam.call("lmdb.resize", self._env.set_mapsize, size)
+                self._mapped, self._size = 0, self.path.stat().st_size
             except lmdb.Error as problem:
                 raise self._explained(problem, "write to the queue") from problem
         raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self.path))

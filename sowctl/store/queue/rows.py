@@ -171,11 +171,15 @@ class Rows:
 
     def named(self, name: Name) -> int | None:
         """The txid of the pending message with a client's bookmark."""
-        # Most queues have no client's bookmark at all.
+        raw = self._get("names", _PAIR.pack(*name)) if self.has_names else None
+        return None if raw is None else _U64.unpack(raw)[0]
+
+    @property
+    def has_names(self) -> bool:
+        """Whether any message has a client's bookmark; most queues have none."""
         if self._has_names is None:
             self._has_names = next(self._keys("names"), None) is not None
-        raw = self._get("names", _PAIR.pack(*name)) if self._has_names else None
-        return None if raw is None else _U64.unpack(raw)[0]
+        return self._has_names
 
     def put_names(self, names: list[Name], txids: list[int]) -> None:
         """Note the bookmarks of new messages."""
