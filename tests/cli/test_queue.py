@@ -1,0 +1,161 @@
+"""The commands on queues, as a user and as another program call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.support.instances import topic_xml
+from tests.support.queues import lab_xml, queue_xml
+
+
+@pytest.fixture
+def shop(cli: Cli, tmp_path: Path) -> Cli:
+    """Five orders and a queue over them."""
+    parts = "<LeasePeriod>1h</LeasePeriod>", "<MaxCancels>1</MaxCancels>"
+    xml = lab_xml(queue_xml(*parts), topics=topic_xml("orders"), logged=("orders", "failed"))
+    (tmp_path / "sowctl.xml").write_text(xml)
+    assert cli("publish", "work", stdin=b"".join(b'{"id":%d}\n' % number for number in range(1, 6))).status == 0
+    return cli
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_what_lease_prints_ack_reads(shop: Cli) -> None:
+    leased = shop("queue", "lease", "work", "-n", "3")
+    assert [row["data"] for row in rows(leased.out)] == [{"id": 1}, {"id": 2}, {"id": 3}]
+    first = rows(leased.out)[0]
+    assert list(first) == [
+        "topic", "txid", "timestamp", "bookmark", "token", "lease_until", "deliveries", "cancels", "data",
+    ]  # fmt: skip
+    done = shop("queue", "ack", "work", "-", stdin=leased.out.encode())
+    assert (done.status, done.err) == (0, "3 acknowledged\n")
+    again = shop("queue", "ack", "work", "-", stdin=leased.out.encode())
+    assert again.status == 1
+    assert again.err.count("is not leased with this token any more") == 3
+    assert shop("queue", "depth", "work").out == "2\n"
+
+
+def test_bookmarks_and_tokens_in_their_spellings(shop: Cli) -> None:
+    leased = rows(shop("queue", "lease", "work", "-n", "4").out)
+    names = [f"{row['bookmark']}" for row in leased]
+    tokens = [f"{row['token']}" for row in leased]
+    assert shop("queue", "ack", "work", f"{names[0]},{tokens[0]}").status == 0
+    assert shop("queue", "ack", "work", "-", stdin=f"{names[1]} {tokens[1]}\n\n{names[2]}\n".encode()).status == 0
+    assert shop("queue", "ack", "work", f"{names[3]},12").status == 1
+    for wrong in ("x", "1|2|,x", '{"token": "1"}', "{"):
+        result = shop("queue", "ack", "work", wrong)
+        assert (result.status, "SOW-QUE-011" in result.err) == (2, True)
+
+
+def test_cancel_renew_expire_requeue_and_purge(shop: Cli) -> None:
+    leased = shop("queue", "lease", "work", "-n", "3").out
+    first, second, third = leased.splitlines()
+    assert shop("queue", "renew", "work", "-", stdin=leased.encode()).err == "3 renewed\n"
+    untouched = shop("queue", "cancel", "work", "-", "--untouched", stdin=first.encode())
+    assert (untouched.status, untouched.err) == (0, "1 given back\n")
+    died = shop("queue", "cancel", "work", "-", "--delay", "5s", stdin=second.encode())
+    assert (died.status, died.err) == (0, "0 given back, 1 max cancels\n")
+    assert shop("queue", "expire", "work", "-", stdin=third.encode()).err == "1 expired\n"
+    states = [row["state"] for row in rows(shop("queue", "peek", "work").out)]
+    assert states == ["ready", "ready", "ready", "dead"]
+    assert shop("queue", "requeue", "work", "--dead").err == "1 requeued\n"
+    assert shop("queue", "purge", "work").status == 8, "nobody can be asked"
+    assert shop("queue", "purge", "work", "--yes").err == "4 messages dropped\n"
+    assert json.loads(shop("queue", "depth", "work", "--json").out)["pending"] == 0
+
+
+def test_nothing_to_lease_is_status_one(shop: Cli) -> None:
+    shop("queue", "purge", "work", "--yes")
+    result = shop("queue", "lease", "work")
+    assert (result.status, result.out, result.err) == (1, "", "nothing is ready\n")
+
+
+def test_list_and_info(shop: Cli) -> None:
+    shop("queue", "lease", "work", "--client", "loader")
+    (row,) = rows(shop("queue", "list").out)
+    assert (row["queue"], row["pending"], row["ready"], row["leased"]) == ("work", 5, 4, 1)
+    (info,) = rows(shop("queue", "info", "work", "--format", "ndjson").out)
+    (holder,) = info["holders"]  # type: ignore[misc]
+    assert (holder["name"], holder["kind"], holder["in_flight"]) == ("loader", "client", 1)
+    assert info["delivered"] == 1
+    table = shop("queue", "list", "--format", "table").out.splitlines()
+    assert table[0].split() == [
+        "queue", "type", "underlying", "ready", "leased", "delayed", "blocked", "dead", "age", "acks/s", "workers",
+    ]  # fmt: skip
+    facts = shop("queue", "info", "work", "--format", "table").out
+    assert "underlying" in facts
+    assert "loader" in facts
+
+
+def test_a_queue_is_queried_without_leasing(shop: Cli) -> None:
+    shop("queue", "lease", "work", "-n", "2")
+    assert shop("query", "work").out == '{"id":3}\n{"id":4}\n{"id":5}\n'
+    assert shop("query", "work", "--filter", "/id > 3", "--order-by", "/id DESC").out == '{"id":5}\n{"id":4}\n'
+    assert shop("query", "work", "--count").out == "3\n"
+    past = shop("query", "work", "--at", "2026-01-01T00:00:00Z")
+    assert (past.status, "SOW-QUE-014" in past.err) == (2, True)
+
+
+def test_a_worker_ends_when_nothing_is_pending(shop: Cli) -> None:
+    result = shop("queue", "run", "work", "--until-empty", "--", "cat", environ={"PATH": "/usr/bin:/bin"})
+    assert (result.status, result.err) == (0, "5 delivered, 5 acknowledged\n")
+
+
+def test_a_message_that_dies_is_status_one_and_goes_to_the_dead_letters(shop: Cli) -> None:
+    command = "queue", "run", "work", "--until-empty", "--dead-letter", "failed", "--backoff", "0s", "--summary", "json"
+    result = shop(*command, "--", "grep", "-qv", "3", environ={"PATH": "/usr/bin:/bin"})
+    assert result.status == 1
+    assert json.loads(result.out)["buried"] == 1
+    assert [row["data"] for row in rows(shop("journal", "dump", "--topic", "failed").out)] == [{"id": 3}]
+
+
+def test_a_worker_needs_a_command(shop: Cli) -> None:
+    result = shop("queue", "run", "work")
+    assert (result.status, "SOW-QUE-012" in result.err) == (2, True)
+
+
+def test_acknowledgements_are_entries_of_the_queue(shop: Cli) -> None:
+    bookmark = rows(shop("queue", "lease", "work").out)[0]["bookmark"]
+    shop("queue", "ack", "work", str(bookmark))
+    (entry,) = rows(shop("journal", "dump", "--topic", "work").out)
+    assert (entry["operation"], entry["message_bookmark"], entry["sow_key"]) == ("ack", bookmark, None)
+    assert len(rows(shop("journal", "dump", "--topic", "orders").out)) == 5
+
+
+def test_check_finds_a_state_that_is_not_that_of_the_journal(shop: Cli, tmp_path: Path) -> None:
+    assert "work.json.queue: 0 pending" not in shop("check").err
+    shop("queue", "depth", "work")
+    assert "work.json.queue: 5 pending, 0 leased, 0 dead" in shop("check").err
+    path = next(tmp_path.rglob("work.json.queue"))
+    from sowctl.engine.queues.turns import boot_of
+    from sowctl.seam import SEAM
+    from sowctl.store.queue.file import QueueFile
+
+    file = QueueFile(path, SEAM, boot=boot_of(), lock_wait=1)
+    with file.change() as changed:
+        first = next(changed.firsts())
+        changed.page(first).states[1] = 0
+        changed.state.delayed += 1
+    file.close()
+    result = shop("check")
+    assert result.status == 5
+    assert "1 messages of the journal are missing, such as those of txid 2" in result.out
+    assert "the counters of the states are not those of the pages" in result.out
+
+
+def test_a_damaged_state_is_an_error_that_says_what_to_do(shop: Cli, tmp_path: Path) -> None:
+    shop("queue", "depth", "work")
+    path = next(tmp_path.rglob("work.json.queue"))
+    raw = path.read_bytes()
+    path.write_bytes(b"\xff" * 8192 + raw[8192:])
+    result = shop("queue", "depth", "work")
+    assert (result.status, "SOW-QUE-002" in result.err, "remove the file" in result.err) == (5, True, True)
+    assert "SOW-QUE-002" in shop("check").out
+    path.unlink()
+    assert shop("queue", "depth", "work").out == "5\n"

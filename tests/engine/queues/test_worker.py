@@ -1,0 +1,229 @@
+"""Workers: commands with messages, their status, signals, renewal, dead letters (``behaviour`` 11.64-11.66)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.queues.figures import info_of
+from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
+from sowctl.errors import MissingError
+from sowctl.values.times import system_clock
+from tests.engine.queues.conftest import MakeQueueLab
+from tests.support.instances import message
+from tests.support.processes import Child
+from tests.support.queues import QueueLab
+
+APPEND = 'cat >> "$OUT"; echo >> "$OUT"'
+"""A command that writes its message down, one a line."""
+
+
+def work(lab: QueueLab, *command: str, out: Path | None = None, **options: object) -> WorkReport:
+    """Run a worker until the queue is empty."""
+    environment = {"PATH": os.environ["PATH"], "OUT": str(out or lab.directory / "out")}
+    chosen: dict[str, object] = {"until_empty": True, "backoff": 0.0, "environment": environment} | options
+    with lab.queue() as queue:
+        return Worker(queue, WorkOptions(command, "w", **chosen)).run()  # type: ignore[arg-type]
+
+
+def lines(lab: QueueLab) -> list[str]:
+    return (lab.directory / "out").read_text().splitlines()
+
+
+def live(lab: QueueLab) -> QueueLab:
+    """A lab whose clock is the system's."""
+    lab.clock = system_clock  # type: ignore[assignment]
+    return lab
+
+
+def test_each_message_is_processed_once_in_order(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(*range(10))
+    report = work(lab, "sh", "-c", APPEND)
+    assert lines(lab) == [message(id=number) for number in range(10)]
+    assert (report.delivered, report.acknowledged, report.cancelled) == (10, 10, 0)
+    assert lab.depth().pending == 0
+    assert lab.info().holders == []
+
+
+def test_another_status_cancels_with_a_back_off_that_doubles(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>3</MaxCancels>")
+    lab.put(1)
+    with lab.queue() as queue:
+        worker = Worker(queue, WorkOptions(("false",), "w", backoff=10.0))
+        assert [worker._backoff(cancels) for cancels in (0, 1, 2, 9)] == [10, 20, 40, 300]
+    report = work(lab, "sh", "-c", f"{APPEND}; exit 3")
+    assert (report.cancelled, report.dead) == (2, 1)
+    assert len(lines(lab)) == 3
+    assert lab.states() == [(1, "dead")]
+
+
+def test_the_message_may_come_in_a_file(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2)
+    work(lab, "sh", "-c", 'cat "$0" >> "$OUT"; echo " $(cat)" >> "$OUT"', "{}")
+    assert lines(lab) == ['{"id":1} ', '{"id":2} '], "and nothing on standard input"
+
+
+def test_a_batch_is_lines_and_is_acknowledged_together(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxPerSubscriptionBacklog>4</MaxPerSubscriptionBacklog>")
+    lab.put(*range(10))
+    report = work(lab, "sh", "-c", 'echo "$(cat | tr "\\n" " ")" >> "$OUT"', batch=4)
+    assert [line.count("id") for line in lines(lab)] == [4, 4, 2]
+    assert report.acknowledged == 10
+
+
+def test_a_batch_is_bounded_by_the_backlog_of_a_subscription(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(*range(3))
+    work(lab, "sh", "-c", 'wc -l >> "$OUT"', batch=4)
+    assert [line.strip() for line in lines(lab)] == ["1"] * 3
+
+
+def test_commands_run_side_by_side(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(*range(4))
+    begin = time.monotonic()
+    work(lab, "sleep", "0.5", concurrency=4)
+    assert time.monotonic() - begin < 1.5
+
+
+def test_commands_are_told_about_their_message(queues: MakeQueueLab) -> None:
+    lab = queues("<BarrierExpression>/sync = 1</BarrierExpression>")
+    lab.publish("orders", message(id=1), message(id=2, sync=1))
+    first = lab.peek()[0]
+    work(lab, "sh", "-c", 'echo "$SOWCTL_QUEUE $SOWCTL_BOOKMARK $SOWCTL_DELIVERIES $SOWCTL_BARRIER" >> "$OUT"')
+    assert lines(lab)[0] == f"work {first.bookmark} 1 "
+    assert lines(lab)[1].endswith(" 1 1")
+
+
+def test_a_command_that_cannot_be_started(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxDeliveries>1</MaxDeliveries>")
+    lab.put(1)
+    with pytest.raises(MissingError) as caught:
+        work(lab, "/nowhere/command")
+    assert caught.value.code == "SOW-QUE-013"
+    assert [(one.state, one.deliveries) for one in lab.peek()] == [("ready", 0)], "untouched"
+
+
+def test_dead_messages_go_to_a_topic_of_their_own(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(1, 2)
+    buried: list[bytes] = []
+    report = work(lab, "sh", "-c", "grep -q 2", bury=buried.extend)
+    assert (report.dead, report.buried, buried) == (1, 1, [b'{"id":1}'])
+    assert lab.states() == []
+    lab.state_file().unlink()
+    assert lab.states() == [], "that it was taken care of is journalled"
+
+
+def test_at_most_once_acknowledges_before_and_whatever_the_status(queues: MakeQueueLab) -> None:
+    lab = queues("<Semantics>at-most-once</Semantics>")
+    lab.put(1, 2)
+    report = work(lab, "sh", "-c", f"{APPEND}; exit 1")
+    assert len(lines(lab)) == 2
+    assert (report.delivered, lab.depth().pending) == (2, 0)
+
+
+def test_a_lease_is_renewed_while_the_command_runs(queues: MakeQueueLab) -> None:
+    lab = live(queues("<LeasePeriod>400ms</LeasePeriod>"))
+    lab.put(1)
+    report = work(lab, "sleep", "1.5")
+    assert (report.acknowledged, report.lost, report.delivered) == (1, 0, 1)
+
+
+def worker_in(lab: QueueLab, *command: str) -> Child:
+    """A worker in a process of its own; SIGTERM ends it as it ends the program."""
+
+    def run(child: Child) -> None:
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, stop)
+        try:
+            work(lab, *command, until_empty=False)
+        except KeyboardInterrupt:
+            child.say("stopped")
+
+    return Child(run)
+
+
+def until(lab: QueueLab, states: list[tuple[int, str]], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while lab.states() != states:
+        assert time.monotonic() < end, lab.states()
+        time.sleep(0.02)
+
+
+def test_sigterm_stops_commands_and_gives_leases_back(queues: MakeQueueLab) -> None:
+    lab = live(queues())
+    lab.put(1)
+    with worker_in(lab, "sleep", "60") as child:
+        until(lab, [(1, "leased")])
+        (holder,) = lab.info().holders
+        assert (holder.kind, holder.pid, holder.in_flight) == ("worker", child.pid, 1)
+        child.signal(signal.SIGTERM)
+        child.wait_for(b"stopped")
+    assert [(one.state, one.deliveries) for one in lab.peek()] == [("ready", 1)]
+    assert lab.info().holders == []
+
+
+def test_what_a_killed_worker_has_returns_when_its_command_has_ended(queues: MakeQueueLab) -> None:
+    lab = live(queues())
+    lab.put(1)
+    begun = lab.directory / "out.begun"
+    with worker_in(lab, "sh", "-c", 'touch "$OUT.begun"; while [ ! -e "$OUT" ]; do sleep 0.05; done') as child:
+        end = time.monotonic() + 10
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        child.kill()
+        time.sleep(0.7)
+        lab.info()
+        assert lab.states() == [(1, "leased")], "its command still runs"
+        (lab.directory / "out").touch()
+        end = time.monotonic() + 10
+        while lab.info().holders:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert lab.states() == [(1, "ready")]
+
+
+def test_a_worker_stopped_past_its_lease_loses_it(queues: MakeQueueLab) -> None:
+    lab = live(queues("<LeasePeriod>1s</LeasePeriod>"))
+    lab.put(1)
+    with worker_in(lab, "sh", "-c", "sleep 0.5") as child:
+        until(lab, [(1, "leased")])
+        child.signal(signal.SIGSTOP)
+        until(lab, [(1, "ready")])
+        (successor,) = lab.lease(1, "successor")
+        child.signal(signal.SIGCONT)
+        time.sleep(0.5)
+        with lab.queue() as queue:
+            assert [one.holder for one in queue.peek()] == ["successor"], "not finished by the stalled one"
+            assert info_of(queue).acknowledged == 0
+        child.signal(signal.SIGTERM)
+        child.wait_for(b"stopped")
+    assert successor.deliveries == 2
+
+
+def test_new_messages_wake_a_worker(queues: MakeQueueLab) -> None:
+    lab = live(queues())
+    lab.put(0)
+    with worker_in(lab, "sh", "-c", APPEND) as child:
+        end = time.monotonic() + 10
+        while not (lab.directory / "out").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for number in range(1, 4):
+            lab.put(number)
+        while len(lines(lab)) < 4:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        child.signal(signal.SIGTERM)
+        child.wait_for(b"stopped")
+    assert lab.depth().pending == 0
