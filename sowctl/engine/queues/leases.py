@@ -21,9 +21,7 @@ from sowctl.engine.queues.settling import (
     QueueEntry,
     Spot,
     bury,
-    count_end,
     earlier,
-    finish,
     name_of,
     revive,
     spot_of,
@@ -79,16 +77,16 @@ def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
         return [_barrier_lease(due)]
     free = min(wanted, holder.room - holder.in_flight) if holder.worker else wanted
     taken = _take(turn, number, _fair(turn, number, holder, free, barriers.limit), barriers.limit)
-    for one in taken:
-        if queue.semantics == "at-most-once":
+    holder.in_flight += len(taken)
+    if queue.semantics == "at-most-once":
+        ended = Ends(rows, turn.owner, ACK, "")
+        for one in taken:
             spot = spot_of(rows, one.txid)
             assert spot is not None
-            entry = QueueEntry(ACK, one.name)
+            ended.add(spot)
+        for entry in ended.entries:
             turn.journal(entry)
-            finish(rows, spot)
-            count_end(rows, entry, turn.now)
-        else:
-            holder.in_flight += 1
+        ended.count(turn.now)
     holder.delivered += len(taken)
     holder.asked = 0 if len(taken) >= free else turn.now
     state = rows.state
