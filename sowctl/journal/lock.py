@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from sowctl.breaks import breakable
 from sowctl.errors import LockedError
 from sowctl.journal.format import FILE_MODE
 from sowctl.seam import Seam
@@ -17,6 +20,8 @@ from sowctl.waiting import holders, take
 # A batch holds the lock for a few milliseconds: the first pause is shorter than that, the longest keeps a long wait
 # cheap.
 _PAUSES = 0.0005, 0.02
+_AFTER_YOU = 0.025
+"""So long others are let go first: longer than their pauses."""
 
 
 def _silent(_: str) -> None:
@@ -56,6 +61,8 @@ class JournalLock:
         self._seam = seam
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = seam.call("file.open", os.open, self.path, flags, FILE_MODE)
+        # The modification time of the file when this process last took the lock.
+        self._taken: int | None = None
         # One fact a line, so that any program can read it; a line break inside of a name would shift the rest.
         lines = (str(os.getpid()), os.uname().nodename, holder, format_time(started), "")
         self._me = "\n".join(line.replace("\n", " ") for line in lines).rstrip(" ").encode()
@@ -64,14 +71,20 @@ class JournalLock:
         """Take the lock within ``wait`` seconds. Raises LockedError ``SOW-JRN-030`` naming the holder, OSError.
 
         It is asked for again and again instead of waited for, so that the wait ends on time and a signal ends it too.
+        Whoever asks in vain touches the file. Who finds it touched since it last had the lock lets the others go first:
+        one that publishes batch after batch lets go of the lock for an instant only, which those who wait would miss.
         """
 
         def tell() -> None:
             self._notify(f"waiting for the journal, which is locked by {self._holder()[0]}: {self.path}")
 
+        if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
+            with breakable():
+                time.sleep(_AFTER_YOU)
         if not take(self._attempt, wait, _PAUSES, tell):
             raise self._locked(wait)
         self._sign()
+        self._taken = os.fstat(self._fd).st_mtime_ns
 
     def _attempt(self) -> bool:
         try:
@@ -80,6 +93,8 @@ class JournalLock:
             # Both mean that another process holds it; anything else is a failure of the file system.
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
+            with suppress(OSError):
+                os.utime(self._fd)
             return False
         return True
 

@@ -17,7 +17,9 @@ from sowctl.errors import LockedError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
+from sowctl.journal.lock import JournalLock
 from sowctl.journal.reader import Journal
+from sowctl.seam import SEAM
 from tests.support.faults import CountingSeam
 from tests.support.journals import (
     INSTANCE,
@@ -281,3 +283,36 @@ def test_two_handles_in_one_process_exclude_each_other(tmp_path: Path) -> None:
             pass
         with two.lock():
             pass
+
+
+def test_one_that_takes_the_lock_again_and_again_lets_others_in(tmp_path: Path) -> None:
+    """It lets go for an instant only, between two batches of 30 ms; one that waits asks every 20 ms."""
+    going, held = threading.Event(), list[float]()
+
+    def bulk() -> None:
+        lock = JournalLock(tmp_path, INSTANCE, SEAM, "bulk", 1)
+        while not going.is_set():
+            lock.acquire(5.0)
+            time.sleep(0.03)
+            held.append(time.monotonic())
+            lock.release()
+        lock.close()
+
+    other = JournalLock(tmp_path, INSTANCE, SEAM, "other", 1)
+    thread = threading.Thread(target=bulk)
+    thread.start()
+    try:
+        waits = []
+        for _ in range(8):
+            while len(held) < 2:
+                time.sleep(0.001)
+            begin = time.monotonic()
+            other.acquire(5.0)
+            waits.append(time.monotonic() - begin)
+            other.release()
+            held.clear()
+    finally:
+        going.set()
+        thread.join()
+        other.close()
+    assert max(waits) < 1.0
