@@ -38,9 +38,9 @@ class Limits(Struct):
     """Runs are merged when they have so many changes for each record of the store. Of 6,000,000 distinct keys merges
     take 15 s of processor time then; with 2.0 they take 22 s, with 1.0 31 s."""
     fan: int = 8
-    """So many runs of about one size become one. A change is written once more for each eightfold that the runs grow
-    by, and there are seven runs of each size at most, in each of which every batch is looked up: 20,000 keys in one of
-    400,000 in 2.6 ms."""
+    """So many runs of about one size become one. A change is written once more, in 1.2 us, for each eightfold that the
+    runs grow by, and there are seven runs of each size at most, in each of which every batch is looked up: 20,000 keys
+    in one of 400,000 in 2.6 ms."""
     small_records: int = 1_000_000
     """A store of so many records together with its runs is merged at the end of every session: it takes 2 s."""
     columned: int = 512

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 PART = 10_000
 """Changes that are written at once."""
+WINDOW = 1000
+"""Changes of each run that are joined at once, so that they stay in the processor's cache."""
 Refold = Callable[[SortedRun], Layer]
 """Folds the journal's entries of a run again."""
 
@@ -237,12 +239,13 @@ def join(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[So
 
 
 def _parts(overlay: Overlay) -> Iterator[Changes]:
-    for part in overlay.parts(PART):
-        yield list(part), list(part.values())
+    for _, window in overlay.in_order(WINDOW).upto(None):
+        keys = sorted(window)
+        yield keys, [window[key] for key in keys]
 
 
 def _all_parts(overlay: Overlay) -> Iterator[Changes]:
-    for _, window in overlay.all_in_order(PART).upto(None):
+    for _, window in overlay.all_in_order(WINDOW).upto(None):
         pairs = [(key, value) for key in sorted(window) for value in window[key]]
         yield [key for key, _ in pairs], [value for _, value in pairs]
 
