@@ -79,4 +79,31 @@ CODES: dict[str, str] = {
         be replayed.
         Do: Subscribe without a bookmark, or give the topic a place in the TransactionLog.
         """,
+    "SOW-FOL-022": """2 a place in a store that is not named
+
+        Why: ``recent`` is where a subscription stands in its bookmark store, and no store was given.
+        Do: Name the store, or a bookmark.
+        See: sowctl-subscribe(1)
+        """,
+    "SOW-FOL-023": """2 no policy for unknown bookmarks
+
+        Why: A bookmark that the journals do not hold is an error, or begins at their beginning or end; this word is
+        none of that.
+        Do: Use ``fail``, ``epoch`` or ``now``.
+        See: sowctl-subscribe(1)
+        """,
+    "SOW-FOL-024": """2 a replay that cannot be
+
+        Why: Of the log, publishes alone are replayed: nothing leaves a result there, and no record is known whose
+        fields could be compared. A rate and a policy are about a replay, and so need a bookmark.
+        Do: Leave out what the error names, or add what it lacks.
+        See: sowctl-behaviour(7)
+        """,
+    "SOW-FOL-025": """2 a replay that is replaced
+
+        Why: What a subscription tells that is replaced is what changes between two results of one instant, and a replay
+        is not at the present one yet.
+        Do: Wait for the event ``completed``.
+        See: sow-events(5)
+        """,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from struct import unpack
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sowctl.described import DescribedStruct
 from sowctl.identity.bookmarks import Bookmark
@@ -110,20 +110,33 @@ class Events(DescribedStruct):
 
     def first(self, count: int) -> Events:
         """The first ``count`` of them."""
-        if count >= len(self):
+        return self.part(0, count)
+
+    def part(self, start: int, stop: int | None) -> Events:
+        """Those from the place ``start`` to before ``stop``, or to the end."""
+        if start == 0 and (stop is None or stop >= len(self)):
             return self
+        some = slice(start, stop)
+        return self._with(lambda column: column[some])
+
+    def chosen(self, places: Sequence[int]) -> Events:
+        """Some of them, by their places in ascending order."""
+        return self._with(lambda column: [column[place] for place in places])
+
+    def _with(self, some: Callable[[Sequence[Any]], Sequence[Any]]) -> Events:
+        """The same with ``some`` of every column."""
         return Events(
             self.command,
             self.topic,
             self.kind,
-            self.names[:count],
-            self.txids[:count],
-            self.times[:count],
-            self.payloads[:count],
-            None if self.publishers is None else self.publishers[:count],
-            None if self.sequences is None else self.sequences[:count],
-            None if self.correlations is None else self.correlations[:count],
-            None if self.logical is None else self.logical[:count],
+            some(self.names),
+            some(self.txids),
+            some(self.times),
+            some(self.payloads),
+            None if self.publishers is None else some(self.publishers),
+            None if self.sequences is None else some(self.sequences),
+            None if self.correlations is None else some(self.correlations),
+            None if self.logical is None else some(self.logical),
             self.reason,
             self.query_id,
             self.batch_size,

@@ -88,6 +88,7 @@ def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
     if is_page(options) and len(topics) != 1:
         hint = "name the topic itself, not a pattern"
         raise UsageError("SOW-FOL-005", "a page that is kept is of one topic", hint=hint)
+    _check_replay(options)
 
 
 def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
@@ -99,6 +100,23 @@ def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
             f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",
             hint=f"leave out --{wish}",
         )
+
+
+def _check_replay(options: SubscribeOptions) -> None:
+    """Refuse what a replay cannot be (behaviour 4.2, 4.3, 4.6; C111)."""
+    if options.bookmark is None:
+        if options.rate is not None or options.rate_max_gap is not None or options.bookmark_not_found is not None:
+            raise _replaying("how to replay is said, and not from where", "add --bookmark")
+    elif options.delta:
+        raise _replaying("a subscription with a bookmark does not send deltas", "leave out --delta")
+    elif not options.sow and (options.oof or is_page(options)):
+        raise _replaying("a replay of messages alone has no result that they could leave", "leave out --no-sow")
+    elif options.rate_max_gap is not None and options.rate is None:
+        raise _replaying("the longest gap belongs to a rate", "add --rate")
+
+
+def _replaying(words: str, hint: str) -> UsageError:
+    return UsageError("SOW-FOL-024", words, hint=hint)
 
 
 def paths_of(text: str | None) -> list[Path]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sowctl.engine.following.conflation import Conflation
     from sowctl.engine.following.control import Control
     from sowctl.engine.following.derived import Rows
+    from sowctl.engine.following.replay import Replay
     from sowctl.engine.following.storetail import StoreTail
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
@@ -78,11 +79,13 @@ class Subscription:
         self._inputs, self._output = inputs, output
         self._followed = _followed(instance, compiled(instance, topics, options))
         self._conflation = _conflation(options)
+        self._replay = _replay(instance, self._topics, options)
         self._tail = Tail(instance)
         self._waker: Waker | None = None
         self._begun = self._cancelled = self._paused = False
         self._until: int | None = None
-        self._left = options.most
+        # Of messages alone top_n is their number, once a bookmark says where they begin (decision 60).
+        self._left = options.most if self._replay is None or options.sow else options.top_n or options.most
         self._ends = None if options.lasting is None else time.monotonic() + options.lasting
         self._told, self._told_txid = time.monotonic(), 0
         self._seen: Stamp = ()
@@ -123,20 +126,25 @@ class Subscription:
             yield from self._conflated(self._begin())
         if self._paused or self._cancelled:
             return
-        self._seen = self._stamp()
-        for delivery in self._conflated(self._news(self._until)):
+        replay = self._replay
+        if replay is None or replay.pause is None:
+            self._seen = self._stamp()
+        news = self._conflated(self._news(self._until)) if replay is None else replay.paced(self._replayed)
+        for delivery in news:
             if self._left is not None and isinstance(delivery, Events) and delivery.command != "sow":
                 delivery = delivery.first(self._left)
                 self._left -= len(delivery)
             yield delivery
             if self._left == 0:
                 return
+        if replay is not None and replay.pause is None:
+            yield from self._completed(replay)
         yield from self._progress()
 
     @property
     def finished(self) -> bool:
         """Whether it has come to its end by its options, or was cancelled."""
-        if self._cancelled or self._left == 0:
+        if self._cancelled or self._left == 0 or (self._replay is not None and self._replay.is_over):
             return True
         if self._until is not None and self._tail.txid >= self._until:
             return True
@@ -164,6 +172,8 @@ class Subscription:
             one.feed.close()
         if self._conflation is not None:
             self._conflation.close()
+        if self._replay is not None:
+            self._replay.close()
         self._tail.close()
         if self._waker is not None:
             self._waker.close()
@@ -184,6 +194,9 @@ class Subscription:
         if self._cancelled:
             return frozenset()
         waker = self._watching()
+        if self._replay is not None and self._replay.pause is not None:
+            # What is held back has the journal open in the middle of it: nothing looks at its end meanwhile.
+            return waker.wait(self._longest())
         if self._stamp() != self._seen and not self._paused:
             return frozenset()
         ready = waker.wait(self._longest())
@@ -207,6 +220,8 @@ class Subscription:
         limits = [] if self._ends is None else [self._ends - now]
         if self.options.progress_every is not None:
             limits.append(self._told + self.options.progress_every - now)
+        if self._replay is not None and self._begun:
+            limits += [at for at in (self._replay.pause, self._replay.ends_in) if at is not None]
         dues = [one.feed.due for one in self._followed.values()]
         if self._conflation is not None:
             dues.append(self._conflation.due)
@@ -241,10 +256,8 @@ class Subscription:
         # Watched before anything is read: what happens while the records go out is announced.
         self._watching()
         last = None
-        with closing(self._opened(self._followed)) as together:
-            self._tail.begin(together.txid)
+        with closing(self._beginning()) as together:
             self.txid = self._told_txid = together.txid
-            self._until = together.txid if self.options.until_now else None
             for delivery in self._records(together, {}):
                 if last is not None:
                     yield last
@@ -252,6 +265,25 @@ class Subscription:
         # The stores are let go of before the group ends: who hears of that may write to them in this process.
         if last is not None:
             yield last
+
+    def _beginning(self) -> Together:
+        """The states to begin with; the tail stands behind them."""
+        replay, sow = self._replay, self.options.sow
+        if replay is not None and sow and not replay.with_states:
+            # Behaviour 11.61: there is no past state to begin with.
+            self._instance.notify("without History the records are those of now, and the subscription begins now")
+            replay = self._replay = None
+        if replay is None:
+            together = self._opened(self._followed)
+            self._tail.begin(together.txid)
+            self._until = together.txid if self.options.until_now else None
+            return together
+        together, after, self._until = replay.begin(sow=sow, until_now=self.options.until_now)
+        with ExitStack() as held:
+            held.callback(together.close)
+            self._tail.begin(after)
+            held.pop_all()
+        return together
 
     def _opened(self, followed: Mapping[Ref, Followed]) -> Together:
         plain = [one.feed.wanted.config for one in followed.values() if one.rows is None]
@@ -300,12 +332,19 @@ class Subscription:
         followed = self._followed
         logged = [ref for ref, one in followed.items() if one.store is None and one.rows is None]
         unkeyed = frozenset(ref for ref in logged if not followed[ref].feed.wanted.keyed)
+        replay = self._replay
         for block in self._tail.blocks(until):
+            if replay is not None and (end := replay.end_in(block, logged)) is not None:
+                until, replay.is_over = end, True
             if any(topic in followed for topic in block.topics):
                 owner = self._instance.publisher
                 for changes in changes_of(block, logged, owner, self._tail.txid, until, unkeyed):
-                    yield from followed[changes.topic].feed.take(changes)
+                    taken = changes if replay is None else replay.taken(changes)
+                    if len(taken):
+                        yield from followed[changes.topic].feed.take(taken)
             self.txid = block.last_txid if until is None else min(block.last_txid, until)
+            if replay is not None and replay.is_over:
+                return
         self.txid = max(self.txid, self._tail.txid)
         for ref, one in followed.items():
             found = None
@@ -334,6 +373,17 @@ class Subscription:
         # What was to be drained is told, whether its interval has ended or not.
         drained = self._until is not None and self._tail.txid >= self._until
         yield from conflation.flush(None if drained else self._instance.now)
+
+    def _replayed(self) -> Generator[Delivery]:
+        return self._conflated(self._news(self._until))
+
+    def _completed(self, replay: Replay) -> Generator[Delivery]:
+        """Tell once that everything from before the subscription began is replayed, or that its range is over."""
+        if replay.ends_in == 0.0:
+            replay.is_over = True
+        if not replay.completed and (self.txid >= replay.past.caught_up or self.finished):
+            replay.completed = True
+            yield Sign("completed", bookmark=self.bookmark, txid=self.txid, timestamp=self._instance.now)
 
     def _progress(self) -> Generator[Delivery]:
         every = self.options.progress_every
@@ -364,6 +414,9 @@ class Subscription:
         Everything up to the instant of the change is delivered as before. Raises UsageError for options that cannot be,
         and then nothing has changed.
         """
+        if self._replay is not None and not self._replay.completed:
+            hint = "wait for the event completed"
+            raise UsageError("SOW-FOL-025", "a subscription that is still replaying cannot be replaced", hint=hint)
         topics = self._topics if topics is None else tuple(topics)
         wanted = compiled(self._instance, topics, options)
         if is_page(self.options) and topics != self._topics:
@@ -422,6 +475,14 @@ def _feed(instance: Instance, wanted: Interest) -> Feed:
 
         return FocusFeed(instance, wanted)
     return Feed(instance, wanted)
+
+
+def _replay(instance: Instance, topics: Sequence[TopicConfig], options: SubscribeOptions) -> Replay | None:
+    if options.bookmark is None:
+        return None
+    from sowctl.engine.following.replay import Replay
+
+    return Replay(instance, topics, options)
 
 
 def _conflation(options: SubscribeOptions) -> Conflation | None:
