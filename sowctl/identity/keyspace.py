@@ -9,12 +9,14 @@ numpy, so that a command that cuts the range for a few processes does not load i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
+from struct import Struct, unpack
 from typing import Any
 
 HALF = 32
 """Bits of a key that tell its part: with fewer than 2**32 parts, ``half * count`` stays within 64 bits."""
 
+_WORDS = Struct("8s" * 256)
 SORTED = 1 << 20
 """So many keys are sorted at once, about."""
 
@@ -93,5 +95,8 @@ def stable_order(keys: Any) -> Any:
 
 def words(column: Any) -> list[bytes]:
     """The 8-byte words of a numpy array, as its bytes lie in memory."""
-    raw = column.tobytes()
-    return [raw[at : at + 8] for at in range(0, len(raw), 8)]
+    raw = memoryview(column.tobytes())
+    whole = len(raw) - len(raw) % _WORDS.size
+    # Slices of 1,000 words take three to seven times as long.
+    rest = unpack("8s" * ((len(raw) - whole) // 8), raw[whole:])
+    return [*chain.from_iterable(_WORDS.iter_unpack(raw[:whole])), *rest]

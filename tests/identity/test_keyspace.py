@@ -57,3 +57,9 @@ def test_last_occurrences_and_order(keys: np.ndarray, sorted_at_once: int) -> No
     with patch("sowctl.identity.keyspace.SORTED", sorted_at_once):
         assert last_of_each(keys).tolist() == [last[key] for key in sorted(last)]
     assert stable_order(keys).tolist() == sorted(range(len(keys)), key=lambda place: keys[place])
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 600])
+def test_words_are_the_bytes_of_a_column(count: int) -> None:
+    column = (np.arange(count, dtype="u8") * 0x010203040506).astype(">u8")
+    assert words(column) == [(number * 0x010203040506).to_bytes(8, "big") for number in range(count)]
