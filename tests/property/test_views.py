@@ -24,7 +24,7 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.views import refreshing
+from sowctl.engine.views import computing, refreshing
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_target
 from sowctl.engine.views.view import open_computed
@@ -136,12 +136,14 @@ def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
         with closing(source):
             return [pair for keys, values in source.batches(100) for pair in zip(keys, values, strict=True)]
 
-    return at_one_instant(instance, entry, None, open_computed, lambda moment: pairs(open_computed(moment, entry)))
+    with patch.object(computing, "COLUMNS", 1 << 60):
+        return at_one_instant(instance, entry, None, open_computed, lambda moment: pairs(open_computed(moment, entry)))
 
 
 @contextmanager
 def figures(small: int) -> Iterator[None]:
-    with patch.object(refreshing, "SMALL", small):
+    # Where messages alone are computed, it is by columns, and what they are compared with by rows.
+    with patch.object(refreshing, "SMALL", small), patch.object(computing, "COLUMNS", 0):
         yield
 
 

@@ -92,7 +92,15 @@ class Aggregation:
 
             fields, txids, times = columns
             # Each way adds to the same groups, so rows, columns and records may even come together.
-            add_columns(self.program, groups, fields, len(txids), self._environment, txids, times)
+            add_columns(
+                self.program,
+                groups,
+                [fields[slot] for slot in self.program.slots],
+                len(txids),
+                self._environment,
+                txids,
+                times,
+            )
         for some, stamped in known:
             self.program.add(groups, some, self._environment, None, stamped)
         extract = self._kind.extractor(self.program.slots)

@@ -117,9 +117,7 @@ def _rows(moment: Moment, program: Program, builder: StoreBuilder) -> Iterator[l
             sought.append((record.key, seeks))
 
         def note(txn: WriteTxn, sought: list[tuple[bytes, set[bytes]]] = sought) -> None:
-            tables = JoinTables(program, txn.table)
-            for root, seeks in sought:
-                tables.seeks(root, seeks)
+            JoinTables(program, txn.table).load_seeks(sought)
 
         builder.change(note, pending=PENDING)
         yield finished(program, rows)

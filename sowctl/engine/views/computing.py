@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sowctl.engine.views.moment import Moment
 
 READ = 1000
+COLUMNS = 20_000
+"""Records of the first source from which on rows are grouped as columns, which loads numpy."""
 
 
 def computed(moment: Moment, program: Program) -> Iterator[Pairs]:
@@ -25,7 +27,22 @@ def computed(moment: Moment, program: Program) -> Iterator[Pairs]:
         return records_of(program, number, moment.source(program.query.sources[number]).batches(READ))
 
     groups = Groups(program)
+    if _records(moment, program) >= COLUMNS:
+        from sowctl.engine.views import columnar
+
+        if columnar.suits(program):
+            found = columnar.ColumnGroups(
+                program, lambda number: moment.source(program.query.sources[number]).batches(READ)
+            )
+            found.compute()
+            yield from groups.messages(found.groups)
+            return
     held = Held(program, source)
     for records in source(0):
         groups.add(rows_of(program, records, held))
     yield from groups.messages()
+
+
+def _records(moment: Moment, program: Program) -> int:
+    stored = moment.source(program.query.sources[0]).stored
+    return 0 if stored is None else stored.meta.records

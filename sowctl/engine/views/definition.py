@@ -79,6 +79,15 @@ class ViewRecord(NamedTuple):
     texts: tuple[bytes | None, ...]
 
 
+class Meeting(NamedTuple):
+    """A step of a join: the source that it attaches, and for each condition source and place of the text on the left,
+    and the place of the text on the right."""
+
+    source: int
+    left: tuple[tuple[int, int], ...]
+    right: tuple[int, ...]
+
+
 class Program:
     """A compiled view: which fields of which source, and what becomes of them."""
 
@@ -153,6 +162,20 @@ class Program:
         if self.source_of(start) != 0:
             raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
         return steps
+
+    @cached_property
+    def meetings(self) -> list[Meeting]:
+        """The steps of the join by numbers: what is compared is looked up for every row."""
+        found = []
+        for step in self.steps:
+            place = self.source_of(step.source)
+            left = []
+            for old, _ in step.conditions:
+                source = self.source_of(source_of(old))
+                left.append((source, self.sides[source].index(old)))
+            right = [self.sides[place].index(new) for _, new in step.conditions]
+            found.append(Meeting(place, tuple(left), tuple(right)))
+        return found
 
     def text(self, side: JoinSide, record: ViewRecord | None) -> bytes | None:
         """The text of a join key in a record."""

@@ -39,10 +39,11 @@ class Groups:
         values, stamps = [row.values for row in rows], [row.stamp for row in rows]
         projection.add(self._groups, values, self._program.environment, headers(self._program, rows), stamps)
 
-    def messages(self) -> Iterator[Pairs]:
-        """Keys and stored values of the view's messages, in key order."""
-        digests = self._digester(list(self._groups), null=True)
-        order = sorted(zip(digests, self._groups.values(), strict=True), key=itemgetter(0))
+    def messages(self, groups: dict[GroupKey, GroupState] | None = None) -> Iterator[Pairs]:
+        """Keys and stored values of the messages of the groups, or of other ``groups`` of the view, in key order."""
+        groups = self._groups if groups is None else groups
+        digests = self._digester(list(groups), null=True)
+        order = sorted(zip(digests, groups.values(), strict=True), key=itemgetter(0))
         for start in range(0, len(order), WRITTEN):
             part = order[start : start + WRITTEN]
             yield [digest[:8] for digest, _ in part], [message(self._program, *one) for one in part]

@@ -13,7 +13,6 @@ from xxhash import xxh3_128_digest
 
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.expressions.environment import NO_HEADER, Header
-from sowctl.expressions.rows.joining import source_of
 from sowctl.values.fields import Row
 
 Texts: TypeAlias = tuple[bytes | None, ...]
@@ -64,8 +63,7 @@ def joined(program: Program, record: ViewRecord, lookup: Lookup) -> list[tuple[V
     """The rows that begin with a record: one record of each source, by the numbers of the sources."""
     count = len(program.query.sources)
     rows: list[tuple[ViewRecord | None, ...]] = [(record, *(None,) * (count - 1))]
-    for number, step in enumerate(program.steps):
-        place = program.source_of(step.source)
+    for number, (place, _, _) in enumerate(program.meetings):
         wider = []
         for row in rows:
             texts = left_texts(program, number, row)
@@ -78,14 +76,14 @@ def joined(program: Program, record: ViewRecord, lookup: Lookup) -> list[tuple[V
 
 def left_texts(program: Program, number: int, row: Sequence[ViewRecord | None]) -> Texts | None:
     """The texts by which a row finds partners in a step; None where a NULL keeps it from having any."""
-    conditions = program.steps[number].conditions
-    texts = tuple(program.text(old, row[program.source_of(source_of(old))]) for old, _ in conditions)
+    found = [(row[source], place) for source, place in program.meetings[number].left]
+    texts = tuple([None if one is None else one.texts[place] for one, place in found])
     return None if None in texts and not program.query.nulls_match else texts
 
 
 def right_texts(program: Program, number: int, record: ViewRecord) -> Texts | None:
     """The texts by which a record is found in a step; None where it meets no row."""
-    texts = tuple(program.text(new, record) for _, new in program.steps[number].conditions)
+    texts = tuple([record.texts[place] for place in program.meetings[number].right])
     return None if None in texts and not program.query.nulls_match else texts
 
 

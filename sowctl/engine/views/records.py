@@ -15,6 +15,7 @@ from sowctl.store.codec import all_stamps, payloads
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
+    from sowctl.values.fields import Refusal
 
 
 class RecordReader:
@@ -40,18 +41,23 @@ class RecordReader:
         rows, refused = self._extract(messages)
         # A record that cannot be read fails the view: without it the groups would be wrong in silence.
         if refused:
-            key = str(int.from_bytes(keys[refused[0].index], "big"))
-            raise InputError(
-                "SOW-QRY-004",
-                f"the message of record {key} cannot be read: {refused[0].message}",
-                place=self._topic,
-                sow_key=key,
-            )
+            raise unreadable(refused[0], keys, self._topic)
         texts: Sequence[tuple[bytes | None, ...]] = (
             self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
         )
         headers = headers_of(keys, values, self._topic) if self._headers else [None] * len(keys)
         return list(map(ViewRecord, keys, all_stamps(values), headers, rows, texts))
+
+
+def unreadable(refused: Refusal, keys: Sequence[bytes], topic: str) -> InputError:
+    """The error for a record that is no message of its type."""
+    key = str(int.from_bytes(keys[refused.index], "big"))
+    return InputError(
+        "SOW-QRY-004",
+        f"the message of record {key} cannot be read: {refused.message}",
+        place=topic,
+        sow_key=key,
+    )
 
 
 def records_of(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[list[ViewRecord]]:

@@ -73,8 +73,8 @@ class JoinTables:
         self._records, self._partners = table(RECORDS), table(PARTNERS)
         self._seekers, self._roots = table(SEEKERS), table(ROOTS)
         self._steps: dict[int, list[int]] = {}
-        for number, step in enumerate(program.steps):
-            self._steps.setdefault(program.source_of(step.source), []).append(number)
+        for number, (place, _, _) in enumerate(program.meetings):
+            self._steps.setdefault(place, []).append(number)
 
     def record(self, source: int, key: bytes) -> ViewRecord | None:
         """A record of a source as it is kept."""
@@ -83,7 +83,7 @@ class JoinTables:
 
     def lookup(self, number: int, texts: Texts) -> list[ViewRecord]:
         """The records that meet the texts of a step, in key order."""
-        source = self._program.source_of(self._program.steps[number].source)
+        source = self._program.meetings[number].source
         keys = [key[SEEK:] for key, _ in self._partners.walk(seek_key(number, texts))]
         found = [self.record(source, key) for key in keys]
         return [one for one in found if one is not None and right_texts(self._program, number, one) == texts]
@@ -118,6 +118,18 @@ class JoinTables:
             found = ((right_texts(self._program, number, one), one.key) for one in some)
             pairs = [(seek_key(number, texts) + key, b"") for texts, key in found if texts is not None]
             self._partners.put(sorted(pairs))
+
+    def load_seeks(self, some: Iterable[tuple[bytes, set[bytes]]]) -> None:
+        """Say what the rows of first records look for, of records in key order behind all that are known."""
+        seekers: list[bytes] = []
+        roots: list[tuple[bytes, bytes]] = []
+        for root, sought in some:
+            if sought:
+                seekers += [seek + root for seek in sought]
+                roots.append((root, b"".join(sorted(sought))))
+        seekers.sort()
+        self._seekers.put([(seek, b"") for seek in seekers])
+        self._roots.put(roots, append=True)
 
     def seeks(self, root: bytes, sought: set[bytes]) -> None:
         """Say what a first record's rows look for, in the place of what was said before."""

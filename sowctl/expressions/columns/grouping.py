@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.values.compare import text_of
-from sowctl.values.fields import Row, Slot
+from sowctl.values.fields import Row
+from sowctl.values.paths import Path
 
 _MOST_CODES = 1 << 40
 _FEW_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
+Known: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
+"""Columns by the path and the qualifier of their slot."""
 _WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
 
 
@@ -38,20 +41,27 @@ class ColumnBatch(SlotBatch):
 def add_columns(
     projection: Projection,
     groups: dict[GroupKey, GroupState],
-    columns: dict[Slot, Column],
+    columns: Sequence[Column],
     size: int,
     env: Environment,
     txids: Array,
     times: Array,
 ) -> None:
-    """Process ``size`` messages, of which ``columns`` holds every slot of the projection; stamps are txid and time.
+    """Process ``size`` messages, of which ``columns`` holds every slot of the projection in its order.
+
+    Stamps are txid and time; of equal ones the message that comes later is the later one, as row by row.
 
     Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
     """
     if not size:
         return
     # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
-    values = [_evaluated(part, columns, size, env) for part in projection.parts()]
+    # Two slots of one path are of different topics.
+    known = {
+        (slot.path, source): column
+        for slot, source, column in zip(projection.slots, projection.sources, columns, strict=True)
+    }
+    values = [_evaluated(part, known, size, env) for part in projection.parts()]
     keys, inputs = values[: projection.width], values[projection.width :]
     # One number per message for the whole key: messages of a group share it.
     codes = np.zeros(size, np.int64)
@@ -79,22 +89,30 @@ def add_columns(
         group.size += stop - start
         group.stamps += stamps[start:stop]
         places = order[start:stop]
-        last = int(places[np.argmax(txids[places])])
+        last = _latest(places, txids, times)
         stamp = int(txids[last]), int(times[last])
         # An earlier batch may have held a later update; its fields then stay.
         if stamp >= group.stamp:
             group.stamp = stamp
-            group.row = tuple([_value(columns[slot], last) for slot in projection.slots])
+            group.row = tuple([_value(column, last) for column in columns])
 
 
-def _evaluated(value: Any, columns: dict[Slot, Column], size: int, env: Environment) -> Column:
-    batch = ColumnBatch([columns[_like(slot, columns)] for slot in value.slots], size)
+def _latest(places: Array, txids: Array, times: Array) -> int:
+    """The place of the highest stamp; of equal ones the last."""
+    found = txids[places]
+    least = places[found == found.max()]
+    # Joined rows may share the txid of a record that all of them have; without a log times tell more than txids.
+    if len(least) > 1:
+        found = times[least]
+        least = least[found == found.max()]
+    return int(least[-1])
+
+
+def _evaluated(value: Any, columns: Known, size: int, env: Environment) -> Column:
+    batch = ColumnBatch(
+        [columns[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)], size
+    )
     return ColumnProgram(value).column(batch, env)
-
-
-def _like(slot: Slot, columns: dict[Slot, Column]) -> Slot:
-    """The slot of the whole projection that has the path of a part's ``slot``."""
-    return next(known for known in columns if known.path == slot.path)
 
 
 def _combined(codes: Array, more: Array) -> Array:

@@ -66,7 +66,7 @@ def by_columns(
     groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
         txids, seconds = (np.array([stamp[place] for stamp in times], np.int64) for place in (0, 1))
-        add_columns(program, groups, columns_of(program, rows), len(rows), ENV, txids, seconds)
+        add_columns(program, groups, list(columns_of(program, rows).values()), len(rows), ENV, txids, seconds)
     return groups
 
 

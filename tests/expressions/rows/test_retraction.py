@@ -221,7 +221,7 @@ def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     columns = {slot: column_of([row[place] for row in rows]) for place, slot in enumerate(projection.slots)}
     txids = np.arange(len(rows), dtype=np.uint64)
     forward: dict[GroupKey, GroupState] = {}
-    add_columns(projection, forward, columns, len(rows), ENV, txids, txids)
+    add_columns(projection, forward, list(columns.values()), len(rows), ENV, txids, txids)
     program = Retractable(projection)
     keys, found = program.contributions(rows, [(at, at) for at in range(len(rows))], ENV)
     singly: dict[GroupKey, Group] = {}
