@@ -423,7 +423,7 @@ class Subscription:
             raise UsageError("SOW-FOL-009", "the topic of a page stays", hint="end this subscription, begin another")
         if not self._begun:
             self._begun = True
-            self._tail.begin(self._tail.end())
+            yield from self._conflated(self._begin())
         old, new = self._followed, _followed(self._instance, wanted)
         with closing(self._opened(new)) as together:
             # The old subscription comes to its end at the instant where the new one begins.
