@@ -67,6 +67,12 @@ CODES: dict[str, str] = {
         Do: Give or leave out ``--conflation-key``, as the error says.
         See: sowctl-behaviour(7)
         """,
+    "SOW-FOL-012": """2 an order of groups
+
+        Why: An aggregated subscription tells each group as it changes; groups have no order, and no pages.
+        Do: Leave out ``--order-by``, ``--top-n`` and ``--skip-n``.
+        See: sow-events(5)
+        """,
     "SOW-FOL-020": """2 no rate
 
         Why: A rate is a number of messages a second, a size with its unit, or a number with X for the recorded pace.

@@ -84,8 +84,9 @@ class SubscribeOptions(Struct, frozen=True):
     told though nothing matched. ``oof``: tell what leaves the result. ``delta``: of a record that was told before, only
     the fields that differ; ``no_empties``: nothing where none does; ``send_keys``: the key fields, too, which is so
     without ``no_empties``. ``conflation``: at most one message per key in each interval (a time such as 2s, auto, or
-    none), keys being the fields ``conflation_key``, by default SOW keys. ``bookmark``: begin there, with the
-    states of that place or, without ``sow``, with every message behind it; ``bookmark_not_found``: fail, epoch or now;
+    none), keys being the fields ``conflation_key``, by default SOW keys. ``projection`` and ``grouping``, both or
+    neither: one message per group. ``bookmark``: begin there, with the states of that place or,
+    without ``sow``, with every message behind it; ``bookmark_not_found``: fail, epoch or now;
     ``rate``: how fast what is replayed goes, ``rate_max_gap`` seconds apart at most. ``events``: rely on the system's
     word for changes, not on looking alone.
     """
@@ -108,6 +109,8 @@ class SubscribeOptions(Struct, frozen=True):
     send_keys: bool = False
     conflation: str | None = None
     conflation_key: str | None = None
+    projection: str | None = None
+    grouping: str | None = None
     bookmark: str | None = None
     bookmark_not_found: str | None = None
     rate: str | None = None

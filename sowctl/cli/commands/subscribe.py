@@ -48,6 +48,8 @@ def run(
     send_keys: Annotated[
         bool, option("--send-keys", help="with --no-empties: key fields in every delta, as they are without it")
     ] = False,
+    projection: asking.Projection = None,
+    grouping: asking.Grouping = None,
     conflation: Annotated[
         str | None,
         option("--conflation", help="one message per key in each interval: such as 2s, auto", metavar="TIME"),
@@ -109,6 +111,8 @@ def run(
         delta=delta,
         no_empties=no_empties,
         send_keys=send_keys,
+        projection=projection,
+        grouping=grouping,
         conflation=conflation,
         conflation_key=conflation_key,
     )

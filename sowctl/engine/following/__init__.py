@@ -16,6 +16,7 @@ In the order in which data passes:
 * ``focus``: the same for one who is told what leaves, or only what has changed; ``held``: what such a one holds;
   ``delta``: what has changed of a message.
 * ``page``: the same for a page of an ordered result; ``order``: the result in order.
+* ``aggregated``: the same for groups of records. ``followed``: the feed of a topic, and where its changes come from.
 * ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
 * ``subscription``: all of it together: begun, driven, ended.
 * ``stores``: where subscriptions go on after a restart.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.search.terms import MAX_BATCH, order_of, select_of
+from sowctl.engine.search.terms import MAX_BATCH, check_aggregated, order_of, select_of
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -88,13 +88,19 @@ def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
     if is_page(options) and len(topics) != 1:
         hint = "name the topic itself, not a pattern"
         raise UsageError("SOW-FOL-005", "a page that is kept is of one topic", hint=hint)
+    check_aggregated(options.projection, options.grouping, options.select, topics)
+    if options.projection is not None and (options.order_by or options.top_n is not None):
+        raise UsageError(
+            "SOW-FOL-012", "groups that are followed have no order", hint="leave out --order-by, --top-n, --skip-n"
+        )
     _check_replay(options)
 
 
 def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
     """Refuse what only a topic with records can give."""
-    if topic.key_mode == "none" and (options.oof or options.delta or is_page(options)):
-        wish = "oof" if options.oof else "delta" if options.delta else "skip-n"
+    if topic.key_mode == "none" and (options.oof or options.delta or options.projection or is_page(options)):
+        wishes = {"oof": options.oof, "delta": options.delta, "projection": options.projection, "skip-n": True}
+        wish = next(name for name, given in wishes.items() if given)
         raise UsageError(
             "SOW-FOL-004",
             f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",

@@ -14,12 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.following.changes import changes_of
 from sowctl.engine.following.events import Command, Delivery, Event, Events, Sign
-from sowctl.engine.following.feed import Feed
+from sowctl.engine.following.followed import Followed, Ref, conflation_of, followed_by, replay_of
 from sowctl.engine.following.instant import Together, open_together
-from sowctl.engine.following.interest import Interest, compiled, is_page
+from sowctl.engine.following.interest import compiled, is_page
 from sowctl.engine.following.tail import Tail
 from sowctl.engine.following.waking import Waker
 from sowctl.errors import UsageError
@@ -30,11 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.following.conflation import Conflation
     from sowctl.engine.following.control import Control
-    from sowctl.engine.following.derived import Rows
+    from sowctl.engine.following.feed import Feed
     from sowctl.engine.following.replay import Replay
-    from sowctl.engine.following.storetail import StoreTail
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
     from sowctl.engine.sources.source import Source
@@ -44,16 +41,6 @@ SHORTEST = 0.005
 UNTOLD = 1.0
 """Seconds between two looks at what may change without any file: views of records that expire."""
 Stamp = tuple[Any, ...]
-Ref = tuple[str, str]
-"""Name and message type of a topic."""
-
-
-class Followed(DescribedStruct):
-    """One topic: its feed, and where its changes come from if that is not the journal."""
-
-    feed: Feed
-    store: StoreTail | None = None
-    rows: Rows | None = None
 
 
 class Subscription:
@@ -77,9 +64,9 @@ class Subscription:
         self._instance = instance
         self._topics = tuple(topics)
         self._inputs, self._output = inputs, output
-        self._followed = _followed(instance, compiled(instance, topics, options))
-        self._conflation = _conflation(options)
-        self._replay = _replay(instance, self._topics, options)
+        self._followed = followed_by(instance, compiled(instance, topics, options))
+        self._conflation = conflation_of(options)
+        self._replay = replay_of(instance, self._topics, options)
         self._tail = Tail(instance)
         self._waker: Waker | None = None
         self._begun = self._cancelled = self._paused = False
@@ -419,12 +406,15 @@ class Subscription:
             raise UsageError("SOW-FOL-025", "a subscription that is still replaying cannot be replaced", hint=hint)
         topics = self._topics if topics is None else tuple(topics)
         wanted = compiled(self._instance, topics, options)
+        if self.options.projection is not None:
+            hint = "end this subscription, begin another"
+            raise UsageError("SOW-FOL-009", "an aggregated subscription stays as it is", hint=hint)
         if is_page(self.options) and topics != self._topics:
             raise UsageError("SOW-FOL-009", "the topic of a page stays", hint="end this subscription, begin another")
         if not self._begun:
             self._begun = True
             yield from self._conflated(self._begin())
-        old, new = self._followed, _followed(self._instance, wanted)
+        old, new = self._followed, followed_by(self._instance, wanted)
         with closing(self._opened(new)) as together:
             # The old subscription comes to its end at the instant where the new one begins.
             states = dict(zip(new, together.sources, strict=True))
@@ -433,7 +423,7 @@ class Subscription:
                 yield from self._conflation.flush(None)
                 self._conflation.close()
             self._followed, self.options, self._topics = new, options, topics
-            self._conflation = _conflation(options)
+            self._conflation = conflation_of(options)
             self._tail.begin(together.txid)
             self.txid = together.txid
             feeds = {ref: one.feed for ref, one in old.items() if ref in new}
@@ -446,52 +436,3 @@ class Subscription:
             yield last
         for one in old.values():
             one.feed.close()
-
-
-def _followed(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Followed]:
-    """The topics, each with a feed that remembers as much as the options need."""
-    found = {}
-    for one in wanted:
-        followed = found[one.ref] = Followed(_feed(instance, one))
-        if one.config.derived is not None:
-            from sowctl.engine.following.derived import Rows
-
-            followed.rows = Rows(instance, one.config)
-        elif one.stored_alone:
-            from sowctl.engine.following.storetail import StoreTail
-
-            followed.store = StoreTail(instance, one.config)
-    return found
-
-
-def _feed(instance: Instance, wanted: Interest) -> Feed:
-    options = wanted.options
-    if is_page(options):
-        from sowctl.engine.following.page import PageFeed
-
-        return PageFeed(instance, wanted)
-    if options.oof or options.delta:
-        from sowctl.engine.following.focus import FocusFeed
-
-        return FocusFeed(instance, wanted)
-    return Feed(instance, wanted)
-
-
-def _replay(instance: Instance, topics: Sequence[TopicConfig], options: SubscribeOptions) -> Replay | None:
-    if options.bookmark is None:
-        return None
-    from sowctl.engine.following.replay import Replay
-
-    return Replay(instance, topics, options)
-
-
-def _conflation(options: SubscribeOptions) -> Conflation | None:
-    from sowctl.engine.following.control import seconds_of
-
-    seconds = seconds_of(options.conflation)
-    if seconds is None:
-        return None
-    from sowctl.engine.following.conflation import Conflation
-    from sowctl.engine.following.interest import paths_of
-
-    return Conflation(round(seconds * SECOND), paths_of(options.conflation_key), oof=options.oof)

@@ -24,12 +24,13 @@ def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
         raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")  # C62
     if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:
         raise UsageError("SOW-QRY-012", "top_n and skip_n are not negative")
-    _check_aggregated(options.projection, options.grouping, options.select, targets)
+    check_aggregated(options.projection, options.grouping, options.select, targets)
 
 
-def _check_aggregated(
+def check_aggregated(
     projection: str | None, grouping: str | None, select: str | None, targets: Sequence[object]
 ) -> None:
+    """Raise UsageError ``SOW-QRY-015`` for a projection that is not fully said, or does not go with the rest."""
     if (projection is None) != (grouping is None):  # C71
         missing = "projection" if projection is None else "grouping"
         more = "; an empty one, --grouping '', makes one group of all records" if grouping is None else ""

@@ -1,0 +1,154 @@
+"""Aggregated subscriptions: one message per group of the records that match, told anew with every change of a group.
+
+A record that changes gives its part of the group back and adds another one (``expressions.rows.retraction``), so a
+change costs one change, whatever the size of the group. A group without records goes out of focus. What is told is what
+an aggregated query would print (``behaviour`` 3.4); a message that leaves a group's fields as they were is told, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.following.feed import Feed, Telling
+from sowctl.engine.following.focus import FocusFeed, Row
+from sowctl.engine.search.aggregate import Aggregation
+from sowctl.engine.search.matcher import environment_of, headers_of
+from sowctl.errors import InputError
+from sowctl.expressions.rows.retraction import Contribution, Group, Retractable, Rows
+from sowctl.identity.keys import Digest, batch_digester
+from sowctl.store.codec import TOMBSTONE, encode, payloads, stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.events import Delivery, Reason
+    from sowctl.engine.following.interest import Interest
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+
+
+class AggregatedFeed(FocusFeed):
+    """Groups of one topic. Raises as :class:`~sowctl.engine.search.aggregate.Aggregation`."""
+
+    def __init__(self, instance: Instance, wanted: Interest) -> None:
+        super().__init__(instance, wanted)
+        projection, grouping = wanted.options.projection, wanted.options.grouping
+        assert projection is not None
+        assert grouping is not None
+        self._environment = environment_of(instance)
+        topic = wanted.config.name
+        program = Aggregation(
+            projection, grouping, wanted.kind, topic, self._environment, functions_of(instance)
+        ).program
+        self._program = program
+        self._retractable = Retractable(program)
+        self._extract = wanted.kind.extractor(program.slots)
+        self._digester = batch_digester(topic, 0)
+        # Keys of records say nothing of a group's message.
+        self._keys = ()
+        self._groups: dict[Digest, Group] = {}
+        self._members: dict[Digest, set[bytes]] = {}
+        self._messages: dict[Digest, bytes] = {}
+
+    def load(self, source: Source | None, *, shown: bool, told: Telling | None = None) -> Iterator[Delivery]:
+        """A message for every group."""
+        if source is None:
+            return
+        for keys, values in Feed._found(self, source):
+            for key, value in zip(keys, values, strict=True):
+                self._put(key, value)
+            for key, digest, part in zip(keys, *self._parts(keys, values), strict=True):
+                self._change(key, digest, part, 1)
+        order = sorted(self._groups)
+        found = []
+        for digest in order:
+            group = self._groups[digest]
+            self._messages[digest] = self._message(digest, group)
+            txid, time = group.stamp(self._reader(digest))[:2]
+            found.append(encode(digest[:8], digest[8:], txid, time, 0, 0, self._messages[digest]))
+        if shown:
+            yield from self._shown([digest[:8] for digest in order], found, None)
+
+    def _told(self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool) -> Sequence[Row]:
+        before = self._held.get(key)
+        now = value if matches and not value[0] & TOMBSTONE else None
+        if now is not None:
+            self._put(key, now)
+        elif before is not None:
+            self._drop(key)
+        return self._turned(key, before, now, txid, time, place)
+
+    def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
+        """A record whose lifetime is over leaves its group, not the result."""
+        return self._turned(key, value, None, txid, time, place)
+
+    def _turned(
+        self, key: bytes, before: bytes | None, now: bytes | None, txid: int, time: int, place: int | None
+    ) -> Sequence[Row]:
+        """The groups that a record has left and entered, and what is told of them."""
+        values = [value for value in (before, now) if value is not None]
+        if not values:
+            return ()
+        digests, parts = self._parts([key] * len(values), values)
+        signs = [-1, 1] if len(values) == 2 else [1 if before is None else -1]
+        for digest, part, sign in zip(digests, parts, signs, strict=True):
+            self._change(key, digest, part, sign)
+        rows: list[Row] = []
+        for digest in dict.fromkeys(digests):
+            last = self._messages.get(digest)
+            group = self._groups[digest]
+            if not group.size:
+                del self._groups[digest], self._members[digest], self._messages[digest]
+                assert last is not None
+                rows += super()._left("deleted", digest[:8], self._stored(digest, last, txid, time), txid, time, place)
+                continue
+            message = self._messages[digest] = self._message(digest, group)
+            stored = self._stored(digest, message, txid, time)
+            known = self._stored(digest, last, txid, time) if self._delta and last is not None else None
+            rows += self._published_row(digest[:8], stored, known, txid, time, place)
+        return rows
+
+    @staticmethod
+    def _stored(digest: Digest, message: bytes, txid: int, time: int) -> bytes:
+        return encode(digest[:8], digest[8:], txid, time, 0, 0, message)
+
+    def _parts(self, keys: Sequence[bytes], values: Sequence[bytes]) -> tuple[list[Digest], list[Contribution]]:
+        """Of each record its group and what it adds to it."""
+        rows, refused = self._extract(payloads(values))
+        if refused:
+            number = int.from_bytes(keys[refused[0].index], "big")
+            raise InputError(
+                "SOW-QRY-004",
+                f"the message of record {number} cannot be read: {refused[0].message}",
+                place=self.wanted.label,
+                sow_key=str(number),
+            )
+        headers = headers_of(keys, values, self.wanted.config.name) if self._program.uses_header else None
+        places = [stamps(value) for value in values]
+        found, parts = self._retractable.contributions(rows, places, self._environment, headers)
+        return self._digester(found, null=True), parts
+
+    def _change(self, key: bytes, digest: Digest, part: Contribution, sign: int) -> None:
+        group = self._groups.get(digest)
+        if group is None:
+            group = self._groups[digest] = self._retractable.empty()
+            self._members[digest] = set()
+        group.change([part], sign)
+        if sign > 0:
+            self._members[digest].add(key)
+        else:
+            self._members[digest].discard(key)
+
+    def _message(self, digest: Digest, group: Group) -> bytes:
+        fields = self._retractable.fields(group, self._environment, self._reader(digest))
+        return self.wanted.kind.build(list(zip(self._program.destinations, fields, strict=True)))
+
+    def _reader(self, digest: Digest) -> Rows:
+        """Reads what the records of a group add to it, for what the group itself does not know after a removal."""
+
+        def rows(descending: bool) -> list[Contribution]:
+            keys = sorted(self._members[digest])
+            _, parts = self._parts(keys, [value for key in keys if (value := self._held.get(key)) is not None])
+            return sorted(parts, key=lambda part: part.stamp, reverse=descending)
+
+        return rows
