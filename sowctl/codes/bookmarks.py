@@ -51,4 +51,10 @@ CODES: dict[str, str] = {
         Why: A subscription has not come as far as the place that was named. Messages between would never be delivered.
         Do: Name an earlier place, or take it forward on purpose with ``sowctl bookmark set``.
         """,
+    "SOW-BKM-009": """2 a bookmark store that is followed itself
+
+        Why: Every place that is stored in a topic is a message, so that a subscription to this topic that stores its
+        place there would never come to rest.
+        Do: Keep its place in another topic, or in a file.
+        """,
 }

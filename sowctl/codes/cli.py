@@ -166,6 +166,12 @@ CODES: dict[str, str] = {
         Why: Forgetting every subscription of a store by an option that was left out would cost their places.
         Do: Name a client or a subscription id, or give ``--all``.
         """,
+    "SOW-CLI-033": """2 options of a bookmark store that do not go together
+
+        Why: Client, subscription id and ``--commit`` are about a bookmark store, and ``--ack`` and ``--commit-every``
+        about storing a place in it.
+        Do: Add the option that the hint names.
+        """,
     "SOW-CLI-034": """1 no such element
 
         Why: No element of a configuration has this name or ends with this path.

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words import queryoptions as asking
+from sowctl.cli.words import replayoptions as replaying
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Filter, FixNames, LiteralTopic, MessageType, Target
 from sowctl.errors import UsageError
@@ -16,6 +17,8 @@ EXAMPLES = (
     "sowctl subscribe '^orders' --until-now",
     "sowctl subscribe orders --max 1 --for 30s",
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
+    "sowctl subscribe orders --no-sow --bookmark '[20260105T090000:20260105T093000)' --rate 1000X",
+    "sowctl subscribe orders --no-sow --store shop.bookmarks --client billing --commit --until-now",
 )
 
 
@@ -73,6 +76,17 @@ def run(
         str | None,
         option("--progress-every", help="tell the position after this time, where it has moved", metavar="TIME"),
     ] = None,
+    bookmark: replaying.Bookmark = None,
+    bookmark_not_found: replaying.NotFound = None,
+    rate: replaying.Rate = None,
+    rate_max_gap: replaying.RateMaxGap = None,
+    store: replaying.Store = None,
+    store_config: replaying.StoreConfig = None,
+    client: replaying.Client = None,
+    sub_id: replaying.SubId = None,
+    commit: replaying.Commit = False,
+    ack: replaying.Ack = False,
+    commit_every: replaying.CommitEvery = None,
     data_only: Annotated[bool, option("--data-only", help="print payloads instead of events")] = False,
     fix_names: FixNames = False,
 ) -> int:
@@ -87,6 +101,10 @@ def run(
     With --control each line of standard input is a JSON object: {"command":"replace","filter":...,"options":...,
     "topic":...}, where what is not named stays, or one with pause, resume or stop. A subscription that is replaced
     tells only what changes with that, in a group of its own, and with --oof first what leaves.
+
+    --bookmark begins at a place in the journal: with the records that were retained there, for topics with History, or
+    with --no-sow with every message that was published behind it. Messages may come twice that way, and none is left
+    out. The event completed tells that all is replayed. --store keeps the place for the next time.
     """
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import SubscribeOptions
@@ -115,14 +133,22 @@ def run(
         grouping=grouping,
         conflation=conflation,
         conflation_key=conflation_key,
+        bookmark=bookmark,
+        bookmark_not_found=bookmark_not_found,
+        rate=rate,
+        rate_max_gap=seconds("--rate-max-gap", rate_max_gap),
     )
     if options is not None:
         from sowctl.engine.following.control import with_text
 
         asked = with_text(asked, options)
+    from sowctl.cli.commands.bodies.places import Keeping, kept
     from sowctl.cli.commands.bodies.subscribe import Printing
+
+    keeping = Keeping(store, store_config, client, sub_id, commit, ack, commit_every)
 
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         topics = followed(instance, target, message_type, literal=literal_topic)
-        Printing(invocation, instance, data_only=data_only, controlled=control).run(topics, asked)
+        with kept(invocation, instance, keeping, topics, target, asked) as (asked, places):
+            Printing(invocation, instance, data_only=data_only, controlled=control, places=places).run(topics, asked)
     return 0

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.instant import Together
-from sowctl.engine.following.spans import NotFound, Span, resolve
+from sowctl.engine.following.spans import NotFound, Span, resolve, resolve_nothing
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.past import way_at
 from sowctl.engine.sources.versions import VersionsSource
-from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.retention import as_of
 from sowctl.errors import MissingError, RefusedError
 
@@ -64,6 +64,8 @@ def find_past(
                 topic=topic.label,
             )
     refs = frozenset((topic.name, topic.message_type) for topic in topics)
+    if not has_log(instance):
+        return Past(resolve_nothing(instance, wanted, not_found), 0, {})
     with open_log(instance) as log:
         span = resolve(instance, log, wanted, refs, not_found)
         kept = frozenset((topic.name, topic.message_type) for topic in topics if topic.history is not None)

@@ -25,6 +25,7 @@ from sowctl.values.times import SECOND
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.changes import Changes
+    from sowctl.engine.following.tail import Tail
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
     from sowctl.journal.block import Block
@@ -73,19 +74,24 @@ class Replay:
         """Whether there is a past to begin with: without History a state is that of now, and so is its beginning."""
         return any(topic.history is not None for topic in self._topics)
 
-    def begin(self, *, sow: bool, until_now: bool) -> tuple[Together, int, int | None]:
-        """The states to begin with, with ``sow``; behind which txid entries are replayed, and the last one, if any.
+    def begin(self, tail: Tail, *, sow: bool, until_now: bool) -> tuple[Together, int | None]:
+        """The states to begin with, with ``sow``, and the txid of the last entry, if any; ``tail`` stands behind them.
 
-        ``until_now``: nothing behind what is there now. Raises as
-        :func:`~sowctl.engine.following.historical.find_past`.
+        ``until_now``: nothing behind what is there now. Raises as ``find_past`` and ``open_past`` of ``historical``.
         """
         self.past = past = find_past(self._instance, self._topics, self._wanted, self._not_found, states=sow)
         until = past.span.until
         if until_now:
             until = past.caught_up if until is None else min(until, past.caught_up)
         if not sow:
-            return Together(past.span.after, [None] * len(self._topics), ExitStack()), past.span.after, until
-        return *open_past(self._instance, self._topics, past), until
+            tail.begin(past.span.after)
+            return Together(past.span.after, [None] * len(self._topics), ExitStack()), until
+        together, after = open_past(self._instance, self._topics, past)
+        with ExitStack() as held:
+            held.callback(together.close)
+            tail.begin(after)
+            held.pop_all()
+        return together, until
 
     def taken(self, changes: Changes) -> Changes:
         """Those of the changes that belong to the replay: its beginning may be a time."""

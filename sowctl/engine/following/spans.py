@@ -97,6 +97,30 @@ def resolve(
     return start if wanted.end is None else places.end(start, wanted.end)
 
 
+def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | None = None) -> Span:
+    """What :func:`resolve` says of a journal that has not begun: nothing is there, so all of it is still to come."""
+    unknown = [mark for mark in wanted.start.marks if not isinstance(mark, Instant) and mark not in (EPOCH, NOW)]
+    if len(unknown) == len(wanted.start.marks) and not_found is NotFound.FAIL:
+        raise _nothing(wanted.start)
+    if len(unknown) == len(wanted.start.marks) and not_found is None:
+        instance.notify(f"{_named(wanted.start)} is not there, as there is no journal yet: beginning with it")
+    times = [mark.time + (wanted.start.inclusive is False) for mark in wanted.start.marks if isinstance(mark, Instant)]
+    since = min(times) if times and len(times) + len(unknown) == len(wanted.start.marks) else 0
+    if wanted.end is None:
+        return Span(0, since=since)
+    ends = [mark.time + bool(wanted.end.inclusive) for mark in wanted.end.marks if isinstance(mark, Instant)]
+    if ends:
+        return Span(0, since=since, before=max(ends))
+    if EPOCH in wanted.end.marks or NOW in wanted.end.marks:
+        return Span(0, 0)
+    raise _nothing(wanted.end)
+
+
+def _nothing(side: Side) -> MissingError:
+    hint = "publish something first; sowctl journal dump shows the bookmarks of all entries"
+    return MissingError("SOW-ENG-070", f"{_named(side)} is not there: there is no journal yet", hint=hint)
+
+
 class _Places:
     """Looks places up in one journal as it is now."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -116,8 +116,11 @@ class Subscription:
         replay = self._replay
         if replay is None or replay.pause is None:
             self._seen = self._stamp()
-        news = self._conflated(self._news(self._until)) if replay is None else replay.paced(self._replayed)
-        for delivery in news:
+
+        def news() -> Generator[Delivery]:
+            return self._conflated(self._news(self._until))
+
+        for delivery in news() if replay is None else replay.paced(news):
             if self._left is not None and isinstance(delivery, Events) and delivery.command != "sow":
                 delivery = delivery.first(self._left)
                 self._left -= len(delivery)
@@ -136,6 +139,12 @@ class Subscription:
         if self._until is not None and self._tail.txid >= self._until:
             return True
         return self._ends is not None and time.monotonic() >= self._ends
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was read of the journal has been handed out: nothing waits for its time."""
+        waits = self._replay is not None and self._replay.pause is not None
+        return not waits and (self._conflation is None or self._conflation.first is None)
 
     @property
     def bookmark(self) -> str | None:
@@ -265,11 +274,7 @@ class Subscription:
             self._tail.begin(together.txid)
             self._until = together.txid if self.options.until_now else None
             return together
-        together, after, self._until = replay.begin(sow=sow, until_now=self.options.until_now)
-        with ExitStack() as held:
-            held.callback(together.close)
-            self._tail.begin(after)
-            held.pop_all()
+        together, self._until = replay.begin(self._tail, sow=sow, until_now=self.options.until_now)
         return together
 
     def _opened(self, followed: Mapping[Ref, Followed]) -> Together:
@@ -360,9 +365,6 @@ class Subscription:
         # What was to be drained is told, whether its interval has ended or not.
         drained = self._until is not None and self._tail.txid >= self._until
         yield from conflation.flush(None if drained else self._instance.now)
-
-    def _replayed(self) -> Generator[Delivery]:
-        return self._conflated(self._news(self._until))
 
     def _completed(self, replay: Replay) -> Generator[Delivery]:
         """Tell once that everything from before the subscription began is replayed, or that its range is over."""

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.following.bookmarks import parse
-from sowctl.engine.following.spans import NotFound, Span, find, resolve
+from sowctl.engine.following.spans import NotFound, Span, find, resolve, resolve_nothing
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError
 from sowctl.identity.bookmarks import Bookmark
@@ -168,6 +168,39 @@ def test_an_unknown_end_is_an_error(five: Lab) -> None:
             span(five, f"[0:{e(9)}]", not_found=policy)  # type: ignore[arg-type]
         assert caught.value.code == "SOW-ENG-070"
     assert txids(five, f"[0:{e(9)},{e(2)}]") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", Span(0)),
+        ("0|1|", Span(0)),
+        (stamp(5), Span(0, since=START + 5 * SECOND)),
+        (f"{stamp(9)},{stamp(5)},7|7|", Span(0, since=START + 5 * SECOND)),
+        (f"{stamp(9)},0", Span(0)),
+        (f"({stamp(5)}:{stamp(9)}]", Span(0, since=START + 5 * SECOND + 1, before=START + 9 * SECOND + 1)),
+        ("[0:0|1|]", Span(0, 0)),
+    ],
+)
+def test_before_there_is_a_journal(lab: Lab, text: str, expected: Span) -> None:
+    assert resolve_nothing(lab.open(), parse(text, lab.clock)) == expected
+    assert not lab.notes
+
+
+def test_what_cannot_be_there_before_there_is_a_journal(lab: Lab) -> None:
+    instance, unknown = lab.open(), parse("7|7|,5", lab.clock)
+    assert resolve_nothing(instance, unknown) == Span(0)
+    (note,) = lab.notes
+    assert "no journal yet" in note
+    assert (
+        resolve_nothing(instance, unknown, NotFound.NOW)
+        == resolve_nothing(instance, unknown, NotFound.EPOCH)
+        == Span(0)
+    )
+    for wrong in (unknown, parse("[0:5]", lab.clock)):
+        with pytest.raises(MissingError) as caught:
+            resolve_nothing(instance, wrong, NotFound.FAIL)
+        assert caught.value.code == "SOW-ENG-070"
 
 
 def test_clocks_of_topics_may_differ(lab: Lab) -> None:

@@ -16,6 +16,7 @@ from sowctl.errors import SowError, UsageError
 from sowctl.output.events import EventLines
 
 if TYPE_CHECKING:
+    from sowctl.cli.commands.bodies.places import Places
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
@@ -23,15 +24,25 @@ if TYPE_CHECKING:
 
 
 class Printing:
-    """One run. ``controlled``: lines of standard input say how it goes on."""
+    """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store."""
 
-    def __init__(self, invocation: Invocation, instance: Instance, *, data_only: bool, controlled: bool) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        instance: Instance,
+        *,
+        data_only: bool,
+        controlled: bool,
+        places: Places | None = None,
+    ) -> None:
         streams = invocation.streams
         self._invocation = invocation
         self._instance = instance
         self._out = streams.stdout
         self._lines = EventLines(data_only=data_only, terminal=is_terminal(streams.stdout))
         self._controlled = controlled
+        self._places = places
+        self._listens = controlled or (places is not None and places.acknowledged)
         self._rest = b""
 
     def run(self, topics: Sequence[TopicConfig], options: SubscribeOptions) -> None:
@@ -40,31 +51,44 @@ class Printing:
         # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
         own = self._invocation.own_process
         output = self._out.fileno() if own else None
-        inputs = [streams.stdin.fileno()] if self._controlled and own else []
+        inputs = [streams.stdin.fileno()] if self._listens and own else []
         with subscribe(self._instance, topics, options, inputs=inputs, output=output) as subscription:
-            if self._controlled and not own:
-                self._write(subscription.ready())
+            if self._listens and not own:
+                self._write(subscription.ready(), subscription)
                 self._told(subscription, streams.stdin.read())
-            self._write(subscription.ready())
+            self._write(subscription.ready(), subscription)
             # What the records were read from is not needed any more; a store that is replaced can go.
             self._instance.close()
             while True:
-                self._write(subscription.ready())
+                self._write(subscription.ready(), subscription)
                 if subscription.finished:
-                    return
+                    break
                 for number in subscription.wait():
                     data = os.read(number, 1 << 16)
                     if not data:
                         # Nobody tells anything any more; the subscription goes on as it is.
                         subscription.forget_input(number)
                     self._told(subscription, data if data else b"\n")
+            self._heard_out(subscription, inputs)
 
-    def _write(self, deliveries: Iterable[Delivery]) -> None:
-        lines = self._lines
+    def _write(self, deliveries: Iterable[Delivery], subscription: Subscription) -> None:
+        lines, places = self._lines, self._places
         for delivery in deliveries:
-            self._out.write(lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery))
+            fresh = delivery if places is None else places.fresh(delivery)
+            self._out.write(lines.sign(fresh) if isinstance(fresh, Sign) else lines.events(fresh))
+            if places is not None and places.written(fresh):
+                self._out.flush()
+                places.flushed()
         # Before every wait: what there is has arrived before the next message comes.
         self._out.flush()
+        if places is not None:
+            places.settled(subscription)
+
+    def _heard_out(self, subscription: Subscription, inputs: Sequence[int]) -> None:
+        """Wait for what the consumer has not acknowledged yet, until it has or its end is closed."""
+        for number in inputs:
+            while self._places is not None and self._places.waits and (data := os.read(number, 1 << 16)):
+                self._told(subscription, data)
 
     def _told(self, subscription: Subscription, data: bytes) -> None:
         """Do what complete lines say; one that cannot be done is told, and the subscription goes on."""
@@ -73,7 +97,11 @@ class Printing:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in filter(bytes.strip, lines):
             try:
-                self._write(subscription.control(parse_control(line), self._topics))
+                # Control lines are JSON objects, and bookmarks begin with a digit.
+                if self._places is not None and self._places.acknowledged and not line.lstrip().startswith(b"{"):
+                    self._places.acknowledge(line)
+                else:
+                    self._write(subscription.control(parse_control(line), self._topics), subscription)
             except SowError as error:
                 if error.exit_status != 2:
                     raise

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.following.bookmarks import Side, Wanted
 from sowctl.engine.following.stores.protocol import Advance
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
@@ -41,6 +42,7 @@ class Progress(ABC):
         self._place: Bookmark | None = None
         self._stored: Bookmark | None = None
         self._passed: dict[int, int] = {}
+        self._range: Wanted | None = None
         # What was acknowledged behind the place and is not stored yet.
         self._new: dict[Bookmark, None] = {}
 
@@ -49,6 +51,10 @@ class Progress(ABC):
         """Where the subscription goes on: what the store has, EPOCH where it does not know the subscription (C140)."""
         row = self._store.get(self._who)
         return "0" if row is None else row.bookmark
+
+    def until(self, wanted: Wanted) -> None:
+        """The subscription is for ``wanted``: of a range, the end is stored with every place, so that it stays one."""
+        self._range = wanted if wanted.end is not None else None
 
     def fresh(self, publishers: Sequence[int], sequences: Sequence[int]) -> Sequence[int] | None:
         """Of messages that are about to be delivered, those not acknowledged in an earlier run, as places; None: all.
@@ -86,12 +92,17 @@ class Progress(ABC):
         beyond = [mark for mark in self._new if mark != self._last] if self._store.remembers else []
         if self._place == self._stored and not beyond:
             return False
-        text = None if self._place == self._stored else str(self._place)
+        text = None if self._place == self._stored else self._text(self._place)
         self._store.advance(self._who, Advance(text, self._passed, beyond))
         self._stored, self._passed = self._place, {}
         for mark in beyond:
             del self._new[mark]
         return True
+
+    def _text(self, place: Bookmark | None) -> str:
+        if self._range is None or place is None:
+            return str(place)
+        return str(Wanted(Side((place,), False), self._range.end))
 
     def close(self) -> None:
         """Store what is acknowledged, and close the store."""

@@ -1,0 +1,225 @@
+"""Subscribers killed at random moments, over and over, while others publish: everything arrives at least once.
+
+And the place in the store is never ahead: of what was printed, or with --ack of what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from sowctl.cli.main import main
+from sowctl.engine.api import InstanceHandle, RowVerbs
+from sowctl.engine.following.bookmarks import parse
+from sowctl.engine.following.spans import resolve
+from sowctl.engine.following.stores.opening import open_store
+from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.identity.bookmarks import parse_bookmark
+from sowctl.identity.hashes import client_hash
+from tests.support.instances import config_xml, message, topic_xml
+from tests.support.processes import Child
+
+KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
+STORE = f"<Topic><Name>marks</Name><MessageType>json</MessageType>{KEYS}<FileName>sow/marks.sow</FileName></Topic>"
+WHO = Subscriber("c", "1")
+PUBLISHERS = 2
+
+
+class Shop:
+    """An instance in a directory, two publishers, and a subscriber that is killed again and again."""
+
+    def __init__(self, directory: Path, store: str) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.config = directory / "sowctl.xml"
+        self.config.write_text(config_xml(topic_xml("t") + topic_xml("u") + STORE, ("t", "u", "marks")))
+        self.store = "marks" if store == "marks" else str(directory / store)
+        self.printed = directory / "printed"
+        self.printed.touch()
+        self.published = [0] * PUBLISHERS
+
+    def open(self) -> InstanceHandle:
+        return InstanceHandle.open(self.config, environment={}, lock_wait=30.0)
+
+    def publish(self, who: int, count: int) -> Child:
+        """A process that publishes to both topics, batch by batch."""
+        first = self.published[who] + 1
+        self.published[who] += count
+
+        def work(child: Child) -> None:
+            topics = [self.open().topic(name) for name in "tu"]
+            for number in range(first, first + count):
+                payload = message(id=number % 7, who=who, n=number).encode()
+                topics[number % 2].publish([payload], PublishOptions(client=f"p{who}", sequence=number))
+
+        return Child(work)
+
+    def command(self, *more: str) -> list[str]:
+        keep = ("--store", self.store, "--client", "c", "--sub-id", "1", "--commit")
+        return ["--config", str(self.config), "subscribe", "^[tu]$", "--no-sow", *keep, *more]
+
+    def places(self) -> BookmarkStore:
+        return open_store(self.open(), self.store, RowVerbs())
+
+    def stored_txid(self) -> int:
+        """The txid behind which the subscription would go on."""
+        instance = self.open()
+        row = self.places().get(WHO)
+        if row is None:
+            return 0
+        with open_log(instance) as log:
+            return resolve(instance, log, parse(row.bookmark, instance.clock)).after
+
+    def logged(self) -> dict[tuple[int, int], int]:
+        """Publisher and number of every message of the journal, with its txid."""
+        instance = self.open()
+        if not has_log(instance):
+            return {}
+        with open_log(instance) as log:
+            entries = [entry for block in log.blocks() for entry in block.entries() if entry.topic[0] in "tu"]
+        return {(json.loads(entry.payload)["who"], json.loads(entry.payload)["n"]): entry.txid for entry in entries}
+
+
+def messages(lines: bytes) -> list[tuple[int, int]]:
+    """Publisher and number of the messages in whole lines; the last line may be torn by a kill."""
+    whole = lines[: lines.rfind(b"\n") + 1].splitlines()
+    events = []
+    for line in whole:
+        # A torn line of an earlier run may have the first one of the next behind it.
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if event["command"] == "publish":
+            events.append((event["data"]["who"], event["data"]["n"]))
+    return events
+
+
+@pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
+def test_what_the_store_takes_as_done_was_printed(memory: Path, store: str, seed: int, deep: bool) -> None:
+    chance = random.Random(seed)
+    shop = Shop(memory / "shop", store)
+    # The first subscribers may begin before the journal does.
+    publish = [shop.publish(who, 5) for who in range(PUBLISHERS)]
+    kills = 0
+    for _ in range(80 if deep else 7):
+        publish += [shop.publish(who, chance.choice([0, 1, 40, 100])) for who in range(PUBLISHERS)]
+        more = chance.choice([(), ("--commit-every", "0s"), ("--commit-every", "3")])
+        ends = chance.random() < 0.2
+
+        def work(child: Child, more: tuple[str, ...] = more, ends: bool = ends) -> None:
+            with shop.printed.open("ab") as out:
+                # A buffer of a few events: kills fall between what was written and what has left the process.
+                buffered = io.BufferedWriter(out.raw, chance.choice([300, 8192]))  # type: ignore[arg-type]
+                words = shop.command(*more, *(["--until-now"] if ends else []))
+                os._exit(main(words, environ={}, stdin=io.BytesIO(), stdout=buffered, stderr=io.BytesIO()))
+
+        child = Child(work)
+        if ends:
+            assert child.join() == 0
+        else:
+            time.sleep(chance.choice([0.02, 0.05, 0.1, 0.3]) * chance.random())
+            child.signal(signal.SIGKILL)
+            child.join()
+            kills += 1
+        printed, logged = set(messages(shop.printed.read_bytes())), shop.logged()
+        upto = shop.stored_txid()
+        missing = [who for who, txid in logged.items() if txid <= upto and who not in printed]
+        assert not missing, f"the place is txid {upto}, and these were never printed: {missing}"
+    for child in publish:
+        assert child.join() == 0
+    words = shop.command("--until-now")
+    out = io.BytesIO()
+    assert main(words, environ={}, stdin=io.BytesIO(), stdout=out, stderr=io.BytesIO()) == 0
+    printed = set(messages(shop.printed.read_bytes() + out.getvalue()))
+    assert printed == set(shop.logged())
+    assert kills > 1
+    again = io.BytesIO()
+    assert main(words, environ={}, stdin=io.BytesIO(), stdout=again, stderr=io.BytesIO()) == 0
+    assert messages(again.getvalue()) == []
+
+
+def read_some(stream: BinaryIO, seconds: float) -> bytes:
+    """What comes within this time; nothing at the end."""
+    ready, _, _ = select.select([stream], [], [], seconds)
+    return os.read(stream.fileno(), 1 << 16) if ready else b""
+
+
+def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, deep: bool) -> None:
+    chance = random.Random(seed)
+    shop = Shop(memory / "shop", "a.bookmarks")
+    publish = [shop.publish(who, 150) for who in range(PUBLISHERS)]
+    acknowledged: set[str] = set()
+    received: set[tuple[int, int]] = set()
+    rounds = 0
+    while rounds < (40 if deep else 5) or len(received) < sum(shop.published):
+        rounds += 1
+        assert rounds < 200
+        last = rounds > (40 if deep else 5)
+        words = shop.command("--ack", "--commit-every", chance.choice(["0s", "2", "10ms"]))
+        run = subprocess.Popen(
+            [sys.executable, "-m", "sowctl", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        assert run.stdin is not None
+        assert run.stdout is not None
+        end = time.monotonic() + (20 if last else 0.6 + chance.random())
+        rest, open_ones = b"", list[str]()
+        # What was known to be acknowledged when it began is not delivered again.
+        known = shop.places().memory(WHO)
+        while time.monotonic() < end:
+            rest += read_some(run.stdout, 0.05)
+            *lines, rest = rest.split(b"\n")
+            for line in lines:
+                event = json.loads(line)
+                if event["command"] == "publish":
+                    received.add((event["data"]["who"], event["data"]["n"]))
+                    mark = parse_bookmark(event["bookmark"])
+                    assert not known.has(mark.publisher, mark.sequence)
+                    open_ones.append(event["bookmark"])
+            chance.shuffle(open_ones)
+            some, open_ones = open_ones[::2], open_ones[1::2]
+            # Noted before it is said: what a subscriber that is killed has heard cannot be told.
+            acknowledged.update(some)
+            run.stdin.write("".join(f"{text}\n" for text in some).encode())
+            if last and len(received) == sum(shop.published) and not open_ones:
+                break
+        if not last and chance.random() < 0.5:
+            run.send_signal(signal.SIGTERM)
+        elif not last:
+            run.kill()
+        else:
+            run.stdin.close()
+            run.send_signal(signal.SIGTERM)
+        status = run.wait(timeout=30)
+        run.stdout.close()
+        run.stdin.close()
+        # One that is terminated before it has begun ends by the signal itself.
+        assert status in (-signal.SIGKILL, -signal.SIGTERM, 143)
+        known = shop.places().memory(WHO)
+        logged = {f"{client_hash(f'p{who}')}|{n}|": txid for (who, n), txid in shop.logged().items()}
+        upto = shop.stored_txid()
+        ahead = [
+            text
+            for text, txid in logged.items()
+            if text not in acknowledged
+            and (txid <= upto or known.has(parse_bookmark(text).publisher, parse_bookmark(text).sequence))
+        ]
+        assert not ahead, f"the place is txid {upto}, and these were never acknowledged: {ahead}"
+        if last:
+            break
+    for child in publish:
+        assert child.join() == 0
+    assert received == set(shop.logged())
