@@ -15,7 +15,7 @@ from tests.bench.rounds import Wrong
 
 NAMES = (
     *("publish", "replay", "scan", "query", "indexes", "figures", "startup", "idle", "memory", "messages", "spark"),
-    "pipeline",
+    *("pipeline", "queues"),
 )
 SIZED = ("idle", "spark", "pipeline")
 

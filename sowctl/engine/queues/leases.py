@@ -6,7 +6,10 @@ message: a worker that was stopped for longer than its lease can neither finish 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -28,7 +31,7 @@ from sowctl.engine.queues.settling import (
     txid_of,
 )
 from sowctl.journal.format import ACK, EXPIRE, REQUEUE
-from sowctl.store.queue.page import DELAYED, LEASED, NEVER, READY, Page
+from sowctl.store.queue.page import DELAYED, LEASED, MOST, NEVER, READY, Page
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.turn import Turn
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 HUNGRY = 2_000_000
 """Microseconds for which one that asked in vain is counted among those who wait: it asks again much sooner."""
+_NOWHERE = Page.empty()
 Outcome: TypeAlias = Literal[
     "done", "stale", "unknown", "deferred", "leased", "not leased", "max_cancels", "max_deliveries"
 ]
@@ -150,23 +154,8 @@ def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease
         if limit is not None and first >= limit:
             break
         page = rows.page(first)
-        for index in _ready(page, priority, limit, wanted - len(taken)):
-            rows.state.token += 1
-            page.states[index] = LEASED
-            page.holders[index], page.tokens[index], page.until[index] = number, rows.state.token, until
-            page.deliveries[index] = min(page.deliveries[index] + 1, 0xFFFF)
-            place = page.place_of(index)
-            taken.append(
-                Lease(
-                    page.txids[index],
-                    name_of(page, index, turn.owner),
-                    rows.state.token,
-                    until,
-                    page.deliveries[index],
-                    page.cancels[index],
-                    (place.number, place.offset, place.before),
-                )
-            )
+        for start, stop in _ready(page, priority, limit, wanted - len(taken)):
+            taken += _lease_run(turn, page, start, stop, number, until)
         if until != NEVER:
             page.alarm = earlier(page.alarm, until)
         if len(taken) == wanted:
@@ -174,19 +163,42 @@ def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease
     return taken
 
 
-def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> list[int]:
-    """The indexes of the first ready messages of a priority."""
+def _lease_run(turn: Turn, page: Page, start: int, stop: int, number: int, until: int) -> Iterable[Lease]:
+    """Lease the messages from ``start`` to ``stop`` (exclusive), which lie in one block."""
+    count, state = stop - start, turn.rows.state
+    tokens = range(state.token + 1, state.token + 1 + count)
+    state.token += count
+    page.states[start:stop] = bytes((LEASED,)) * count
+    page.holders[start:stop] = array("I", (number,)) * count
+    page.tokens[start:stop] = array("Q", tokens)
+    page.until[start:stop] = array("q", (until,)) * count
+    deliveries = [min(delivered + 1, MOST) for delivered in page.deliveries[start:stop]]
+    page.deliveries[start:stop] = array("H", deliveries)
+    place = page.place_of(start)
+    txids = page.txids[start:stop]
+    names: Iterable[Name] = zip(repeat(turn.owner), txids)
+    if turn.rows.has_names:
+        names = [name_of(page, index, turn.owner) for index in range(start, stop)]
+    at = repeat((place.number, place.offset, place.before))
+    return map(Lease, txids, names, tokens, repeat(until), deliveries, page.cancels[start:stop], at)
+
+
+def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> Iterator[tuple[int, int]]:
+    """The first ``wanted`` ready messages of a priority as runs of indexes (stop exclusive), each within one block."""
     states = page.states
-    found: list[int] = []
-    ranked = any(page.priorities)
-    index = states.find(READY)
-    while index >= 0 and len(found) < wanted:
-        if limit is not None and page.txids[index] >= limit:
-            break
-        if not ranked or page.priorities[index] == priority:
-            found.append(index)
-        index = states.find(READY, index + 1)
-    return found
+    ranked = page.ranked
+    ends = [place.start for place in page.places[1:]]
+    last = len(states) if limit is None else bisect_left(page.txids, limit)
+    start = states.find(READY, 0, last)
+    while start >= 0 and wanted:
+        stop = start + 1
+        if not ranked or page.priorities[start] == priority:
+            most = min(last, start + wanted, next((end for end in ends if end > start), last))
+            while stop < most and states[stop] == READY and not (ranked and page.priorities[stop] != priority):
+                stop += 1
+            wanted -= stop - start
+            yield start, stop
+        start = states.find(READY, stop, last)
 
 
 def acknowledge(turn: Turn, handles: Iterable[Handle], client: int | None, *, expire: bool = False) -> list[Outcome]:
@@ -197,11 +209,26 @@ def acknowledge(turn: Turn, handles: Iterable[Handle], client: int | None, *, ex
     rows = turn.rows
     outcomes: list[Outcome] = []
     ended = Ends(rows, turn.owner, EXPIRE if expire else ACK, FORCED if expire else "")
+    page, first, index = _NOWHERE, 0, -1
+    plain, owner = not rows.has_names, turn.owner
     for handle in handles:
+        # Messages that were leased together are acknowledged together: the next one is looked for first where it stood.
+        index += 1
+        if (
+            plain
+            and index < len(page)
+            and page.tokens[index] == handle.token
+            and page.states[index] == LEASED
+            and (owner, page.txids[index]) == handle.name
+        ):
+            ended.add((first, page, index))
+            outcomes.append("done")
+            continue
         spot, outcome = _meant(turn, handle, client)
         if spot is None:
             outcomes.append(outcome if expire or outcome != "unknown" else _late(turn, handle))
         else:
+            first, page, index = spot
             ended.add(spot)
             outcomes.append("done")
     for entry in ended.entries:

@@ -16,7 +16,6 @@ from sowctl.engine.queues.leases import Handle, Lease, Outcome
 from sowctl.engine.queues.settling import FORCED, GONE, QueueEntry, bury, count_end, finish, name_of, spot_of
 from sowctl.engine.queues.turn import Turn
 from sowctl.engine.queues.turns import Turns
-from sowctl.identity.bookmarks import Bookmark
 from sowctl.journal.format import ACK, EXPIRE
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER, READY
 from sowctl.store.queue.values import Holder
@@ -36,14 +35,14 @@ class QueueMessage(Struct, frozen=True):
 
     ``state`` is ready, leased, delayed, blocked (behind a barrier, or a barrier that waits) or dead; ``token`` and
     ``until`` those of its lease (0 for none; ``until`` microseconds UTC, None without an end). ``deliveries`` count the
-    present one; ``name`` are the two numbers of the bookmark. ``timestamp`` and ``expiration`` in microseconds UTC, the
-    latter 0 for never: its end in this queue.
+    present one; ``name`` is the bookmark's publisher and sequence. ``timestamp`` and ``expiration`` in microseconds
+    UTC, the latter 0 for never: its end in this queue.
     """
 
     topic: str
     message_type: str
     txid: int
-    bookmark: str
+    name: tuple[int, int]
     state: str
     payload: bytes
     timestamp: int
@@ -57,7 +56,11 @@ class QueueMessage(Struct, frozen=True):
     barrier: bool = False
     reason: str = ""
     correlation_id: str | None = None
-    name: tuple[int, int] = (0, 0)
+
+    @property
+    def bookmark(self) -> str:
+        """What acknowledgements name it by."""
+        return f"{self.name[0]}|{self.name[1]}|"
 
 
 class Seen(Struct, frozen=True):
@@ -259,23 +262,23 @@ class OpenQueue:
                 gone.append(one)
                 continue
             topic, time, _, payload, correlation = body
-            publisher, sequence = one.name
+            until = None if one.until == NEVER else one.until
+            counts = one.deliveries, one.cancels
             found.append(
                 QueueMessage(
                     topic,
                     kind,
                     one.txid,
-                    f"{publisher}|{sequence}|",
+                    one.name,
                     "leased",
                     payload,
                     time,
                     one.token,
-                    None if one.until == NEVER else one.until,
-                    deliveries=one.deliveries,
-                    cancels=one.cancels,
+                    until,
+                    "",
+                    *counts,
                     barrier=one.barrier,
                     correlation_id=correlation,
-                    name=one.name,
                 )
             )
         if gone:
@@ -295,7 +298,7 @@ class OpenQueue:
             topic,
             self.queue.message_type,
             seen.txid,
-            str(Bookmark(*seen.name)),
+            seen.name,
             seen.state,
             payload,
             time,
@@ -309,7 +312,6 @@ class OpenQueue:
             seen.barrier,
             seen.reason,
             correlation,
-            seen.name,
         )
 
 

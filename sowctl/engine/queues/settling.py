@@ -202,7 +202,7 @@ def _split(rows: Rows, page: Page, txid: int) -> None:
         BlockPlace(one.start - index, one.number, one.offset, one.before) for one in page.places if one.start > index
     ]
     page.places = [one for one in page.places if one.start < index]
-    right.alarm = page.alarm
+    right.alarm, right.ranked = page.alarm, page.ranked
 
 
 def earlier(one: int, other: int) -> int:

@@ -45,6 +45,8 @@ _COLUMNS = (
     ("sequences", "Q"),
 )
 """Names and type codes, in the order of the file; a column of zeros is not written."""
+_RANKED = 1 << [name for name, _ in _COLUMNS].index("priorities")
+_ZEROS = bytes(8 * PAGE_MESSAGES)
 _SWAP = sys.byteorder != "little"
 _SIZES = {code: Layout("<" + code).size for code in "BHIQq"}
 assert all(array(code).itemsize == size for code, size in _SIZES.items())
@@ -75,7 +77,8 @@ class Page(DescribedStruct):
     ``states`` are the constants of this module; ``until`` is the end of a lease, or the instant at which a delayed
     message becomes ready (microseconds UTC, 0 for none); ``holders`` and ``tokens`` of leases, else 0; ``expirations``
     0 for never; ``publishers`` and ``sequences`` the bookmark of a message that has a client's sequence, else 0.
-    ``alarm`` is not later than the next instant at which something of the page falls due, 0 for none.
+    ``alarm`` is not later than the next instant at which something of the page falls due, 0 for none; ``ranked``: there
+    are priorities besides 0.
     """
 
     places: list[BlockPlace]
@@ -91,6 +94,7 @@ class Page(DescribedStruct):
     publishers: array[int]
     sequences: array[int]
     alarm: int = 0
+    ranked: bool = False
 
     @classmethod
     def empty(cls) -> Page:
@@ -114,6 +118,7 @@ class Page(DescribedStruct):
         if not self.places or (self.places[-1].number, self.places[-1].offset) != place[:2]:
             self.places.append(BlockPlace(start, *place))
         self.txids.extend(txids)
+        self.ranked = self.ranked or any(columns.get("priorities", ()))
         for name, code in _COLUMNS[1:]:
             column: Column = getattr(self, name)
             given = columns.get(name)
@@ -143,7 +148,7 @@ class Page(DescribedStruct):
         """The priorities of the messages that are ready."""
         if READY not in self.states:
             return set()
-        if not any(self.priorities):
+        if not self.ranked:
             return {0}
         return {prio for prio, state in zip(self.priorities, self.states, strict=True) if state == READY}
 
@@ -176,7 +181,7 @@ class Page(DescribedStruct):
         for bit, (name, _) in enumerate(_COLUMNS):
             raw = _little(getattr(self, name))
             # Zeros are the usual content of most columns: the row of a page of fresh messages has two of them.
-            if raw.count(0) != len(raw):
+            if raw != _ZEROS[: len(raw)]:
                 mask |= 1 << bit
                 parts.append(raw)
         body = b"".join(
@@ -208,7 +213,7 @@ class Page(DescribedStruct):
             at += len(piece)
         if at != len(view) or any(len(column) != count for column in columns.values()):
             raise ValueError("a page that is not as long as it says")
-        return cls(places, alarm=alarm, **columns)
+        return cls(places, alarm=alarm, ranked=bool(mask & _RANKED), **columns)
 
 
 def _little(column: Column) -> bytes:
