@@ -17,6 +17,7 @@ The only room that imports lmdb. In the order in which data passes:
     tables      further tables of derived stores, in the same transactions (sow-view(5))
     sortedrun   changes behind a store, in a file of their own (sow-run(5))
     raw/        records by their place in the file, past LMDB; read alone imports it
+    queue/      the state files of queues (sow-queue(5))
     check       the check of a store, in a child process
     examine     what that process does
 """

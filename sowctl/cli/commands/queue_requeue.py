@@ -27,11 +27,12 @@ def run(
     """
     from sowctl.cli.commands.bodies.queue import handles_of, settle
     from sowctl.engine.verbs.queue import open_queue
+    from sowctl.identity.bookmarks import Bookmark
 
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         named = list(messages or ())
         if dead:
-            named += [one.bookmark for one in queue.peek() if one.state == "dead"]
+            named += [str(Bookmark(*one.name)) for one in queue.dead()]
         return settle(
             invocation,
             handles_of(invocation, named),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sowctl.config.matching import topic_matches
 from sowctl.engine.queues.settling import QueueEntry, apply_entry, count_end, earlier, finish, spot_of
 from sowctl.journal.block import Position
+from sowctl.journal.blockcodec import LOGICAL_TOPICS
 from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS
 from sowctl.store.queue.page import BARRIER, PAGE_MESSAGES, READY
 from sowctl.store.queue.values import Barrier
@@ -101,7 +102,12 @@ class Backlog:
         """The places of the messages of the queue's topics behind the txid ``after``."""
         kind = self._queue.message_type
         wanted = {index for index, (name, type_) in enumerate(block.topics) if type_ == kind and self.is_taken(name)}
-        others = {index for index, (_, type_) in enumerate(block.topics) if type_ == kind} - wanted
+        others: set[int] = set()
+        # Columns are decompressed only for a block that has messages of the queue, or of logical topics.
+        if block.header.flags & LOGICAL_TOPICS:
+            others = {index for index, (_, type_) in enumerate(block.topics) if type_ == kind} - wanted
+        if not wanted and not others:
+            return ()
         columns = block.columns()
         logical = columns.logical_topics if others else None
         if not wanted and logical is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from sowctl.engine.queues.returning import fall_due
 from sowctl.engine.queues.settling import name_of
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.store.queue.page import BARRIER, READY
@@ -149,6 +150,8 @@ def _between_servers(queue: OpenQueue) -> dict[str, str]:
 
 
 def _depth(turn: Turn) -> Depth:
+    # A change sees to so many pages; who asks for numbers wants them right.
+    fall_due(turn, None)
     state = turn.rows.state
     blocked = _blocked(turn)
     return Depth(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sowctl.store.queue.page import Page
     from sowctl.store.queue.rows import Name
 
+MOST_CLIENTS = 100
+"""Clients without a lease that are remembered: every lease goes through all holders."""
 STATES = {READY: "ready", LEASED: "leased", DELAYED: "delayed", BARRIER: "ready"}
 
 
@@ -190,6 +192,12 @@ class OpenQueue:
             return []
         return self.turns.make(lambda turn: _seen(turn, count, unleased=unleased))
 
+    def dead(self) -> list[Seen]:
+        """The dead messages, without payloads."""
+        if not self.exists:
+            return []
+        return self.turns.make(lambda turn: [_dead_one(turn, txid) for txid in turn.rows.dead()])
+
     def bodies_of(self, seen: Iterable[Seen]) -> Iterator[QueueMessage]:
         """Messages with what the journal has of them; those that were pruned are left out."""
         for one in seen:
@@ -327,10 +335,22 @@ def client_of(turn: Turn, name: str, *, make: bool = True) -> int:
             return number
     if not make:
         return 0
+    _forget_clients(turn)
     state = turn.rows.state
     state.holder += 1
     turn.rows.add_holder(state.holder, Holder(name, False, started=turn.now, seen=turn.now))
     return state.holder
+
+
+def _forget_clients(turn: Turn) -> None:
+    """Forget clients that have nothing, those first that were seen longest ago, where there are very many names."""
+    idle = [
+        (holder.seen, number)
+        for number, holder in turn.rows.holders().items()
+        if not holder.worker and not holder.in_flight
+    ]
+    for _, number in sorted(idle)[: max(0, len(idle) - MOST_CLIENTS + 1)]:
+        turn.rows.drop_holder(number)
 
 
 def _drop_gone(turn: Turn, gone: Iterable[Lease]) -> None:

@@ -94,6 +94,7 @@ class Worker:
         self.options = options
         self.report = WorkReport()
         self._jobs: list[_Job] = []
+        self._ended: list[_Job] = []
         self._leased: list[QueueMessage] = []
         self._number = 0
         self._epoll: select.epoll | None = None
@@ -127,8 +128,8 @@ class Worker:
 
     def _step(self) -> bool:
         """One round; whether all is done."""
-        self._reap()
         self._renew()
+        self._reap()
         if self.options.bury is not None:
             self._bury()
         free = self.options.concurrency - len(self._jobs)
@@ -143,7 +144,7 @@ class Worker:
                 self._start(part)
                 del self._leased[:share]
                 free -= 1
-        return self.options.until_empty and not self._jobs and depth_of(self.queue).pending == 0
+        return self.options.until_empty and not self._jobs and not self._ended and depth_of(self.queue).pending == 0
 
     def _start(self, messages: list[QueueMessage]) -> None:
         payload = messages[0].payload
@@ -197,36 +198,41 @@ class Worker:
             self._epoll.register(job.descriptor, select.EPOLLIN)
 
     def _reap(self) -> None:
-        """Acknowledge and cancel what commands that have ended had."""
+        """Note which commands have ended, and acknowledge or cancel what they had.
+
+        Where that cannot be done now, as another process has the journal, it is done in a later round; their leases
+        are renewed until then.
+        """
         ended = [job for job in self._jobs if job.process.poll() is not None]
-        if not ended:
-            return
-        good = [handle for job in ended if job.process.returncode == 0 for handle in job.handles]
-        bad = [job for job in ended if job.process.returncode != 0]
         for job in ended:
             if self._epoll is not None and job.descriptor >= 0:
                 self._epoll.unregister(job.descriptor)
             job.close()
         self._jobs = [job for job in self._jobs if job not in ended]
+        self._ended += ended
         if self._final:
-            self.report.acknowledged += len(good)
-            self.report.cancelled += sum(len(job.messages) for job in bad)
+            for job in self._ended:
+                self._tally(["done"] * len(job.handles), cancelled=job.process.returncode != 0)
+            self._ended = []
             return
+        good = [job for job in self._ended if job.process.returncode == 0]
         if good:
-            self._count(self.queue.acknowledge(good))
-        if bad:
+            self._tally(self.queue.acknowledge([handle for job in good for handle in job.handles]))
+            self._ended = [job for job in self._ended if job not in good]
+        if self._ended:
             handles = [
                 handle_of(message, round(self._backoff(message.cancels) * 1e6))
-                for job in bad
+                for job in self._ended
                 for message in job.messages
                 if message.token
             ]
-            self._count(self.queue.cancel(handles), cancelled=True)
+            self._tally(self.queue.cancel(handles), cancelled=True)
+            self._ended = []
 
     def _backoff(self, cancels: int) -> float:
         return min(self.options.backoff * 2.0 ** min(cancels, 30), LONGEST_BACKOFF)
 
-    def _count(self, outcomes: Sequence[Outcome], *, cancelled: bool = False) -> None:
+    def _tally(self, outcomes: Sequence[Outcome], *, cancelled: bool = False) -> None:
         for outcome in outcomes:
             if outcome == "done":
                 if cancelled:
@@ -245,7 +251,7 @@ class Worker:
         if self._renew_every is None or self._final:
             return
         now = time.monotonic()
-        late = [job for job in self._jobs if now - job.renewed >= self._renew_every]
+        late = [job for job in self._jobs + self._ended if now - job.renewed >= self._renew_every]
         handles = [handle for job in late for handle in job.handles]
         if handles:
             self.queue.renew(handles)
@@ -258,7 +264,7 @@ class Worker:
         assert self.options.bury is not None
         if depth_of(queue).dead and queue.turns.presence.alone():
             try:
-                dead = [message for message in queue.peek() if message.state == "dead"]
+                dead = list(queue.bodies_of(queue.dead()))
                 self.options.bury([message.payload for message in dead])
                 self.report.buried += queue.bury([message.txid for message in dead])
             finally:
@@ -294,7 +300,11 @@ class Worker:
         if untouched and not self._final:
             self.queue.cancel(untouched, started=False)
         self._leased = []
-        self.queue.leave(self._number)
+        try:
+            self.queue.leave(self._number)
+        except LockedError as problem:
+            # They return with the lock of this worker's file, which ends with the process.
+            self.queue.instance.notify(f"{problem.message}; leases return when this process has ended")
 
 
 def _descriptor(pid: int) -> int:

@@ -7,6 +7,7 @@ two of them share stands below, in the room whose decision it is. In the order o
 * ``history``: versions of records. ``snapshot``: a topic as it was, as a store file.
 * ``delete``, ``expire``: what takes records away.
 * ``replay``: stores from journals. ``reindex``: memo indexes built or removed.
+* ``queue``: queues by name, and their messages as records.
 * ``info``, ``check``, ``journal``: what files there are, whether they are sound, what stands in a journal.
 
 The digest of a topic, which the command ``hash`` prints, is :mod:`sowctl.engine.sources.digest`: replay compares it.

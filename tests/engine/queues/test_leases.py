@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.queues.leases import Handle
-from sowctl.engine.queues.queue import handle_of
+from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
 from sowctl.errors import LockedError, MissingError
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
@@ -258,3 +258,29 @@ def test_a_clock_that_goes_back_ends_no_lease_early(queues: MakeQueueLab) -> Non
     assert lab.ack(leased) == ["done"]
     lab.clock.tick(2 * 3600)
     assert lab.states() == [(2, "ready")]
+
+
+def test_names_of_clients_do_not_add_up(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(*range(300))
+    with lab.queue() as queue:
+        for number in range(250):
+            (leased,) = queue.lease(1, f"job-{number}")
+            if number:
+                queue.acknowledge([handle_of(leased)])
+    holders = lab.info().holders
+    assert len(holders) <= MOST_CLIENTS + 1
+    assert holders[0].name == "job-0", "who has something is not forgotten"
+
+
+def test_depth_is_right_when_very_much_falls_due_at_once(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>10s</LeasePeriod>", "<Expiration>20s</Expiration>")
+    count = 300 * 256
+    for first in range(0, count, 8192):
+        lab.put(*range(first, min(count, first + 8192)))
+    assert len(lab.lease(count)) == count
+    lab.clock.tick(10)
+    depth = lab.depth()
+    assert (depth.ready, depth.leased) == (count, 0)
+    lab.clock.tick(10)
+    assert lab.depth().pending == 0

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.queues.figures import info_of
+from sowctl.engine.queues.queue import OpenQueue
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
-from sowctl.errors import MissingError
+from sowctl.errors import LockedError, MissingError
 from sowctl.values.times import system_clock
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
@@ -134,6 +135,25 @@ def test_a_lease_is_renewed_while_the_command_runs(queues: MakeQueueLab) -> None
     lab.put(1)
     report = work(lab, "sleep", "1.5")
     assert (report.acknowledged, report.lost, report.delivered) == (1, 0, 1)
+
+
+def test_an_acknowledgement_that_has_to_wait_is_made_later(
+    queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = queues()
+    lab.put(1, 2)
+    acknowledge, tries = OpenQueue.acknowledge, []
+
+    def busy(self: OpenQueue, *arguments: object, **options: object) -> object:
+        tries.append(1)
+        if len(tries) == 1:
+            raise LockedError("SOW-JRN-030", "the journal is in use")
+        return acknowledge(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OpenQueue, "acknowledge", busy)
+    report = work(lab, "sh", "-c", APPEND)
+    assert (report.acknowledged, report.lost, len(lines(lab))) == (2, 0, 2)
+    assert "the journal is in use; trying again" in lab.notes
 
 
 def worker_in(lab: QueueLab, *command: str) -> Child:
