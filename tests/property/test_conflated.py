@@ -18,6 +18,14 @@ CONFLATED = """
 <Interval>3s</Interval><Filter>/v &lt; 6</Filter></ConflatedTopic>
 <ConflatedTopic><Name>cc</Name><MessageType>json</MessageType><UnderlyingTopic>f</UnderlyingTopic>
 <Interval>2s</Interval></ConflatedTopic>
+<View><Name>sums</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>
+<Projection><Field>/g AS /id</Field><Field>SUM(/v) AS /v</Field></Projection><Grouping><Field>/g</Field></Grouping>
+</View>
+<ConflatedTopic><Name>cv</Name><MessageType>json</MessageType><UnderlyingTopic>sums</UnderlyingTopic>
+<Interval>4s</Interval></ConflatedTopic>
+<View><Name>most</Name><MessageType>json</MessageType><UnderlyingTopic>cv</UnderlyingTopic>
+<Projection><Field>1 AS /id</Field><Field>MAX(/v) AS /v</Field></Projection><Grouping><Field>/none</Field></Grouping>
+</View>
 """
 LIFE = 7
 EXPIRES = f"<Expiration>{LIFE}s</Expiration>"
@@ -63,6 +71,37 @@ def with_expiry(events: Events, life: int, until: int) -> Events:
     return found
 
 
+def sums(events: Events) -> Events:
+    """The rows of the view: changes of the sums of the odd and the even keys."""
+    found: Events = {}
+    present: dict[int, int] = {}
+    # What happens at one instant comes key by key in the order of the log, an expiry first; no test needs more.
+    order = sorted((time, place, key) for key, some in events.items() for place, (time, _) in enumerate(some))
+    for time, place, key in order:
+        before = _groups(present)
+        value = events[key][place][1]
+        present.pop(key, None)
+        if value is not None:
+            present[key] = value
+        after = _groups(present)
+        for group in before.keys() | after.keys():
+            if before.get(group) != after.get(group):
+                found.setdefault(group, []).append((time, after.get(group)))
+    return found
+
+
+def most(events: Events, until: int) -> Events:
+    there = state(events, until)
+    return {1: [(until, max(there.values()))]} if there else {}
+
+
+def _groups(present: dict[int, int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for key, value in present.items():
+        found[key % 2] = found.get(key % 2, 0) + value
+    return found
+
+
 def shown(lab: Lab, name: str, at: int | None = None) -> dict[int, int]:
     found = [json.loads(payload) for payload in lab.query(name, at=at)]
     return {one["id"]: one["v"] for one in found}
@@ -82,7 +121,7 @@ def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
         draw = source.random()
         key, value, now = source.randrange(4), source.randrange(10), lab.clock.at
         if draw < 0.45:
-            lab.publish("t", message(id=key, v=value))
+            lab.publish("t", message(id=key, v=value, g=key % 2))
             events.setdefault(key, []).append((now, value))
         elif draw < 0.6:
             if lab.open().topic("t").delete(filter=f"/id = {key}").deleted:
@@ -90,7 +129,7 @@ def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
         elif draw < 0.65:
             lab.publish("other", message(id=key))
         elif draw < 0.9:
-            for name in source.sample(["c", "f", "cc"], 2):
+            for name in source.sample(["c", "f", "cc", "cv", "most"], 2):
                 ticked[name, now] = shown(lab, name)
         else:
             list(conflate(lab.open()))
@@ -105,6 +144,8 @@ def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
         wanted = {
             "c": lambda now=now, some=source_events: conflated(some, 5, now),
             "f": lambda now=now, some=kept: conflated(some, 3, now),
+            "cv": lambda now=now, some=source_events: conflated(sums(some), 4, now),
+            "most": lambda now=now, some=source_events: most(conflated(sums(some), 4, now), now),
             "cc": lambda now=now, some=kept: conflated(conflated(some, 3, now), 2, now),
         }[name]()
         assert state(wanted, now) == found, (name, now - START)

@@ -57,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("bookmark rewind", "bookmark_rewind", "set subscriptions back, to get messages again", TIME),
     Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", TIME),
     Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
+    Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("view list", "view_list", "list the views, their caches, and how far these are behind", LOOK),
     Command("view show", "view_show", "print a view: definition, sources, cache, costs", LOOK),

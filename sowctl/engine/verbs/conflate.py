@@ -6,7 +6,7 @@ this runs: what happened between two runs shows as one change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,17 @@ from sowctl.engine.views.keeping import Advance, Keeper, is_recorded
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_entry
 from sowctl.errors import MissingError, UsageError
+from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sowctl.engine.instance import Instance
     from sowctl.engine.views.moment import Moment
+
+
+LONGEST = SECOND
+"""Microseconds between two steps of following, at most."""
 
 
 class ConflateReport(Struct, frozen=True):
@@ -70,6 +75,17 @@ def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[Conflate
             entry.interval_us,
             None if path is None else str(path),
         )
+
+
+def following(
+    instance: Instance, names: Sequence[str], sleep: Callable[[float], None]
+) -> Iterator[list[ConflateReport]]:
+    """:func:`conflate` again and again, without end; ``sleep`` gets the seconds until the next time."""
+    # Often enough that no interval passes unseen, and often enough for people.
+    shortest = min((entry.interval_us for entry in conflated_topics(instance, names)), default=LONGEST)
+    while True:
+        yield list(conflate(instance, names))
+        sleep(min(shortest / 2, LONGEST) / SECOND)
 
 
 def _advance(entry: ConflatedTopic, path: Path, moment: Moment) -> Advance:

@@ -19,5 +19,8 @@ In the order in which data passes:
 ``timeline``    what happened to a topic, in the order of time
 ``conflating``  the rule of conflation, from changes to changes
 ``outputs``     what a conflated topic makes of the messages that it shows
-``conflated``   a conflated topic as a source
+``rowchanges``  how the rows of a view changed as time went
+``histories``   the changes of whatever a conflated topic copies
+``keeping``     the kept state of a conflated topic, advanced to the clock (sow-view(5))
+``conflated``   a conflated topic as a source: from its kept state, or computed
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sowctl.config.derived import ConflatedTopic
+from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
@@ -41,6 +41,13 @@ def changes_of(instance: Instance, source: SowEntry, stretch: Stretch, entry: Co
     """The changes of the source of a conflated topic, from its beginning. Raises as :func:`conflated_changes`."""
     if isinstance(source, ConflatedTopic):
         return map(Outputs(instance, source).change, conflated_changes(instance, source, stretch))
+    if isinstance(source, View):
+        from sowctl.engine.views.definition import query_of
+        from sowctl.engine.views.rowchanges import row_changes
+
+        refs = query_of(instance, source).sources
+        below = [changes_of(instance, entry_of(instance, ref), stretch, entry) for ref in refs]
+        return row_changes(instance, source, below)
     if not isinstance(source, TopicConfig) or not source.journalled:
         raise unrecorded(entry, source.name)
     return topic_changes(instance, source, stretch)

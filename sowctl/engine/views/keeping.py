@@ -36,6 +36,7 @@ from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 
 if TYPE_CHECKING:
+    from sowctl.config.model import SowEntry
     from sowctl.engine.instance import Instance
     from sowctl.engine.views.moment import Moment
     from sowctl.store.read import Reader
@@ -309,15 +310,21 @@ class Keeper:
         ends += [at for at in expirations if at > self._moment.now]
         if snapshot is not None:
             ends.append(snapshot.next_expiry(self._moment.now) or 0)
-        if self.recorded:
-            ends.append(self._due_below())
+        source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
+        # Of a topic all is known above.
+        if self.recorded and not isinstance(source, TopicConfig):
+            ends.append(self._due_below(source))
         return min((end for end in ends if end), default=0)
 
-    def _due_below(self) -> int:
-        """When something happens next to the source though nothing is published; of a topic, all is known above."""
-        source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
+    def _due_below(self, source: SowEntry) -> int:
+        """When something may happen to a source though nothing is published."""
         if isinstance(source, TopicConfig):
-            return 0
+            # Records that are in no message may expire, too: looked at each time.
+            return self._moment.now + 1 if expires(source.expiration) else 0
+        if isinstance(source, View):
+            refs = query_of(self._instance, source).sources
+            ends = [self._due_below(entry_of(self._instance, ref)) for ref in refs]
+            return min((end for end in ends if end), default=0)
         path = place_of(self._instance, source)
         if isinstance(source, ConflatedTopic) and path is not None:
             keeper = Keeper(self._moment, source, path)
@@ -325,7 +332,6 @@ class Keeper:
             kept = keeper.read()
             if keeper.is_current(kept) and kept is not None:
                 return kept.due
-        # It may be at any time: looked at each time.
         return self._moment.now + 1
 
     def read(self) -> Kept | None:
@@ -353,7 +359,7 @@ class Seen:
         self.source = ""
 
     def changes(self, moment: Moment, entry: ConflatedTopic, kept: Kept | None) -> Iterator[Change]:
-        """What is different in the source, in the order of time: of a message its own time, of a deletion now."""
+        """What is different in the source, in the order of time: of a topic's message its own time, else now."""
         source = moment.source((entry.message_type, entry.underlying))
         stored = source.stored
         keys: set[bytes] | None = None
@@ -370,8 +376,12 @@ class Seen:
                 keys |= set(stored.snapshot.expired(moment.now))
             wanted = sorted(keys)
             batches = (source.lookup(wanted[at : at + READ]) for at in range(0, len(wanted), READ))
-        # What was published before the last look and is seen only now, is taken to be of the instant behind it.
+        # What was published before the last look and is seen only now, is taken to be of the instant behind it. A
+        # message of a topic came at its own time; when one came into a derived entry, it does not say.
         earliest = 0 if kept is None else kept.clock + 1
+        topic = entry_of(moment.instance, (entry.message_type, entry.underlying))
+        if not isinstance(topic, TopicConfig):
+            earliest = moment.now
         for some, values in batches:
             for key, value in zip(some, values, strict=True):
                 there.add(key)

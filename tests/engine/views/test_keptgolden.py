@@ -1,0 +1,77 @@
+"""Kept states of released versions are read for ever: for what no journal records they are all that is known.
+
+``tests/formats/v1/conflated.sow`` was written by :func:`write_sample` of version 1 and never changes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from msgspec import json as msgjson
+
+from sowctl.engine.verbs.conflate import conflate
+from sowctl.engine.views.keeping import PENDING, SEEN, pending_of, read_kept
+from sowctl.store.env import Store
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
+
+GOLDEN = Path(__file__).parents[2] / "formats" / "v1" / "conflated.sow"
+CONFLATED = (
+    "<ConflatedTopic><Name>c</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic></ConflatedTopic>"
+)
+XML = config_xml(topic_xml("t") + CONFLATED, ())
+
+
+def write_sample(directory: Path) -> Path:
+    """A message that is shown, one whose change is pending, one that will go, one that is pending alone."""
+    lab = Lab(directory, XML)
+    lab.publish("t", *(message(id=n, v=0) for n in range(3)))
+    list(conflate(lab.open()))
+    lab.clock.tick(5)
+    list(conflate(lab.open()))
+    lab.clock.tick(1)
+    lab.publish("t", message(id=1, v=1), message(id=3, v=3))
+    lab.open().topic("t").delete(filter="/id = 2")
+    list(conflate(lab.open()))
+    return directory / "sow" / "t.json.sow-views" / "c.json.sow"
+
+
+def test_the_file_of_version_1(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", XML)
+    place = lab.directory / "sow" / "t.json.sow-views" / "c.json.sow"
+    place.parent.mkdir(parents=True)
+    shutil.copy(GOLDEN, place)
+    with Store.open(place, write=False) as store, store.snapshot() as snapshot:
+        kept, pending = read_kept(snapshot), pending_of(snapshot)
+        seen = snapshot.table(SEEN)
+        assert seen is not None
+        assert (len(seen), snapshot.table(PENDING) is not None) == (3, True)
+    assert kept is not None
+    assert msgjson.decode(msgjson.encode(kept)) == {
+        "version": 1,
+        "definition": kept.definition,
+        "lineage": "",
+        "applied": 0,
+        "clock": START + 6 * SECOND,
+        "due": START + 11 * SECOND,
+        "source": kept.source,
+    }
+    assert [one.opened for one in pending.values()] == [START + 6 * SECOND] * 3
+    lab.clock.at = START + 6 * SECOND
+    assert sorted(json.loads(payload)["id"] for payload in lab.query("c")) == [0, 1, 2]
+    # It goes on where this was written.
+    lab.publish("t", message(id=0, v=0), message(id=1, v=1), message(id=3, v=3))
+    lab.clock.tick(5)
+    list(conflate(lab.open()))
+    assert {1: 1, 3: 3}.items() <= {one["id"]: one["v"] for one in map(json.loads, lab.query("c"))}.items()
+
+
+def test_the_writer_of_today_writes_the_same(tmp_path: Path) -> None:
+    fresh, golden = (_content(place) for place in (write_sample(tmp_path / "lab"), GOLDEN))
+    assert fresh == golden
+
+
+def _content(path: Path) -> tuple[object, ...]:
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        return pending_of(snapshot), snapshot.meta.digest, read_kept(snapshot)
