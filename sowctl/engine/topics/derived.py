@@ -77,9 +77,12 @@ def _bare(entry: OtherEntry) -> TopicConfig:
 
 def _conflated(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig:
     """A conflated topic has the keys of its source, and of a Pattern topic its logical topics under other names."""
-    source = source_of(config, entry)
+    found = source_of(config, entry)
+    source = found if isinstance(found, TopicConfig) else as_topic(config, found)
+    # The key fields of the source are always indexed.
+    keys = (source.keys,) if source.keys and source.keys not in entry.hash_indexes else ()
     return replace(
-        source if isinstance(source, TopicConfig) else as_topic(config, source),
+        source,
         name=entry.name,
         file=None,
         file_name=None,
@@ -87,7 +90,7 @@ def _conflated(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig:
         recovery_point="epoch",
         # What expires in the source is a change of it, and leaves at the end of an interval (behaviour 11.44).
         expiration=Expiration("disabled"),
-        hash_indexes=entry.hash_indexes,
+        hash_indexes=(*keys, *entry.hash_indexes),
         indexes=(),
         history=None,
         preprocessing=(),

@@ -74,6 +74,8 @@ def _target(instance: Instance, target: Target, problems: list[SowError]) -> Top
 def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
     """A view: what its cache holds, and how many records of its sources have changed since; nothing is computed."""
     row = TopicInfo(entry.name, entry.message_type, entry.kind, "defined")
+    if entry.kind == "ConflatedTopic":
+        _conflated(instance, entry, row, problems)
     if entry.kind != "View":
         return row
     from sowctl.engine.views.view import outlook
@@ -93,6 +95,26 @@ def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) ->
     # How far it is behind is not known where the sources cannot tell; then the reason stands here.
     row.note = found.why if found.changed is None else None
     return row
+
+
+def _conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
+    """A conflated topic: what its kept state holds, and how far that is behind the log; nothing is advanced."""
+    from sowctl.engine.views.conflated import outlook
+
+    try:
+        found = outlook(instance, entry)
+    except SowError as error:
+        row.state, row.note = "unreadable", error.message
+        problems.append(error)
+        return
+    if found.kept is None:
+        row.state = "no state"
+        return
+    # Without a journal it is what was kept last, however long ago.
+    row.state = "current" if found.is_current else "behind" if found.kept.lineage else "kept"
+    row.records, row.file_bytes, row.lag = found.messages, found.size, found.behind
+    row.path, row.last_update, row.last_txid = str(found.path), found.kept.clock, found.kept.applied
+    row.note = f"{found.pending:,} messages are pending" if found.pending else None
 
 
 def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:

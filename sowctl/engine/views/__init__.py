@@ -21,6 +21,7 @@ In the order in which data passes:
 ``outputs``     what a conflated topic makes of the messages that it shows
 ``rowchanges``  how the rows of a view changed as time went
 ``histories``   the changes of whatever a conflated topic copies
+``kept``        what a kept state of a conflated topic says of itself; ``seen``: a source that no journal records
 ``keeping``     the kept state of a conflated topic, advanced to the clock (sow-view(5))
 ``conflated``   a conflated topic as a source: from its kept state, or computed
 """

@@ -18,9 +18,12 @@ from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
+from sowctl.engine.views import keeping
 from sowctl.engine.views.cache import place_of
 from sowctl.engine.views.histories import conflated_changes, unrecorded
-from sowctl.engine.views.keeping import Keeper, is_recorded, read_kept
+from sowctl.engine.views.keeping import Keeper, KeptOutlook
+from sowctl.engine.views.kept import is_recorded, read_kept
+from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.outputs import Outputs
 from sowctl.engine.views.timeline import Change, Stretch
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sowctl.config.model import OtherEntry
+    from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.moment import Moment
 
@@ -53,6 +57,12 @@ def open_entry(moment: Moment, entry: OtherEntry) -> Source:
         return _kept_last(moment, entry, path)
     source = _cached(moment, entry, path) if path is not None else None
     return source if source is not None else _computed(moment, entry)
+
+
+def outlook(instance: Instance, entry: OtherEntry) -> KeptOutlook:
+    """How the kept state of a conflated topic stands at present; nothing is advanced."""
+    assert isinstance(entry, ConflatedTopic)
+    return at_one_instant(instance, entry, None, open_entry, lambda moment: keeping.outlook(moment, entry))
 
 
 def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Source:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
-from xxhash import xxh3_128_digest, xxh3_128_hexdigest
 
 from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
@@ -26,48 +24,35 @@ from sowctl.engine.views.cache import place_of
 from sowctl.engine.views.conflating import Conflation, Pending
 from sowctl.engine.views.definition import query_of
 from sowctl.engine.views.histories import changes_of, matching
+from sowctl.engine.views.kept import (
+    PENDING,
+    TABLES,
+    VERSION,
+    Kept,
+    definition_digest,
+    is_recorded,
+    pending_of,
+    put_pending,
+    read_kept,
+    write_kept,
+)
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.engine.views.outputs import Outputs
+from sowctl.engine.views.seen import Seen
 from sowctl.engine.views.timeline import Change, Stretch, topic_changes
-from sowctl.errors import DamageError, MissingError, SowError, VersionError
+from sowctl.errors import DamageError, MissingError, VersionError
 from sowctl.store.builder import build
-from sowctl.store.codec import expiration_of, stamps
+from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 
 if TYPE_CHECKING:
     from sowctl.config.model import SowEntry
-    from sowctl.engine.instance import Instance
     from sowctl.engine.views.moment import Moment
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
 
-VERSION = 1
-"""Of the tables and of what they hold; where a journal records the source, a state of another one is made anew."""
-STATE, PENDING, SEEN = "conflated:state", "conflated:pending", "conflated:seen"
-TABLES = (STATE, PENDING, SEEN)
-_KEY = b"state"
 READ = 1000
-_PACK = msgspec.msgpack.Encoder()
-_UNPACK = msgspec.msgpack.Decoder(tuple[int, bytes | None])
-
-
-class Kept(Struct, frozen=True):
-    """What a kept state says of itself. Times in microseconds since 1970 UTC.
-
-    ``definition``: digest of everything that what is shown depends on besides messages; ``lineage`` and ``applied``:
-    the journal, and the txid up to which its entries are taken; both empty where none records the source; ``clock``:
-    the instant up to which it is advanced; ``due``: the next instant at which something is shown, goes or expires
-    though nothing is published, 0 for never; ``source``: digest of the source's store as it was seen last.
-    """
-
-    version: int
-    definition: str
-    lineage: str
-    applied: int
-    clock: int
-    due: int = 0
-    source: str = ""
 
 
 class Advance(Struct, frozen=True):
@@ -81,44 +66,6 @@ class Advance(Struct, frozen=True):
 
 class _Late(Exception):
     """The journal has an entry for a time that is over: another state would have been shown since."""
-
-
-def read_kept(reader: Reader) -> Kept | None:
-    """What a kept state says of itself; None for one of another version, or of nothing of use."""
-    try:
-        table = reader.table(STATE)
-        raw = None if table is None else table.get(_KEY)
-        kept = None if raw is None else msgspec.json.decode(raw, type=Kept)
-    except (SowError, msgspec.MsgspecError):
-        return None
-    return kept if kept is not None and kept.version == VERSION else None
-
-
-def is_recorded(instance: Instance, entry: ConflatedTopic) -> bool:
-    """Whether a journal records every topic that a conflated topic is made of."""
-    topics = [entry_of(instance, ref) for ref in refs_of(instance, entry)]
-    return all(topic.journalled for topic in topics if isinstance(topic, TopicConfig))
-
-
-def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
-    """A digest of what a conflated topic shows besides the messages of its topics."""
-    assert instance.config is not None
-    config = instance.config
-    parts: list[Any] = [VERSION, config.name, config.group, config.functions]
-    waiting: list[Any] = [entry]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, TopicConfig):
-            parts += [one.name, one.message_type, one.keys, one.key_domain, one.expiration, one.pattern]
-        elif isinstance(one, ConflatedTopic):
-            parts += [one.name, one.message_type, one.interval_us, one.filter, one.enrichment, one.topic_format]
-            waiting.append(entry_of(instance, (one.message_type, one.underlying)))
-        else:
-            assert isinstance(one, View)
-            query = query_of(instance, one)
-            parts.append(query)
-            waiting += [entry_of(instance, ref) for ref in query.sources]
-    return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
 
 
 class Keeper:
@@ -143,6 +90,10 @@ class Keeper:
             return False
         lineage, last, _ = self._log()
         return kept.lineage == lineage and last <= kept.applied
+
+    def behind(self, kept: Kept) -> int:
+        """How many txids of the log the last entry of the topics below is behind a kept state."""
+        return max(0, self._log()[1] - kept.applied)
 
     def _fits(self, kept: Kept) -> bool:
         return kept.definition == self._digest and bool(kept.lineage) == (self.recorded and bool(self._log()[0]))
@@ -242,10 +193,10 @@ class Keeper:
         def write(txn: WriteTxn) -> None:
             txn.put([key for key, _ in puts], [value for _, value in puts])
             txn.delete(gone)
-            _put_pending(txn, before, conflation.pending)
+            put_pending(txn, before, conflation.pending)
             if seen is not None:
                 seen.write(txn)
-            _write_kept(txn, fresh)
+            write_kept(txn, fresh)
 
         store.write(write, pending=sum(len(value) for _, value in puts))
         return Advance(len(puts), len(gone), len(conflation.pending), "advanced")
@@ -284,10 +235,10 @@ class Keeper:
             builder.open_tables(TABLES)
 
             def write(txn: WriteTxn) -> None:
-                _put_pending(txn, {}, conflation.pending)
+                put_pending(txn, {}, conflation.pending)
                 if seen is not None:
                     seen.write(txn)
-                _write_kept(txn, fresh)
+                write_kept(txn, fresh)
 
             builder.change(write)
             builder.put_in_place(lock=lock, wait=instance.lock_wait)
@@ -343,64 +294,34 @@ class Keeper:
             return None
 
 
-def pending_of(reader: Reader) -> dict[bytes, Pending]:
-    """What is pending in a kept state."""
-    table = reader.table(PENDING)
-    return {} if table is None else {key: Pending(*_UNPACK.decode(value)) for key, value in table.walk()}
+class KeptOutlook(Struct, frozen=True):
+    """How a kept state stands to its source: the file, what it says of itself (None where there is none), messages
+    that are shown and pending, bytes; whether it is that of the present; entries of the log that are not taken."""
+
+    path: Path | None
+    kept: Kept | None = None
+    messages: int = 0
+    pending: int = 0
+    size: int = 0
+    is_current: bool = False
+    behind: int = 0
 
 
-class Seen:
-    """What a kept state has seen of a source that no journal records: a digest of each message that its filter left."""
-
-    def __init__(self, reader: Reader | None) -> None:
-        table = None if reader is None else reader.table(SEEN)
-        self._before = {} if table is None else dict(table.walk())
-        self._after = dict(self._before)
-        self.source = ""
-
-    def changes(self, moment: Moment, entry: ConflatedTopic, kept: Kept | None) -> Iterator[Change]:
-        """What is different in the source, in the order of time: of a topic's message its own time, else now."""
-        source = moment.source((entry.message_type, entry.underlying))
-        stored = source.stored
-        keys: set[bytes] | None = None
-        if stored is not None and stored.overlay is None:
-            self.source = f"{stored.meta.digest:032x}"
-            if kept is not None and kept.source:
-                keys = stored.snapshot.changed_since(int(kept.source, 16))
-        found: list[Change] = []
-        there: set[bytes] = set()
-        if keys is None:
-            batches: Iterable[tuple[Any, Any]] = source.batches(READ)
-        else:
-            if stored is not None and stored.hides:
-                keys |= set(stored.snapshot.expired(moment.now))
-            wanted = sorted(keys)
-            batches = (source.lookup(wanted[at : at + READ]) for at in range(0, len(wanted), READ))
-        # What was published before the last look and is seen only now, is taken to be of the instant behind it. A
-        # message of a topic came at its own time; when one came into a derived entry, it does not say.
-        earliest = 0 if kept is None else kept.clock + 1
-        topic = entry_of(moment.instance, (entry.message_type, entry.underlying))
-        if not isinstance(topic, TopicConfig):
-            earliest = moment.now
-        for some, values in batches:
-            for key, value in zip(some, values, strict=True):
-                there.add(key)
-                digest = xxh3_128_digest(value)
-                if self._after.get(key) != digest:
-                    self._after[key] = digest
-                    found.append(Change(min(max(stamps(value)[1], earliest), moment.now), key, value))
-        for key in self._before if keys is None else keys & self._before.keys():
-            if key not in there:
-                del self._after[key]
-                found.append(Change(moment.now, key, None))
-        yield from sorted(found, key=lambda change: change.time)
-
-    def write(self, txn: WriteTxn) -> None:
-        """Write what is different from before."""
-        table = txn.table(SEEN)
-        table.delete(self._before.keys() - self._after.keys())
-        changed = ((key, digest) for key, digest in self._after.items() if self._before.get(key) != digest)
-        table.put(sorted(changed))
+def outlook(moment: Moment, entry: ConflatedTopic) -> KeptOutlook:
+    """How the kept state of a conflated topic stands at a moment; nothing is brought further for that."""
+    path = place_of(moment.instance, entry)
+    if path is None or not path.exists():
+        return KeptOutlook(path)
+    keeper = Keeper(moment, entry, path)
+    try:
+        with Store.open(path, write=False, seam=moment.instance.seam) as store, store.snapshot() as snapshot:
+            kept, table = read_kept(snapshot), snapshot.table(PENDING)
+            pending = 0 if table is None else len(table)
+            messages, size = snapshot.meta.records, store.file_size()
+    except (DamageError, VersionError, MissingError):
+        return KeptOutlook(path)
+    behind = keeper.behind(kept) if kept is not None else 0
+    return KeptOutlook(path, kept, messages, pending, size, keeper.is_current(kept), behind)
 
 
 def _on_time(changes: Iterable[Change], clock: int) -> Iterator[Change]:
@@ -408,14 +329,3 @@ def _on_time(changes: Iterable[Change], clock: int) -> Iterator[Change]:
         if change.time <= clock:
             raise _Late
         yield change
-
-
-def _put_pending(txn: WriteTxn, before: Mapping[bytes, Pending], after: Mapping[bytes, Pending]) -> None:
-    table = txn.table(PENDING)
-    table.delete(before.keys() - after.keys())
-    table.put(sorted((key, _PACK.encode(one)) for key, one in after.items() if before.get(key) != one))
-
-
-def _write_kept(txn: WriteTxn, kept: Kept) -> None:
-    txn.table(STATE).put([(_KEY, msgspec.json.encode(kept))])
-    txn.raise_last_time(kept.clock)

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.conflate import ConflateReport, conflate, following
+from sowctl.engine.verbs.info import info
 from sowctl.errors import MissingError, UsageError
+from tests.cli.conftest import Cli, cli
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
+__all__ = ["cli"]
 PLAIN = (
     "<ConflatedTopic><Name>c</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic></ConflatedTopic>"
 )
@@ -168,6 +172,34 @@ def test_following_takes_one_step_after_the_other(tmp_path: Path) -> None:
     shown = [next(steps)[0].shown for _ in range(4)]
     assert shown == [0, 0, 1, 0]
     assert slept == [0.2, 0.2, 0.2]
+
+
+def test_info_and_doctor_say_how_far_a_state_is_behind(tmp_path: Path, cli: Cli) -> None:
+    lab = lab_of(tmp_path, logged=True)
+
+    def row() -> tuple[object, ...]:
+        [found] = info(lab.open(), resolve(lab.open(), "c", derived=True))
+        return found.state, found.records, found.lag, found.note
+
+    lab.publish("t", message(id=1, v=1), message(id=2, v=1))
+    assert row() == ("no state", 0, 0, None)
+    tick(lab)
+    assert row() == ("current", 0, 0, "2 messages are pending")
+    lab.clock.tick(5)
+    # Nothing is advanced by looking.
+    assert row() == row() == ("behind", 0, 0, "2 messages are pending")
+    tick(lab)
+    lab.publish("t", message(id=1, v=2))
+    assert row() == ("behind", 2, 1, None)
+    told = cli("doctor", "-c", str(lab.config)).out
+    assert "conflated topic c" in told
+    assert "2 messages, 0 pending, kept at 2026-01-05T08:00:05.000000Z, 1 txid behind the log" in told
+    unlogged = lab_of(tmp_path / "other", logged=False)
+    unlogged.publish("t", message(id=1, v=1))
+    tick(unlogged)
+    unlogged.clock.tick(100)
+    [found] = info(unlogged.open(), resolve(unlogged.open(), "c", derived=True))
+    assert found.state == "kept"
 
 
 def test_names_of_other_entries_are_refused(tmp_path: Path) -> None:

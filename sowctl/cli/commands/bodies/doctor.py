@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sowctl.config.model import OtherEntry
 from sowctl.errors import SowError
+from sowctl.values.times import format_time
 from sowctl.version import VERSION
 
 if TYPE_CHECKING:
@@ -136,6 +137,31 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
     for directory, files in stores.items():
         yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
     yield from _views(invocation, config)
+    yield from _conflated(invocation, config)
+
+
+def _conflated(invocation: Invocation, config: InstanceConfig) -> Iterator[Check]:
+    """How far the kept states of conflated topics are behind: what only they know should be kept up by somebody."""
+    found = [entry for entry in config.sow if entry.kind == "ConflatedTopic" and isinstance(entry, OtherEntry)]
+    if not found:
+        return
+    from sowctl.engine.views.conflated import outlook
+
+    with invocation.open_instance() as instance:
+        for entry in found:
+            name = f"conflated topic {entry.name}"
+            try:
+                state = outlook(instance, entry)
+            except SowError as error:
+                yield Check(name, "problem", error.message, error.hint)
+                continue
+            if state.kept is None:
+                yield Check(name, "ok", "no state is kept")
+                continue
+            txids = "1 txid" if state.behind == 1 else f"{state.behind:,} txids"
+            behind = f", {txids} behind the log" if state.behind else ""
+            words = f"{state.messages:,} messages, {state.pending:,} pending, kept at {format_time(state.kept.clock)}"
+            yield Check(name, "ok", words + behind)
 
 
 def _views(invocation: Invocation, config: InstanceConfig) -> Iterator[Check]:

@@ -1,0 +1,79 @@
+"""A source that no journal records: what is different from when it was looked at last (``sow-view(5)``).
+
+Called by :mod:`sowctl.engine.views.keeping`. What came and went between two looks is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from xxhash import xxh3_128_digest
+
+from sowctl.config.model import TopicConfig
+from sowctl.engine.views.kept import SEEN, Kept
+from sowctl.engine.views.moment import entry_of
+from sowctl.engine.views.timeline import Change
+from sowctl.store.codec import stamps
+
+if TYPE_CHECKING:
+    from sowctl.config.derived import ConflatedTopic
+    from sowctl.engine.views.moment import Moment
+    from sowctl.store.read import Reader
+    from sowctl.store.write import WriteTxn
+
+READ = 1000
+
+
+class Seen:
+    """What a kept state has seen of a source that no journal records: a digest of each message that its filter left."""
+
+    def __init__(self, reader: Reader | None) -> None:
+        table = None if reader is None else reader.table(SEEN)
+        self._before = {} if table is None else dict(table.walk())
+        self._after = dict(self._before)
+        self.source = ""
+
+    def changes(self, moment: Moment, entry: ConflatedTopic, kept: Kept | None) -> Iterator[Change]:
+        """What is different in the source, in the order of time: of a topic's message its own time, else now."""
+        source = moment.source((entry.message_type, entry.underlying))
+        stored = source.stored
+        keys: set[bytes] | None = None
+        if stored is not None and stored.overlay is None:
+            self.source = f"{stored.meta.digest:032x}"
+            if kept is not None and kept.source:
+                keys = stored.snapshot.changed_since(int(kept.source, 16))
+        found: list[Change] = []
+        there: set[bytes] = set()
+        if keys is None:
+            batches: Iterable[tuple[Any, Any]] = source.batches(READ)
+        else:
+            if stored is not None and stored.hides:
+                keys |= set(stored.snapshot.expired(moment.now))
+            wanted = sorted(keys)
+            batches = (source.lookup(wanted[at : at + READ]) for at in range(0, len(wanted), READ))
+        # What was published before the last look and is seen only now, is taken to be of the instant behind it. A
+        # message of a topic came at its own time; when one came into a derived entry, it does not say.
+        earliest = 0 if kept is None else kept.clock + 1
+        topic = entry_of(moment.instance, (entry.message_type, entry.underlying))
+        if not isinstance(topic, TopicConfig):
+            earliest = moment.now
+        for some, values in batches:
+            for key, value in zip(some, values, strict=True):
+                there.add(key)
+                digest = xxh3_128_digest(value)
+                if self._after.get(key) != digest:
+                    self._after[key] = digest
+                    found.append(Change(min(max(stamps(value)[1], earliest), moment.now), key, value))
+        for key in self._before if keys is None else keys & self._before.keys():
+            if key not in there:
+                del self._after[key]
+                found.append(Change(moment.now, key, None))
+        yield from sorted(found, key=lambda change: change.time)
+
+    def write(self, txn: WriteTxn) -> None:
+        """Write what is different from before."""
+        table = txn.table(SEEN)
+        table.delete(self._before.keys() - self._after.keys())
+        changed = ((key, digest) for key, digest in self._after.items() if self._before.get(key) != digest)
+        table.put(sorted(changed))
