@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "sowctl conflate",
-    "sowctl conflate quotes-C --format ndjson",
-    "sowctl conflate --follow quotes-C",
+    "sowctl conflate slow-quotes --format ndjson",
+    "sowctl conflate --follow slow-quotes",
 )
 
 

@@ -9,8 +9,8 @@ from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType
 
 EXAMPLES = (
-    "sowctl queue ack work '861177646624173122|4|'",
-    "sowctl queue lease work -n 100 | tee batch.ndjson | load && sowctl queue ack work - < batch.ndjson",
+    "sowctl queue ack work '11853365263938241052|502|'",
+    "sowctl queue lease work -n 100 | tee batch.ndjson | ./load-lines && sowctl queue ack work - < batch.ndjson",
 )
 
 

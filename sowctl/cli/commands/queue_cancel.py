@@ -10,8 +10,8 @@ from sowctl.cli.words.options import MessageType
 from sowctl.errors import UsageError
 
 EXAMPLES = (
-    "sowctl queue cancel work '861177646624173122|4|,1795442002362920'",
-    "sowctl queue cancel work - --delay 30s < batch.ndjson",
+    "sowctl queue cancel work '11853365263938241052|502|,1795442002362920'",
+    "sowctl queue lease work > batch.ndjson; sowctl queue cancel work - --delay 30s < batch.ndjson",
 )
 
 

@@ -9,8 +9,8 @@ from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType
 
 EXAMPLES = (
-    "sowctl queue expire work '861177646624173122|4|'",
-    "sowctl queue peek work -n 0 --format ndjson | grep broken | sowctl queue expire work -",
+    "sowctl queue expire work '11853365263938241052|502|'",
+    "sowctl queue peek work -n 0 --format ndjson | grep C0042 | sowctl queue expire work -",
 )
 
 

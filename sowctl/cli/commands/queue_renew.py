@@ -8,7 +8,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType
 
-EXAMPLES = ("sowctl queue renew work - < batch.ndjson",)
+EXAMPLES = ("sowctl queue lease work -n 10 > batch.ndjson; sowctl queue renew work - < batch.ndjson",)
 
 
 def run(

@@ -9,7 +9,8 @@ from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType
 
 EXAMPLES = (
-    "sowctl queue requeue work '861177646624173122|4|'",
+    "sowctl queue lease work > batch.ndjson; sowctl queue cancel work - --delay 1h < batch.ndjson; "
+    "sowctl queue requeue work - < batch.ndjson",
     "sowctl queue requeue work --dead",
 )
 

@@ -46,6 +46,38 @@ CONFIG = """\
       <FileName>sow/%n.sow</FileName>
       <Expiration>10m</Expiration>
     </Topic>
+    <!-- What the customers of each region have traded, computed from both topics. -->
+    <View>
+      <Name>totals</Name>
+      <MessageType>json</MessageType>
+      <UnderlyingTopic>
+        <Join>[orders]./customerId = [customers]./customerId</Join>
+      </UnderlyingTopic>
+      <Projection>
+        <Field>[customers]./region AS /region</Field>
+        <Field>COUNT([orders]./orderId) AS /orders</Field>
+        <Field>SUM([orders]./filled * [orders]./price) AS /value</Field>
+      </Projection>
+      <Grouping>
+        <Field>[customers]./region</Field>
+      </Grouping>
+    </View>
+    <!-- Quotes for people: no symbol changes more often than every ten seconds. -->
+    <ConflatedTopic>
+      <Name>slow-quotes</Name>
+      <MessageType>json</MessageType>
+      <UnderlyingTopic>quotes</UnderlyingTopic>
+      <Interval>10s</Interval>
+    </ConflatedTopic>
+    <!-- Every large new order is work for one of the workers of "sowctl queue run work". -->
+    <Queue>
+      <Name>work</Name>
+      <MessageType>json</MessageType>
+      <UnderlyingTopic>orders</UnderlyingTopic>
+      <Filter>/status = 'new' AND /qty >= 4500</Filter>
+      <LeasePeriod>1m</LeasePeriod>
+      <MaxDeliveries>5</MaxDeliveries>
+    </Queue>
   </SOW>
   <TransactionLog>
     <JournalDirectory>journal</JournalDirectory>
@@ -62,6 +94,11 @@ CONFIG = """\
     </Topic>
     <Topic>
       <Name>quotes</Name>
+      <MessageType>json</MessageType>
+    </Topic>
+    <!-- Orders that no worker could do; a topic without a SOW. -->
+    <Topic>
+      <Name>failed</Name>
       <MessageType>json</MessageType>
     </Topic>
   </TransactionLog>
