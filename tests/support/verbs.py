@@ -394,7 +394,14 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
     """
     usual = limits.LIMITS
     limits.LIMITS = limits.Limits(
-        changes=4, bulk_share=1000, history_share=1000, merge_share=share, fan=fan, small_records=0, columned=2
+        changes=4,
+        columned_changes=4,
+        columned=2,
+        bulk_share=1000,
+        history_share=1000,
+        merge_share=share,
+        fan=fan,
+        small_records=0,
     )
     try:
         yield

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold.apply import Applied
 from sowctl.engine.fold.folding import PART, append_sorted
@@ -40,7 +40,7 @@ class Merging:
 
     ``block`` is the journal's block that ends with ``upto``; ``rule`` that of a topic with History. Records that have
     expired at ``remove_expired_at`` are left out. ``known`` is given the keys of the new store. It is made under the
-    journal's lock, and the overlay does not change until it is closed. Raises StorageError, DamageError.
+    journal's lock, and the overlay does not change until it is filled. Raises StorageError, DamageError.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Merging:
         self._instance, self._store, self._overlay = instance, store, overlay
         self.lineage, self.upto, self._block, self._rule = lineage, upto, block, rule
         self._expired_at, self.known = remove_expired_at, known
-        self._gone = 0
+        self._changes, self._gone = len(overlay), 0
         with ExitStack() as held:
             self._snapshot = held.enter_context(store.snapshot())
             self._meta = meta = self._snapshot.meta
@@ -97,7 +97,7 @@ class Merging:
         """Write all of the new store and sync it; no lock is needed. Raises StorageError, DamageError."""
         snapshot, builder = self._snapshot, self._builder
         if self._rule is None:
-            append_sorted(builder, self._kept(merged(snapshot.scan(batch=PART), self._overlay.in_order(PART))))
+            append_sorted(builder, self._kept(self._records()))
         else:
             self._fill_with_versions(self._rule)
 
@@ -126,7 +126,20 @@ class Merging:
             if store.meta() != self._meta:
                 return None
             self._builder.put_in_place(lock=store.lock, wait=wait)
-        return Applied(len(self._overlay), self._gone)
+        return Applied(self._changes, self._gone)
+
+    def _records(self) -> Iterator[Pairs]:
+        """The records of the store with the changes of the overlay, in key order."""
+        if self._snapshot.count or self._overlay.runs:
+            yield from merged(self._snapshot.scan(batch=PART), self._overlay.in_order(PART))
+            return
+        # A first load: what is in memory is all that there is, and need not be put among anything.
+        for keys, values in self._overlay.memory_in_order(PART)[1]:
+            if None in values:
+                there = [place for place, value in enumerate(values) if value is not None]
+                keys, values = [keys[place] for place in there], [values[place] for place in there]
+            if keys:
+                yield keys, cast("list[bytes]", values)
 
     def _kept(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
         """Pass on the records that are not over, and count the others."""

@@ -18,8 +18,6 @@ from sowctl.identity.keyspace import words
 from sowctl.store.codec import OVERHEAD, encode_plain
 from sowctl.store.sortedrun import Changes
 
-SLACK = 65_536
-"""So many superseded records are held in any case, and half as many as there are keys."""
 _ROWS = 1 << 15
 
 
@@ -67,8 +65,8 @@ class Unpacked:
         self._expirations: Any = np.empty(_ROWS, dtype=np.int64)
         self.records = self.added = 0
         """How many records were added, and the bytes of their values."""
-        self.held = 0
-        """Bytes of the values that count."""
+        self.held = self.taken = 0
+        """Bytes of the values that count, and of all that are held."""
 
     def __len__(self) -> int:
         """How many keys."""
@@ -94,11 +92,19 @@ class Unpacked:
         known = before[before != EMPTY]
         self._table.put(records.distinct, start + records.last)
         self.records += count
-        self.added += int(records.sizes.sum()) + OVERHEAD * count
+        size = int(records.sizes.sum()) + OVERHEAD * count
+        self.added += size
+        self.taken += size
         self.held += int(records.sizes[records.last].sum()) + OVERHEAD * len(records.last)
         self.held -= int(self.sizes[known].sum()) + OVERHEAD * len(known)
-        if self._count > len(self) + len(self) // 2 + SLACK:
-            self._drop()
+
+    def is_full(self, bound: int) -> bool:
+        """Whether the values take about ``bound`` bytes, though what is superseded has been forgotten."""
+        if self.taken < bound:
+            return False
+        self._drop()
+        # Each time a quarter of them has to be superseded at least, so that every record pays for three that stay.
+        return self.taken > bound - bound // 4
 
     def sorted(self) -> UnpackedLayer:
         """All keys as a layer of changes, as they are now."""
@@ -131,7 +137,7 @@ class Unpacked:
         self.keys, self.checks, self.sizes, self._txids, self._times, self._expirations = columns
 
     def _drop(self) -> None:
-        """Forget the superseded rows. Done when they are so many that each of them pays for one or two that stay."""
+        """Forget the superseded rows."""
         _, rows = self._table.items()
         rows.sort()
         payloads = self.payloads
@@ -139,7 +145,11 @@ class Unpacked:
         self._count = len(rows)
         for column in self._columns():
             column[: self._count] = column[rows]
-        self._table.put(self.keys[: self._count], np.arange(self._count))
+        # In parts, because a look-up holds several numbers for each key.
+        for start in range(0, self._count, _ROWS):
+            stop = min(start + _ROWS, self._count)
+            self._table.put(self.keys[start:stop], np.arange(start, stop))
+        self.taken = self.held
 
 
 class UnpackedLayer:

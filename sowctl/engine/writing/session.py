@@ -192,7 +192,8 @@ class WriteSession:
             with self.journal.lock():
                 self._refresh()
                 topic.renew(self.instance, self.journal)
-                merging = topic.begin_merge(ending=ending)
+                position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
+                merging = topic.begin_merge(*position, ending=ending)
             if merging is None:
                 continue
             with merging:

@@ -157,6 +157,7 @@ class StoreWriter:
         if self.store.meta().applied != self.overlay.base:
             self.overlay = caught_up(instance, self.config, self.store, journal)
             self._known = None
+            self._set_limits()
         self.reload()
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
@@ -205,6 +206,10 @@ class StoreWriter:
 
     def is_full(self) -> bool:
         """Whether the overlay holds so much in memory that it is to be let go."""
+        waiting = self.overlay.unpacked
+        if waiting is not None and not self.overlay.packed and (self.flushes or self._is_empty) and self._is_mergeable:
+            keys, size = limits.in_columns()
+            return len(waiting) >= keys or waiting.is_full(size)
         keys, size = self.limits
         return self.overlay.in_memory >= keys or self.overlay.held >= size
 
@@ -235,13 +240,14 @@ class StoreWriter:
     def relieve(self, lineage: bytes, upto: int, block: AppliedBlock | None = None, *, later: bool = False) -> None:
         """Let go of what the overlay holds in memory: into the store, into a run, or, with the runs, into a new store.
 
-        ``later``: what goes into a new store is only put into a run, and is due then. Other arguments and errors as of
-        :meth:`apply`. The journal's lock is held, and what the overlay holds is synced.
+        ``later``: what goes into a new store is only put into a run, and is due then; a first load stays in memory.
+        Other arguments and errors as of :meth:`apply`. The journal's lock is held, and what the overlay holds is
+        synced.
         """
         with naming_replay(self.config):
             held = self._held()
-            # Into an empty store, keys are appended in order.
-            if block is None or not held or not self._is_mergeable:
+            # Into an empty store, keys are appended in order; what is too much for one transaction, into a new file.
+            if block is None or not self._is_mergeable or (not held and not self._goes_into_a_new_store()):
                 self.apply(lineage, upto, block=block)
                 return
             self.flushes = self.flushes or limits.is_bulk(
@@ -253,7 +259,7 @@ class StoreWriter:
                 self.due = limits.is_to_be_merged(len(self.overlay), held)
                 if self.due and not later:
                     self._merge(lineage, upto, block)
-                else:
+                elif not (self.due and self._is_first_load):
                     self._flush(lineage, upto, block)
                 if not later:
                     self.due = False
@@ -279,15 +285,16 @@ class StoreWriter:
         """The end of a session: as :meth:`apply`, but runs of others that are small beside the store stay there.
 
         What is behind them stays in the journal, until there is enough of both to be merged; so it does while another
-        process merges. What goes into a new store is only put into a run, and is due then.
+        process merges. What goes into a new store is only put into a run, and is due then; a first load stays in
+        memory.
         """
-        if self.overlay.runs and not self.flushes and not self.is_full():
+        if (self.overlay.runs or self._is_empty) and not self.flushes and not self.is_full():
             with naming_replay(self.config):
                 if limits.is_small(len(self.overlay), self._held()) or self._waits():
                     return
         if block is not None and self._goes_into_a_new_store():
             with naming_replay(self.config):
-                if self.overlay.in_memory:
+                if self.overlay.in_memory and not self._is_first_load:
                     self._flush(lineage, upto, block)
                 self.due = True
             return
@@ -299,15 +306,20 @@ class StoreWriter:
         return meta.records + meta.versions
 
     def _waits(self) -> bool:
-        """Whether another process is merging what runs have with the store, or making that anew."""
-        return bool(self.overlay.runs) and is_being_built(self.store.path)
+        """Whether another process is merging what runs have with the store, or a first load, or is making it anew."""
+        return (bool(self.overlay.runs) or self._is_empty) and is_being_built(self.store.path)
 
     def _goes_into_a_new_store(self) -> bool:
         """Whether the overlay is applied by a merge, and not in place."""
-        if not (self.overlay.runs or self.flushes) or not self._is_mergeable:
+        first = self._is_empty and self.rule is None
+        if not (self.overlay.runs or self.flushes or first) or not self._is_mergeable:
             return False
-        much = len(self.overlay) >= limits.in_place(self.store.file_size())[0]
-        return much or bool(self.flushes and self.overlay.runs)
+        return self._is_much or bool(self.flushes and self.overlay.runs)
+
+    @property
+    def _is_first_load(self) -> bool:
+        """Whether the new store is made of what is in memory alone: no run of it is needed for that."""
+        return self._is_empty and self.rule is None and not self.overlay.runs and not is_being_built(self.store.path)
 
     def _flush(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
         if self._known is not None:
@@ -351,6 +363,12 @@ class StoreWriter:
         self._stored(lineage)
 
     @property
+    def _is_much(self) -> bool:
+        """Whether runs and memory hold more than one transaction of the store may change."""
+        keys, size = limits.in_place(self.store.file_size())
+        return len(self.overlay) >= keys or self.overlay.held >= size
+
+    @property
     def _is_mergeable(self) -> bool:
         return self.journalled and _carries(self.store.meta(), history=self.rule is not None)
 
@@ -358,6 +376,7 @@ class StoreWriter:
         """Merge at once, under the locks that are held."""
         from sowctl.engine.fold.compaction import merge
 
+        self._applied += len(self.overlay)
         done = merge(
             self._instance,
             self.store,
@@ -372,30 +391,36 @@ class StoreWriter:
             self.remove_expired_at = None
         self._stored(lineage)
 
-    def begin_merge(self, *, ending: bool) -> Merging | None:
-        """Begin the merge that is due, of store and runs, under the journal's lock; None where another process does it.
+    def begin_merge(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool) -> Merging | None:
+        """Begin the merge that is due, under the journal's lock; None where another process does it.
 
-        What is in memory stays there: it comes behind the runs. ``ending``: nothing is looked up any more.
+        It is one of store and runs: what is in memory stays there, and comes behind the runs. In a first load it is one
+        of what is in memory, which leads to ``upto``. ``ending``: nothing is looked up any more.
         """
         from sowctl.engine.fold.compaction import Merging
         from sowctl.engine.fold.keyfilter import KeyFilter
 
         self.due = False
-        if not self.overlay.runs or self._waits():
+        if self._waits():
             return None
-        # The former one goes first: two of them are much memory.
-        self._known = None
         with naming_replay(self.config):
-            path, last = Path(self.store.path), self.overlay.runs[-1]
-            again = refolding(self._instance, self.config, path, self.store.meta())
-            history, base = self.rule is not None, self.overlay.base
+            overlay = self.overlay
+            if overlay.runs:
+                path, last = Path(self.store.path), overlay.runs[-1]
+                again = refolding(self._instance, self.config, path, self.store.meta())
+                overlay = Overlay(history=self.rule is not None, base=overlay.base, runs=overlay.runs, again=again)
+                lineage, upto, block = last.state.lineage, last.upto, last.state.block
+            elif not (self._is_first_load and self._goes_into_a_new_store()):
+                return None
+            # The former one goes first: two of them are much memory.
+            self._known = None
             return Merging(
                 self._instance,
                 self.store,
-                Overlay(history=history, base=base, runs=self.overlay.runs, again=again),
-                lineage=last.state.lineage,
-                upto=last.upto,
-                block=last.state.block,
+                overlay,
+                lineage=lineage,
+                upto=upto,
+                block=block,
                 rule=self.rule,
                 remove_expired_at=self.remove_expired_at,
                 known=None if ending else KeyFilter(),
@@ -405,11 +430,18 @@ class StoreWriter:
         """Put what was filled in the place of the store, under the journal's lock."""
         with naming_replay(self.config):
             if merging.put_in_place() is None:
-                # Another process has changed the store: runs and journal are still there, for the next one who needs
-                # room.
+                # Another process has changed the store: runs, memory and journal are still there, for the next one who
+                # needs room.
                 return
             self.remove_expired_at = None
-            self.overlay.drop_runs(merging.upto)
+            count = len(self.overlay)
+            if self.overlay.runs:
+                self.overlay.drop_runs(merging.upto)
+            elif self.overlay.last_txid <= merging.upto:
+                self.overlay.clear(merging.upto)
+            # Else others have published while a first load was merged, and memory has theirs, too. It is still right,
+            # and does not begin at the store's position: :meth:`renew` reads theirs from the journal before any batch.
+            self._applied += count - len(self.overlay)
             self._stored(merging.lineage)
             self._known = merging.known
 
@@ -420,6 +452,7 @@ class StoreWriter:
         self._set_limits()
 
     def _set_limits(self) -> None:
+        self._is_empty = not self._held()
         self.limits = limits.in_memory() if self.flushes else limits.in_place(self.store.file_size())
 
 

@@ -132,6 +132,52 @@ def test_a_rebuild_may_come_first(plot: Plot, meanwhile: Callable[..., list[int 
     assert rebuilt_is_live(plot.lab) is None
 
 
+def test_others_publish_while_a_first_load_fills_its_file(
+    tmp_path: Path, meanwhile: Callable[..., list[int | None]]
+) -> None:
+    plot = Plot(tmp_path / "lab")
+    store = plot.lab.store("j")
+
+    def publish(merging: Merging) -> None:
+        # What is in memory goes into the new file as it is, and the other process leaves the store to this one.
+        assert is_being_built(store) and not runs_directory(store).exists()
+        before = store.read_bytes()
+        publish_elsewhere(plot, "j", range(3, 6))
+        assert store.read_bytes() == before
+
+    done = meanwhile(publish)
+    with small_memory():
+        plot.publish("j", range(5), batch=5)
+        assert done == [5]
+        # Behind the merge, the journal follows.
+        assert meta_of(store, plot.lab.open()).records == 5
+        assert sorted(plot.contents()["j"]) == list(range(6))
+        plot.publish("j", range(4, 24), batch=5)
+    plot.book.settle()
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert len(done) > 1 and None not in done
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+@pytest.mark.parametrize(
+    "command", [("replay", "j", "--rebuild"), ("delete", "j", "--filter", "/id IN (2, 3)", "--yes")]
+)
+def test_a_first_load_is_merged_once_more_where_another_process_has_changed_the_store(
+    tmp_path: Path, meanwhile: Callable[..., list[int | None]], command: tuple[str, ...], batches: int
+) -> None:
+    plot = Plot(tmp_path / "lab")
+    done = meanwhile(lambda merging: elsewhere(plot, *command))
+    with small_memory():
+        plot.publish("j", range(5 * batches), batch=5)
+    assert done[0] is None and None not in done[1:]
+    gone = {2, 3} if command[0] == "delete" else set()
+    assert set(plot.contents()["j"]) == set(range(5 * batches)) - gone
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+
+
 def test_what_a_dead_process_was_building_is_not_being_built(tmp_path: Path) -> None:
     store = tmp_path / "s.sow"
     (tmp_path / "s.sow.new-1-0").touch()

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 np = pytest.importorskip("numpy")
 
-from sowctl.engine.fold import unpacked  # noqa: E402
 from sowctl.engine.fold.blocks import tombstone  # noqa: E402
 from sowctl.engine.fold.keytable import KeyTable  # noqa: E402
 from sowctl.engine.fold.overlay import Overlay  # noqa: E402
@@ -59,41 +58,45 @@ def test_an_overlay_says_the_same_of_columns_as_of_values(
     steps: list[tuple[str, list[int]]], dropping: bool, size: int
 ) -> None:
     """Whatever comes between them; and the columns that it drops were superseded."""
-    with pytest.MonkeyPatch.context() as patch:
-        if dropping:
-            patch.setattr(unpacked, "SLACK", 0)
-        one, other, txid = Overlay(), Overlay(), 0
-        for form, numbers in steps:
-            keys, payloads = [key_of(n) for n in numbers], [b"%d" % n for n in numbers]
-            txids = range(txid + 1, txid + 1 + len(keys))
-            values = [value_of(*one) for one in zip(keys, txids, payloads, strict=True)]
-            if form == "delete":
-                gone = [tombstone(key, CHECK, at, START + at) for key, at in zip(keys, txids, strict=True)]
-                one.delete(keys, gone)
-                other.delete(keys, gone)
-            elif form == "read":
-                assert one.current == other.current
-                continue
+    one, other, txid = Overlay(), Overlay(), 0
+    for form, numbers in steps:
+        keys, payloads = [key_of(n) for n in numbers], [b"%d" % n for n in numbers]
+        txids = range(txid + 1, txid + 1 + len(keys))
+        values = [value_of(*one) for one in zip(keys, txids, payloads, strict=True)]
+        if form == "delete":
+            gone = [tombstone(key, CHECK, at, START + at) for key, at in zip(keys, txids, strict=True)]
+            one.delete(keys, gone)
+            other.delete(keys, gone)
+        elif form == "read":
+            assert one.current == other.current
+            continue
+        else:
+            other.put(keys, values)
+            if form == "values":
+                one.put(keys, values)
             else:
-                other.put(keys, values)
-                if form == "values":
-                    one.put(keys, values)
-                else:
-                    times = [START + at for at in txids]
-                    one.put_columns(published(keys, payloads), txids, times, [0] * len(keys))
-            txid = txids[-1]
-            assert (one.last_txid, one.last_time, one.deletes) == (other.last_txid, other.last_time, other.deletes)
-            assert one.size == other.size and one.in_memory >= other.in_memory
-        assert set(one.memory_keys()) == set(other.current)
-        windows = [dict(part) for _, part in one.in_order(size, key_of(2), key_of(8)).upto(None)]
-        assert windows == [dict(part) for _, part in other.in_order(size, key_of(2), key_of(8)).upto(None)]
-        assert list(one.parts(size)) == list(other.parts(size))
-        for overlay in (one, other):
-            count, parts = overlay.memory_in_order(size)
-            found = [pair for keys, values in parts for pair in zip(keys, values, strict=True)]
-            assert len(found) == count and found == sorted(other.current.items())
-        asked = [key_of(n) for n in range(12)]
-        assert one.find(asked) == other.find(asked) and one.current == other.current
+                times = [START + at for at in txids]
+                one.put_columns(published(keys, payloads), txids, times, [0] * len(keys))
+                waiting = one.unpacked
+                assert waiting is not None and waiting.held <= waiting.taken <= waiting.added
+                if dropping:
+                    layer = waiting.sorted()
+                    values = [value or b"" for value in layer.part(0, len(layer))[1]]
+                    assert waiting.is_full(1) and waiting.taken == waiting.held == sum(map(len, values))
+                assert not waiting.is_full(waiting.taken + 1)
+        txid = txids[-1]
+        assert (one.last_txid, one.last_time, one.deletes) == (other.last_txid, other.last_time, other.deletes)
+        assert one.size == other.size and one.in_memory >= other.in_memory
+    assert set(one.memory_keys()) == set(other.current)
+    windows = [dict(part) for _, part in one.in_order(size, key_of(2), key_of(8)).upto(None)]
+    assert windows == [dict(part) for _, part in other.in_order(size, key_of(2), key_of(8)).upto(None)]
+    assert list(one.parts(size)) == list(other.parts(size))
+    for overlay in (one, other):
+        count, parts = overlay.memory_in_order(size)
+        found = [pair for keys, values in parts for pair in zip(keys, values, strict=True)]
+        assert len(found) == count and found == sorted(other.current.items())
+    asked = [key_of(n) for n in range(12)]
+    assert one.find(asked) == other.find(asked) and one.current == other.current
 
 
 class Standing:
