@@ -396,6 +396,7 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
     limits.LIMITS = limits.Limits(
         changes=4,
         columned_changes=4,
+        first_changes=4,
         columned=2,
         bulk_share=1000,
         history_share=1000,

@@ -208,7 +208,7 @@ class StoreWriter:
         """Whether the overlay holds so much in memory that it is to be let go."""
         waiting = self.overlay.unpacked
         if waiting is not None and not self.overlay.packed and (self.flushes or self._is_empty) and self._is_mergeable:
-            keys, size = limits.in_columns()
+            keys, size = limits.in_columns(first=self._is_empty and not self.overlay.runs)
             return len(waiting) >= keys or waiting.is_full(size)
         keys, size = self.limits
         return self.overlay.in_memory >= keys or self.overlay.held >= size

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sowctl.engine.fold.limits import (
     LIMITS,
     PAGE,
+    in_columns,
     in_memory,
     in_place,
     is_bulk,
@@ -39,6 +40,8 @@ def test_a_large_store_is_changed_in_smaller_steps() -> None:
     assert 25_000 < in_place(1 << 30)[0] < 60_000
     # where no page of a store is changed, its size sets no limit
     assert in_memory() == (LIMITS.changes, LIMITS.bytes)
+    assert in_columns(first=False) == (LIMITS.columned_changes, LIMITS.columned_bytes)
+    assert in_columns(first=True) == (LIMITS.first_changes, LIMITS.first_columns)
 
 
 @given(st.integers(0, 10_000_000), st.integers(1, 10_000_000))
