@@ -102,6 +102,7 @@ def run(
     A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
     bad message is refused with its place; the first ten are said, --rejects keeps all, and the status is 3. A run that
     ends early says where the rest begins. An interrupt ends it behind the batch being written, a second one at once.
+    A large input is read by a second process where there is a second processor.
 
     A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
     expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.

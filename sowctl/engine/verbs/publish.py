@@ -200,12 +200,17 @@ class _Run:
             # Neither locks nor the thread that syncs are there when a copy of this process is made.
             self.land()
             self.pool.shutdown()
-            ahead = start(found, source, self.preparer)
-            self.pool = sync_pool()
-            if ahead is not None:
-                with closing(ahead):
+            with ExitStack() as held:
+                # An interrupt comes behind this: the process is ended then.
+                with unbroken():
+                    ahead = start(found, source, self.preparer)
+                    self.pool = sync_pool()
+                    if ahead is not None:
+                        held.callback(ahead.close)
+                if ahead is not None:
                     yield from ahead.batches(name, self.land)
-                return
+                    return
+            # This process goes on, and asks no more.
             seen = -sys.maxsize
 
     def all_or_nothing(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
