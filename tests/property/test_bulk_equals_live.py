@@ -157,7 +157,7 @@ def _as(form: str) -> Iterator[None]:
             patch.setattr(outcomes, "KEYS_AT_ONCE", 1)
             patch.setattr(finish, "BUCKET_BYTES", 30)
         if form.endswith("columns"):
-            patch.setattr(limits, "LIMITS", limits.Limits(columned=0))
+            patch.setattr(limits, "LIMITS", limits.Limits(columned=0, columned_after=0))
         yield
 
 

@@ -398,6 +398,7 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
         columned_changes=4,
         first_changes=4,
         columned=2,
+        columned_after=0,
         bulk_share=1000,
         history_share=1000,
         merge_share=share,
@@ -414,7 +415,7 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
 def by_columns() -> Iterator[None]:
     """Every batch is decided by columns, and waits as columns."""
     usual = limits.LIMITS
-    limits.LIMITS = limits.Limits(columned=0)
+    limits.LIMITS = limits.Limits(columned=0, columned_after=0)
     try:
         yield
     finally:

@@ -206,6 +206,10 @@ class Overlay:
             from sowctl.engine.fold.unpacked import Unpacked
 
             self.unpacked = Unpacked()
+            if self._packed and not self.deletes and self.unpacked.take(self._packed):
+                # What small batches or another process have left joins the columns, so that all goes on together.
+                self._packed.clear()
+                self._size = self._added = 0
         self.unpacked.add(records, txids, times, expirations)
         self.last_txid, self.last_time = txids[-1], times[-1]
 

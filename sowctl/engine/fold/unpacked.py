@@ -15,10 +15,12 @@ import numpy as np
 from sowctl.engine.fold.keytable import EMPTY, KeyTable
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import words
-from sowctl.store.codec import OVERHEAD, encode_plain
+from sowctl.store.codec import HEADER_SIZE, OVERHEAD, PLAIN, Numbers, encode_plain, payloads
 from sowctl.store.sortedrun import Changes
 
 _ROWS = 1 << 15
+_HEADER = np.dtype([("plain", "<u4"), ("txid", "<u8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "=u8")])
+"""The header of a stored value without optional parts; check words as their bytes lie in memory."""
 
 
 class Published:
@@ -76,7 +78,7 @@ class Unpacked:
         """The row of each of ``keys`` (uint64, none twice), -1 for none."""
         return self._table.find(keys)
 
-    def add(self, records: Published, txids: Sequence[int], times: Sequence[int], expirations: Sequence[int]) -> None:
+    def add(self, records: Published, txids: Numbers, times: Numbers, expirations: Numbers) -> None:
         """Add records behind all others."""
         count, start = len(records.payloads), self._count
         stop = start + count
@@ -97,6 +99,19 @@ class Unpacked:
         self.taken += size
         self.held += int(records.sizes[records.last].sum()) + OVERHEAD * len(records.last)
         self.held -= int(self.sizes[known].sum()) + OVERHEAD * len(known)
+
+    def take(self, current: Mapping[bytes, bytes | None]) -> bool:
+        """Begin with stored values, which are newest per key; False where one of them has parts that columns lack."""
+        values = [value for value in current.values() if value is not None]
+        if len(values) < len(current) or not all(value.startswith(PLAIN) for value in values):
+            return False
+        fields = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), dtype=_HEADER)
+        numbers = np.frombuffer(b"".join(current), ">u8").astype(np.uint64)
+        texts = payloads(values)
+        sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        records = Published(numbers, fields["check"], texts, sizes, numbers, np.arange(len(texts)))
+        self.add(records, fields["txid"], fields["time"], fields["expiration"])
+        return True
 
     def is_full(self, bound: int) -> bool:
         """Whether the values take about ``bound`` bytes, though what is superseded has been forgotten."""

@@ -362,3 +362,13 @@ def name_rekey(error: RefusedError, config: TopicConfig) -> None:
             f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
             f"< FILE; {former}"
         )
+
+
+def nothing_keeps(config: TopicConfig) -> RefusedError:
+    """The error of a write that neither a store nor a journal would retain."""
+    return RefusedError(
+        "SOW-ENG-021",
+        f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
+        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes all the same",
+        topic=config.name,
+    )

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
-from sowctl.engine.writing.ahead import pays, start
-from sowctl.engine.writing.batching import MOST, USUAL, MessageSource, PublishBatch, batches, joined
+from sowctl.engine.writing.batching import MOST, MUCH, USUAL, MessageSource, PublishBatch, batches, joined
 from sowctl.engine.writing.commit import Acknowledged, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
 from sowctl.engine.writing.outcome import ahead, is_ahead
@@ -181,7 +180,7 @@ class _Run:
     def coming(self, name: str, source: MessageSource) -> Generator[PublishBatch, None, None]:
         """The batches of an input; where much comes, another process goes on with reading it."""
         options = self.options
-        columned = self.writer is not None and not options.delta and self.writer.takes_columns(MOST)
+        columned = self.writer is not None and not options.delta and self.writer.columned
         found = batches(
             name,
             source,
@@ -195,7 +194,11 @@ class _Run:
         for batch in found:
             yield batch
             seen += batch.size
-            if self.preparer is None or batch.envelopes is not None or not pays(source, self.preparer, seen):
+            if seen < MUCH or self.preparer is None or batch.envelopes is not None:
+                continue
+            from sowctl.engine.writing.ahead import pays, start  # a small run does not load what that needs
+
+            if not pays(source, self.preparer):
                 continue
             # Neither locks nor the thread that syncs are there when a copy of this process is made.
             self.land()

@@ -36,8 +36,6 @@ from sowctl.messages.framing.frames import LONGEST_WAIT
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
 
-MUCH = 4 << 20
-"""So many bytes of an input have been published before another process is started for the rest of it."""
 ROOM = 1 << 20
 """Bytes that the pipe between the processes holds, where the system allows that."""
 _HEAD = Struct("<IQ")
@@ -50,9 +48,9 @@ where places are among what is pickled; the sizes of stored payloads; whether th
 and refused frames, or an error."""
 
 
-def pays(source: MessageSource, preparer: Preparer, seen: int) -> bool:
-    """Whether another process is to read the rest of an input of which ``seen`` bytes have been published."""
-    if seen < MUCH or source.ended or source.descriptor is None or not preparer.is_ahead:
+def pays(source: MessageSource, preparer: Preparer) -> bool:
+    """Whether another process is to read the rest of a large input."""
+    if source.ended or source.descriptor is None or not preparer.is_ahead:
         return False
     return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
 

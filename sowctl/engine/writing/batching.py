@@ -40,6 +40,9 @@ class MessageSource(Protocol):
         ...
 
 
+MUCH = 4 << 20
+"""So many bytes of an input have been published before another process is started for the rest of it."""
+
 _PAYLOADS = frozenset({bytes, bytearray, memoryview})
 
 

@@ -63,9 +63,11 @@ class DryRunWriter:
         except MissingError:
             return fresh
 
+    columned = False
+
     def takes_columns(self, count: int) -> bool:
         """No: what a dry run would write is held as values."""
-        return False
+        return self.columned
 
     def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """Not asked: nothing waits as columns."""

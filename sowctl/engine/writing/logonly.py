@@ -45,9 +45,11 @@ class LogWriter:
         """No records."""
         return {}
 
+    columned = False
+
     def takes_columns(self, count: int) -> bool:
         """No: there are no records."""
-        return False
+        return self.columned
 
     def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """Not asked: nothing waits as columns."""

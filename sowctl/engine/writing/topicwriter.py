@@ -27,6 +27,7 @@ from sowctl.engine.topics.positions import (
     name_rekey,
     naming_replay,
     not_covered,
+    nothing_keeps,
     open_log,
     refuse_other_history,
     refuse_unlogged_past,
@@ -73,6 +74,10 @@ class TopicWriter(Protocol):
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records in key order, up to ``size`` at a time."""
+
+    @property
+    def columned(self) -> bool:
+        """Whether large batches are decided by columns, once there are many."""
 
     def takes_columns(self, count: int) -> bool:
         """Whether a batch of so many messages is decided by columns, and waits as columns in the overlay."""
@@ -170,13 +175,17 @@ class StoreWriter:
             return {k: v for k, v in found.items() if not is_expired(rule, expiration_of(v), now)}
         return found
 
+    @property
+    def columned(self) -> bool:
+        """See :class:`TopicWriter`. Versions are kept as values, and of a record that expires its stamp is asked."""
+        return self.rule is None and not self.expires
+
     def takes_columns(self, count: int) -> bool:
-        """Whether a batch of so many messages is decided by columns, and waits as columns in the overlay."""
-        # Versions are kept as values, and of a record that expires its stamp is asked.
-        if not count or self.rule is not None or self.expires:
+        """See :class:`TopicWriter`."""
+        if not count or not self.columned:
             return False
         # A small batch goes behind what waits as columns: that is not packed for it.
-        return count >= limits.LIMITS.columned or self.overlay.unpacked is not None
+        return self.overlay.unpacked is not None or limits.is_columned(count, len(self.overlay) + self._applied)
 
     def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """The stored values of ``keys``, which ascend and do not wait as columns in the overlay."""
@@ -524,16 +533,6 @@ def _open_writer(
     # From here the writer closes the store; an error before this line has closed it already.
     writer.held = held.pop_all()
     return writer
-
-
-def nothing_keeps(config: TopicConfig) -> RefusedError:
-    """The error of a write that neither a store nor a journal would retain."""
-    return RefusedError(
-        "SOW-ENG-021",
-        f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
-        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes all the same",
-        topic=config.name,
-    )
 
 
 def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:

@@ -169,19 +169,19 @@ def test_an_end_from_outside_is_an_error(preparer: Preparer) -> None:
     os.close(feed)
 
 
-def test_nothing_is_started_beside_a_thread_or_for_little(
+def test_nothing_is_started_beside_a_thread_or_without_a_processor(
     preparer: Preparer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "in").write_bytes(b'{"id":1}\n')
     with (tmp_path / "in").open("rb") as file:
         source, coming = reading(file.fileno(), "lines", 1, 64)
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-        assert ahead.pays(source, preparer, ahead.MUCH) and not ahead.pays(source, preparer, ahead.MUCH - 1)
+        assert ahead.pays(source, preparer)
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
-        assert not ahead.pays(source, preparer, ahead.MUCH)
+        assert not ahead.pays(source, preparer)
         monkeypatch.setattr("threading.active_count", lambda: 2)
         assert ahead.start(coming, source, preparer) is None
-    assert not ahead.pays(FrameReader(io.BytesIO(), "lines"), preparer, ahead.MUCH)
+    assert not ahead.pays(FrameReader(io.BytesIO(), "lines"), preparer)
 
 
 # The program: another process from its first bytes on
@@ -189,8 +189,8 @@ def test_nothing_is_started_beside_a_thread_or_for_little(
 PROGRAM = """
 import os, sys
 os.sched_getaffinity = lambda _: {0, 1}
-from sowctl.engine.writing import ahead
-ahead.MUCH = int(sys.argv.pop(1))
+from sowctl.engine.verbs import publish
+publish.MUCH = int(sys.argv.pop(1))
 from sowctl.cli.main import run
 run()
 """
