@@ -51,9 +51,10 @@ class Limits(Struct):
     first_columns: int = 144 << 20
     """The same where it goes into a new store, beside which there are neither runs nor a filter of keys: 1,000,000
     orders over 500,000 keys, which fit, take 319 MiB of memory."""
-    columned_after: int = 10_000
-    """Keys that a session has changed before its batches are decided by columns: importing numpy for fewer takes longer
-    (0.1 s) than they save (1 us each)."""
+    columned_after: int = 20_000
+    """Keys that a session has changed before its batches are decided by columns. To import numpy takes 0.1 s, as much
+    as some ten thousand messages save; for so many keys it is imported in any case, to sort them (``inorder.MANY``).
+    """
     columned: int = 512
     """A batch of so many messages is decided by columns, and waits as columns. From input to store, a message of
     batches of 256 took 5.7 us with lists and 6.3 with columns, of 512 5.3 and 5.2, of 1,000 5.6 and 4.6, of 4,800 5.6
