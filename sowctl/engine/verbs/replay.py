@@ -33,9 +33,10 @@ from sowctl.engine.topics.positions import (
     refuse_unlogged_past,
 )
 from sowctl.engine.topics.storefile import refuse_other_file
+from sowctl.engine.writing.opening import open_writer
 from sowctl.engine.writing.rekey import rekey
 from sowctl.engine.writing.session import open_journal
-from sowctl.engine.writing.topicwriter import StoreWriter, open_writer
+from sowctl.engine.writing.topicwriter import StoreWriter
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
 from sowctl.store.opening.access import DAMAGED, REPLACED
 

@@ -17,7 +17,8 @@ from sowctl.breaks import unbroken
 from sowctl.engine.reports import TornTail
 from sowctl.engine.topics.positions import nothing_keeps
 from sowctl.engine.writing.dryrun import DryRunWriter
-from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter, open_writer
+from sowctl.engine.writing.opening import open_writer
+from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter
 from sowctl.errors import ConfigError, MissingError
 
 if TYPE_CHECKING:

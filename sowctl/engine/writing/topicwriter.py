@@ -1,39 +1,26 @@
 """One topic opened for writing: its store, its overlay, and what its configuration says about a record's life.
 
-:func:`open_writer` carries out the recovery matrix (``behaviour`` 1.6): create, catch up, or rebuild what is missing.
+A store is opened for one by :mod:`sowctl.engine.writing.opening`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.breaks import breakable
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.inorder import merged
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import EXPIRED
 from sowctl.engine.fold.runs import drop_joined, extend, find_runs, flush, join, refolding, remove_runs
-from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
-from sowctl.engine.topics.positions import (
-    check_position,
-    definition_of,
-    name_rekey,
-    naming_replay,
-    not_covered,
-    nothing_keeps,
-    open_log,
-    refuse_other_history,
-    refuse_unlogged_past,
-)
+from sowctl.engine.topics.positions import check_position, naming_replay, open_log, refuse_other_history
 from sowctl.engine.topics.retention import retention
-from sowctl.errors import DamageError, RefusedError
+from sowctl.errors import RefusedError
 from sowctl.store.builder import is_being_built
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
@@ -465,83 +452,6 @@ class StoreWriter:
         self.limits = limits.in_memory() if self.flushes else limits.in_place(self.store.file_size())
 
 
-def open_writer(
-    instance: Instance, config: TopicConfig, journal: JournalWriter | None, *, volatile: bool = False
-) -> StoreWriter:
-    """Open ``config`` for writing; with a journal, its lock is held by the caller.
-
-    A transient topic lives in a temporary store, made from the journal, for as long as the writer does. Raises
-    RefusedError ``SOW-ENG-021`` (nothing would retain the write, and it is not to be ``volatile``), MissingError
-    ``SOW-ENG-011`` (a missing store that the journals do not cover), DamageError.
-    """
-    assert instance.config is not None
-    with ExitStack() as held:
-        if config.file is None:
-            # The temporary store goes with the writer; what was published to it stands in the journal, or nowhere.
-            config = _temporary(config, journal, volatile, held)
-        with naming_replay(config):
-            return _open_writer(instance, config, journal, held)
-
-
-def _open_writer(
-    instance: Instance, config: TopicConfig, journal: JournalWriter | None, held: ExitStack
-) -> StoreWriter:
-    assert instance.config is not None
-    assert config.file is not None
-    definition = definition_of(instance.config.name, config)
-    # With a journal a commit of the store need not be synced wholly: what a crash takes from it, the journal has.
-    # Without one, the store's own synced transaction is the acknowledgement.
-    durable = journal is None
-    if config.durability == "persistent":
-        from sowctl.engine.topics.storefile import refuse_reserved
-
-        # Before anything is created: a FileName may name the configuration or a journal file by mistake.
-        refuse_reserved(instance, config)
-    # Created or rebuilt before it is opened, so that a writer only ever opens a whole store.
-    if not config.file.exists():
-        with breakable():  # it may take long
-            _make_missing(instance, config, journal)
-    try:
-        store = Store.open(
-            config.file,
-            write=True,
-            seam=instance.seam,
-            lock_wait=instance.lock_wait,
-            durable=durable,
-            definition=definition,
-            command=instance.holder,
-            notify=instance.notify,
-        )
-    except RefusedError as error:
-        name_rekey(error, config)
-        raise
-    except DamageError:
-        from sowctl.engine.topics.storefile import refuse_other_file
-
-        refuse_other_file(instance, config)
-        raise
-    held.callback(store.close)
-    if journal is not None:
-        refuse_unlogged_past(config, store.meta(), journal.journal)
-    # Caught up before the first message: keys that are inserted or updated are told apart by what the topic holds now.
-    with breakable():
-        overlay = caught_up(instance, config, store, journal)
-    writer = StoreWriter(instance, config, store, overlay)
-    if writer.expires:
-        # Expired records leave the file with the first transaction of the session, which is written anyway.
-        writer.remove_expired_at = instance.now
-    # From here the writer closes the store; an error before this line has closed it already.
-    writer.held = held.pop_all()
-    return writer
-
-
-def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:
-    """A transient topic with a file for the time being."""
-    if journal is None and not volatile:
-        raise nothing_keeps(config)
-    return held.enter_context(aside(config, "transient"))
-
-
 def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
     """The overlay of what the journal holds behind a store's position. Raises DamageError (see ``positions``)."""
     meta = store.meta()
@@ -577,44 +487,3 @@ def _carries(meta: StoreMeta, *, history: bool) -> bool:
     """Whether runs and a merge carry all that a store has: publishers' numbers, and versions without a rule, they do
     not."""
     return not meta.sequences and (history or not meta.versions)
-
-
-def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:
-    """Create the store of a topic that has none, or rebuild it from the journals, from its RecoveryPoint on."""
-    assert config.file is not None
-    assert instance.config is not None
-    definition = definition_of(instance.config.name, config)
-    config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    ref = config.name, config.message_type
-    if journal is None or journal.topic_state(ref).last_txid == 0:
-        from sowctl.store.builder import create_store
-
-        try:
-            create_store(
-                config.file,
-                definition,
-                seam=instance.seam,
-                now=instance.now,
-                lineage=journal.lineage if journal is not None else bytes(16),
-                # The new store stands at the journal's end: all entries before it are of other topics.
-                applied=journal.last_txid if journal is not None else 0,
-                lock_wait=instance.lock_wait,
-                command=instance.holder,
-            )
-        except RefusedError:
-            if not config.file.exists():  # else another process was faster, and its store is as good
-                raise
-        return
-    from sowctl.engine.fold.rebuild import rebuild
-    from sowctl.engine.keys.presentkeys import KeyCheck
-    from sowctl.engine.sources.recovery import reaches, recovery_start
-
-    with open_log(instance) as log:
-        start = recovery_start(config, log, instance)
-        # Where older files are gone, a rebuild would give fewer records than there were and say nothing. Only a replay
-        # may do that, when it is told to.
-        if config.durability == "persistent" and not reaches(config, log, start):
-            raise not_covered(config, log)
-        if config.durability == "persistent":
-            instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
-        rebuild(instance, log, [config], after={ref: start}, check_of=partial(KeyCheck, instance))
