@@ -14,8 +14,8 @@ from tests.bench.place import Place
 from tests.bench.rounds import Wrong
 
 NAMES = (
-    *("publish", "replay", "scan", "query", "indexes", "figures", "startup", "idle", "memory", "messages", "spark"),
-    *("pipeline", "queues"),
+    *("publish", "replay", "scan", "query", "views", "indexes", "figures", "startup", "idle", "memory", "messages"),
+    *("spark", "pipeline", "queues"),
 )
 SIZED = ("idle", "spark", "pipeline")
 

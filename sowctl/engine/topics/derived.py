@@ -6,6 +6,7 @@ Called by :mod:`sowctl.engine.topics.targets`; where its records come from is th
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -144,6 +145,8 @@ def not_a_topic(entry: OtherEntry) -> UsageError:
     )
 
 
+# Read once for each definition: a program may ask for its views again and again.
+@lru_cache(maxsize=256)
 def _keys(view: View) -> tuple[FieldPath, ...]:
     """The fields of the view's messages that hold the grouping values; the source's field where none does alone."""
     shown: dict[tuple[tuple[str, ...], FieldPath], FieldPath] = {}

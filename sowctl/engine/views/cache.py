@@ -15,6 +15,7 @@ from msgspec import Struct
 from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.model import TopicConfig
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.errors import SowError
 from sowctl.expressions.rows.retraction import STATES
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-    from sowctl.engine.views.definition import Program
+    from sowctl.engine.views.definition import Query
     from sowctl.engine.views.moment import Moment
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
@@ -97,9 +98,8 @@ def _file_name(entry: OtherEntry) -> str:
     return f"{name if len(name) <= _LONGEST else xxh3_128_hexdigest(name.encode())}.sow"
 
 
-def definition_digest(program: Program) -> str:
+def definition_digest(instance: Instance, query: Query) -> str:
     """A digest of what messages of a view depend on besides the records: texts, types, names, functions."""
-    instance, query = program.instance, program.query
     assert instance.config is not None
     types = instance.config.types
     kinds = sorted({query.message_type, *(kind for kind, _ in query.sources)})
@@ -110,7 +110,7 @@ def definition_digest(program: Program) -> str:
         [(kind, types.get(kind)) for kind in kinds],
         instance.config.name,
         instance.config.group,
-        [function for function in instance.config.functions if program.functions],
+        instance.config.functions if functions_of(instance) else (),
     ]
     return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
 
@@ -125,9 +125,9 @@ def position_of(ref: tuple[str, str], source: Source) -> Position:
     return Position(*ref, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind)
 
 
-def positions_of(moment: Moment, program: Program) -> tuple[Position, ...]:
+def positions_of(moment: Moment, query: Query) -> tuple[Position, ...]:
     """Where the sources of a view stand at a moment, in their order."""
-    return tuple(position_of(ref, moment.source(ref)) for ref in program.query.sources)
+    return tuple(position_of(ref, moment.source(ref)) for ref in query.sources)
 
 
 def read_state(reader: Reader) -> CacheState | None:

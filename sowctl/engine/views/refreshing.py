@@ -7,6 +7,7 @@ readers of the state before are not disturbed. Where no cache can be written, th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from sowctl.engine.views.cache import (
     read_state,
     write_state,
 )
+from sowctl.engine.views.definition import Program
 from sowctl.engine.views.moment import Moved, end_of_log
 from sowctl.engine.views.records import RecordReader
 from sowctl.engine.views.tables import OF_JOINS, OF_ROWS
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-    from sowctl.engine.views.definition import Program, ViewRecord
+    from sowctl.engine.views.definition import Query, ViewRecord
     from sowctl.engine.views.moment import Moment
     from sowctl.store.write import WriteTxn
 
@@ -90,17 +92,17 @@ class Refresh:
         self,
         moment: Moment,
         entry: OtherEntry,
-        program: Program,
+        query: Query,
         path: Path,
         *,
         timer: Callable[[], float] = process_time,
     ) -> None:
-        self._moment, self._program, self._path = moment, program, path
+        self._moment, self._query, self._path = moment, query, path
         self._fresh = moment.fresh
         self._timer = timer
-        self._definition_digest = definition_digest(program)
+        self._definition_digest = definition_digest(moment.instance, query)
         # Opened before any lock of a cache is taken: a source may be a view with a cache of its own.
-        self._positions = positions_of(moment, program)
+        self._positions = positions_of(moment, query)
         instance = moment.instance
         assert instance.config is not None
         self._store_definition = definition_of(instance.config.name, as_topic(instance.config, entry))
@@ -139,7 +141,7 @@ class Refresh:
                 self._catch_up(store, state, changes)
             except DamageError as problem:
                 # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
-                name = self._program.query.name
+                name = self._query.name
                 self._moment.instance.notify_once(
                     f"damage of {name}", f"the cache of the view {name} is made anew: {problem.message}"
                 )
@@ -174,9 +176,14 @@ class Refresh:
         now = self._moment.now
         return there and not (self._judged and (now < state.clock or 0 < state.expires <= now))
 
+    @cached_property
+    def _program(self) -> Program:
+        """Compiled where there is something to compute: a cache that is used as it is needs none of it."""
+        return Program(self._moment.instance, self._query)
+
     @property
     def _sources(self) -> list[Source]:
-        return [self._moment.source(ref) for ref in self._program.query.sources]
+        return [self._moment.source(ref) for ref in self._query.sources]
 
     @property
     def _judged(self) -> bool:

@@ -18,7 +18,7 @@ from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.views.building import build_messages
 from sowctl.engine.views.cache import place_of, read_state
-from sowctl.engine.views.definition import Program, query_of
+from sowctl.engine.views.definition import Program, Query, query_of
 from sowctl.engine.views.moment import Moved, at_one_instant, entry_of
 from sowctl.engine.views.refreshing import Outlook, Refresh, kept
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
@@ -41,19 +41,18 @@ _WITHOUT = (StorageError, LockedError, RefusedError, OSError)
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:
     """The view as of a moment. Raises what its texts and the reading of its sources raise."""
     assert isinstance(entry, View)
-    program = Program(moment.instance, query_of(moment.instance, entry))
+    query = query_of(moment.instance, entry)
     path = place_of(moment.instance, entry) if moment.at is None else None
-    source = _cached(moment, entry, program, path) if path is not None else None
-    return source if source is not None else _computed(moment, entry, program)
+    source = _cached(moment, entry, query, path) if path is not None else None
+    return source if source is not None else _computed(moment, entry, query)
 
 
 def refreshed(moment: Moment, entry: View) -> Refresh | None:
     """Bring the cache of a view to a moment, and say how; None where it can have none. Raises why none is written."""
-    program = Program(moment.instance, query_of(moment.instance, entry))
     path = place_of(moment.instance, entry)
     if path is None:
         return None
-    refresh = Refresh(moment, entry, program, path)
+    refresh = Refresh(moment, entry, query_of(moment.instance, entry), path)
     refresh.run()
     return refresh
 
@@ -75,14 +74,14 @@ def standing(moment: Moment, entry: View) -> Outlook:
         source = entry_of(instance, ref)
         if isinstance(source, View) and standing(moment, source).way != "use":
             return kept(instance, path, "catch up", f"the view {source.name}, which it reads, is behind")
-    return Refresh(moment, entry, Program(instance, query), path).outlook()
+    return Refresh(moment, entry, query, path).outlook()
 
 
-def _cached(moment: Moment, entry: View, program: Program, path: Path) -> CurrentSource | None:
+def _cached(moment: Moment, entry: View, query: Query, path: Path) -> CurrentSource | None:
     """The view from its cache; None where there can be none."""
     instance = moment.instance
     assert instance.config is not None
-    refresh = Refresh(moment, entry, program, path)
+    refresh = Refresh(moment, entry, query, path)
     topic = replace(as_topic(instance.config, entry), file=path)
     # The usual case: nothing has changed, and no lock is taken.
     if not moment.fresh and (source := _as_it_is(moment, refresh, topic)) is not None:
@@ -122,10 +121,10 @@ def _as_it_is(moment: Moment, refresh: Refresh, topic: TopicConfig) -> CurrentSo
 def open_computed(moment: Moment, entry: OtherEntry) -> Source:
     """The view as of a moment, from all records of its topics and without any cache."""
     assert isinstance(entry, View)
-    return _computed(moment, entry, Program(moment.instance, query_of(moment.instance, entry)))
+    return _computed(moment, entry, query_of(moment.instance, entry))
 
 
-def _computed(moment: Moment, entry: View, program: Program) -> CurrentSource:
+def _computed(moment: Moment, entry: View, query: Query) -> CurrentSource:
     """The view in a temporary store."""
     instance = moment.instance
     assert instance.config is not None
@@ -134,7 +133,7 @@ def _computed(moment: Moment, entry: View, program: Program) -> CurrentSource:
         assert then.file is not None
         definition = definition_of(instance.config.name, then)
         with build(then.file, definition, seam=instance.seam, now=moment.now) as builder:
-            build_messages(moment, program, builder)
+            build_messages(moment, Program(instance, query), builder)
             builder.put_in_place(wait=instance.lock_wait)
         base = stack.enter_context(open_file(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, then, moment.now)

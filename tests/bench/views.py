@@ -1,0 +1,170 @@
+"""A view of orders joined with customers, grouped by customer: computed, caught up with 1 % of changes, and read again.
+
+Peers compute the same join and grouping: DuckDB and sqlite3 over the payloads as JSON text, DuckDB over typed tables.
+They keep no such view, so they compute everything after a change. Rows are compared before anything is ranked.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sowctl
+from tests.bench.place import Place
+from tests.bench.rounds import Item, Wrong, judge, race, ratios, show, timed
+
+TITLE = "views: a join with a grouping, computed and caught up"
+OURS, KEPT, DUCK, TYPED, LITE = (
+    "sowctl, messages alone",
+    "sowctl, rows kept",
+    "duckdb, JSON text",
+    "duckdb, typed tables",
+    "sqlite json_extract",
+)
+CAUGHT, UNCHANGED, TOPIC = "sowctl, 1 % caught up", "sowctl, view unchanged", "sowctl, topic of that size"
+_TOPIC = "<Topic><Name>{0}</Name><MessageType>json</MessageType><Key>/{1}</Key><FileName>sow/%n.sow</FileName></Topic>"
+CONFIG = f"""<AMPSConfig><Name>views</Name><SOW>
+{_TOPIC.format("orders", "orderId")}{_TOPIC.format("customers", "id")}{_TOPIC.format("copy", "name")}
+<View><Name>totals</Name><MessageType>json</MessageType>
+<UnderlyingTopic><Join>[orders]./customer = [customers]./id</Join></UnderlyingTopic>
+<Projection><Field>[customers]./name AS /name</Field><Field>COUNT([orders]./orderId) AS /n</Field>
+<Field>SUM([orders]./qty) AS /qty</Field><Field>MAX([orders]./price) AS /most</Field></Projection>
+<Grouping><Field>[customers]./name</Field></Grouping></View>
+</SOW></AMPSConfig>"""
+SQL = """select {name}, count({id}), sum({qty}), max({price})
+    from {orders} o left join {customers} c on {customer} = {key} group by 1 order by 1"""
+DUCK_SQL = SQL.format(
+    orders="orders", customers="customers",
+    name="c.v->>'$.name'", id="o.v->>'$.orderId'", key="c.v->>'$.id'", qty="cast(o.v->>'$.qty' as bigint)",
+    price="cast(o.v->>'$.price' as double)", customer="o.v->>'$.customer'",
+)  # fmt: skip
+LITE_SQL = SQL.format(
+    orders="orders", customers="customers",
+    name="json_extract(c.v, '$.name')", id="json_extract(o.v, '$.orderId')", qty="json_extract(o.v, '$.qty')",
+    price="json_extract(o.v, '$.price')", customer="json_extract(o.v, '$.customer')", key="c.k",
+)  # fmt: skip
+TYPED_SQL = SQL.format(
+    orders="orders_typed", customers="customers_typed", name="c.name", id="o.k", qty="o.qty", price="o.price",
+    customer="o.customer", key="c.k",
+)  # fmt: skip
+
+
+def orders(numbers: Iterator[int], customers: int, seed: int) -> list[bytes]:
+    """Orders with these numbers."""
+    chance = random.Random(seed)
+    return [
+        json.dumps(
+            {
+                "orderId": number,
+                "customer": f"C{chance.randrange(customers)}",
+                "qty": chance.randrange(1, 1000),
+                "price": round(chance.uniform(1, 500), 2),
+                "note": "n" * 60,
+            }
+        ).encode()
+        for number in numbers
+    ]
+
+
+def run(place: Place, rounds: int) -> None:
+    """Race and judge."""
+    count = place.count // 2
+    customers = count // 100
+    directory = place.root / "views"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    (directory / "sowctl.xml").write_text(CONFIG)
+    held = orders(iter(range(count)), customers, 1)
+    known = [json.dumps({"id": f"C{number}", "name": f"name {number}"}).encode() for number in range(customers)]
+    instance = sowctl.open(directory / "sowctl.xml")
+    instance.topic("orders").publish(held)
+    instance.topic("customers").publish(known)
+    duck, lite = _duckdb(held, known), _sqlite(held, known)
+    view = instance.topic("totals")
+
+    def asked() -> list[tuple[Any, ...]]:
+        found = [json.loads(record.payload) for record in view.query().records()]
+        return sorted((row["name"], row["n"], row["qty"], row["most"]) for row in found)
+
+    wanted = [tuple(row) for row in lite.execute(LITE_SQL)]
+    for what, found in (("view", asked()), ("duckdb", duck(DUCK_SQL)), ("typed", duck(TYPED_SQL))):
+        if found != sorted(wanted):
+            raise Wrong(f"{what} gives other rows than sqlite")
+
+    cache = directory / "sow" / "orders.json.sow-views"
+
+    def forget() -> None:
+        shutil.rmtree(cache, ignore_errors=True)
+
+    items = [
+        Item(DUCK, lambda: timed(lambda: duck(DUCK_SQL))),
+        Item(LITE, lambda: timed(lambda: lite.execute(LITE_SQL).fetchall())),
+        Item(OURS, lambda: timed(lambda: view.query().count()), forget),
+    ]
+    found = race(items, rounds)
+    show(found, base=DUCK, count=count, unit="order")
+    judge("first computation / duckdb over JSON", statistics.median(ratios(found, OURS, DUCK)), 1.5, most=True)
+    _changes(instance, view, duck, count, customers, rounds)
+    instance.topic("copy").publish([record.payload for record in view.query().records()])
+    items = [
+        Item(TOPIC, lambda: timed(lambda: list(instance.topic("copy").query().records()))),
+        Item(UNCHANGED, lambda: timed(lambda: list(view.query().records()))),
+    ]
+    found = race(items, 3 * rounds)
+    show(found, base=TOPIC, count=customers, unit="row")
+    judge("unchanged view / topic", statistics.median(ratios(found, UNCHANGED, TOPIC)), 1.3, most=True)
+
+
+def _changes(instance: Any, view: Any, duck: Callable[[str], Any], count: int, customers: int, rounds: int) -> None:
+    """1 % of the orders change before each round; what keeps the rows for the first time is shown by itself."""
+    seed = [1]
+
+    def change() -> None:
+        seed[0] += 1
+        numbers = random.Random(seed[0]).sample(range(count), count // 100)
+        instance.topic("orders").publish(orders(iter(numbers), customers, seed[0]))
+
+    change()
+    first = timed(lambda: view.query().count())
+    print(f"  {KEPT}: {first.wall:.2f} s, cpu {first.cpu:.2f} s, once, at the first change")
+    items = [
+        Item(TYPED, lambda: timed(lambda: duck(TYPED_SQL))),
+        Item(CAUGHT, lambda: timed(lambda: view.query().count()), change),
+    ]
+    found = race(items, rounds)
+    show(found, base=TYPED, count=count // 100, unit="change")
+    faster = statistics.median(1 / ratio for ratio in ratios(found, CAUGHT, TYPED))
+    judge("duckdb over typed tables / 1 % caught up", faster, 10)
+
+
+def _duckdb(held: list[bytes], known: list[bytes]) -> Callable[[str], list[tuple[Any, ...]]]:
+    import duckdb
+    import pyarrow
+
+    database = duckdb.connect()
+    for name, rows in (("orders", held), ("customers", known)):
+        lines = pyarrow.table({"v": [row.decode() for row in rows]})
+        database.register("lines", lines)
+        database.execute(f"create table {name} as select v from lines")
+        database.unregister("lines")
+    database.execute(
+        "create table orders_typed as select cast(v->>'$.orderId' as bigint) as k, v->>'$.customer' as customer, "
+        "cast(v->>'$.qty' as bigint) as qty, cast(v->>'$.price' as double) as price from orders"
+    )
+    database.execute("create table customers_typed as select v->>'$.id' as k, v->>'$.name' as name from customers")
+    return lambda text: sorted(database.execute(text).fetchall())
+
+
+def _sqlite(held: list[bytes], known: list[bytes]) -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:")
+    for name, rows, field in (("orders", held, "orderId"), ("customers", known, "id")):
+        database.execute(f"create table {name} (k primary key, v text)")
+        database.executemany(
+            f"insert into {name} values (?, ?)", [(json.loads(row)[field], row.decode()) for row in rows]
+        )
+    return database
