@@ -10,6 +10,8 @@ In the order in which data passes:
 ``joins``       rows of records that belong together
 ``groups``      rows of one group, and the message that they make
 ``computing``   all of a view, from all records of its sources
+``columnar``    the same of many rows at once
+``collecting``  no search for cycles meanwhile
 ``view``        a view as a source: from its cache, or computed
 ``cache``       where the cache of a view lies, and what it says of itself (sow-view(5))
 ``refreshing``  a cache at a moment: as it is, caught up, or made anew

@@ -1,8 +1,8 @@
 """Groups of a view from many rows at once: fields as columns, joins by look-ups of texts, groups by numpy.
 
 The result is that of rows one by one (:mod:`sowctl.engine.views.computing`), which also does what is not done here:
-projections that ask for metadata, and filters over joined rows. Of 500,000 orders with 5,000 customers this way takes
-3.9 s of processor time joined and 2.9 alone, the other one 13.4 and 10.2.
+projections that ask for metadata, and filters over joined rows. 500,000 orders joined with 5,000 customers take 7.4 and
+8.3 s of processor time this way, and 13.7 and 14.6 row by row.
 """
 
 from __future__ import annotations

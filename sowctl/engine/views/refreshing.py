@@ -29,6 +29,7 @@ from sowctl.engine.views.cache import (
     read_state,
     write_state,
 )
+from sowctl.engine.views.collecting import no_collection
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.moment import Moved, end_of_log
 from sowctl.engine.views.records import RecordReader
@@ -303,10 +304,11 @@ class Refresh:
         self.way, self.changed = "computed", 0
         with build(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
             rows = 0
-            if kept:
-                rows = build_all(moment, self._program, builder, self._path.parent)
-            else:
-                build_messages(moment, self._program, builder)
+            with no_collection():
+                if kept:
+                    rows = build_all(moment, self._program, builder, self._path.parent)
+                else:
+                    build_messages(moment, self._program, builder)
             builder.open_tables((STATE,))
             full = self._timer() - begin
             made = self._state(kept=kept, full=full, made=moment.now, rows=rows)

@@ -18,6 +18,7 @@ from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.views.building import build_messages
 from sowctl.engine.views.cache import place_of, read_state
+from sowctl.engine.views.collecting import no_collection
 from sowctl.engine.views.definition import Program, Query, query_of
 from sowctl.engine.views.moment import Moved, at_one_instant, entry_of
 from sowctl.engine.views.refreshing import Outlook, Refresh, kept
@@ -133,7 +134,8 @@ def _computed(moment: Moment, entry: View, query: Query) -> CurrentSource:
         assert then.file is not None
         definition = definition_of(instance.config.name, then)
         with build(then.file, definition, seam=instance.seam, now=moment.now) as builder:
-            build_messages(moment, Program(instance, query), builder)
+            with no_collection():
+                build_messages(moment, Program(instance, query), builder)
             builder.put_in_place(wait=instance.lock_wait)
         base = stack.enter_context(open_file(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, then, moment.now)

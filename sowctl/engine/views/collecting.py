@@ -1,0 +1,24 @@
+"""Python's search for cycles, left out while a view is computed.
+
+What groups hold are values, hundreds of thousands of them, and no cycles among them. Looking through all of it again
+and again took a quarter of the time: 500,000 orders joined with 5,000 customers take 5.2 to 6.3 s of processor time
+without, and 7.4 to 7.6 with it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Within the ``with`` statement nothing is looked for; afterwards it is as it was."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
