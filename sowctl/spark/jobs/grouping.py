@@ -11,7 +11,7 @@ together the records of one key text by a shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from sowctl.engine.instance import Instance
+from sowctl.engine.views.columnar import ColumnGroups, suits
 from sowctl.engine.views.groups import encoded, headers
 from sowctl.engine.views.joins import Held, JoinedRow, finished, left_texts, right_texts, rows_of
 from sowctl.engine.views.records import records_of
@@ -32,11 +33,11 @@ from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.state import RangePart
-from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
+from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, run
 from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
 
 if TYPE_CHECKING:
-    from pyspark import RDD, Broadcast
+    from pyspark import RDD, Broadcast, SparkContext
     from pyspark.sql import SparkSession
 
     from sowctl.engine.sources.source import Pairs
@@ -77,19 +78,17 @@ def grouped(
     count = max(context.defaultParallelism, max(map(len, parts)))
     describe(spark, f"view {query.name}")
     maker = Maker(frozen, query)
-    sources: list[RDD[Any]] = [
-        context.parallelize(list(some), max(1, len(some))).mapPartitions(partial(_records, maker, number))
-        for number, some in enumerate(parts)
-    ]
     attached: Broadcast[Any] | None = None
     with translated():
         if sum(map(_size, parts[1:])) <= SMALL:
             # Also without a join, where nothing is attached.
-            attached = context.broadcast([source.flatMap(list).collect() for source in sources[1:]])
-            rows = sources[0].mapPartitions(partial(_joined, maker, attached))
+            attached = context.broadcast([_pairs_of(spark, some) for some in parts[1:]])
+            first = context.parallelize(list(parts[0]), max(1, len(parts[0])))
+            states = first.mapPartitionsWithIndex(partial(_of_part, maker, count, attached))
         else:
-            rows = _shuffled(maker, program, sources, count)
-        states = rows.mapPartitions(partial(_states, maker, count))
+            states = _shuffled(maker, program, _read(context, maker, parts), count).mapPartitions(
+                partial(_of_shuffled, maker, count)
+            )
         # By the digest of the group's key: all states of a group meet in one task, and the parts come out in key order.
         found = states.partitionBy(count, int).mapPartitionsWithIndex(partial(_merged, maker, str(directory))).collect()
         if attached is not None:
@@ -106,23 +105,61 @@ def _size(parts: Sequence[Part]) -> int:
     return max(known) if len(known) == len(parts) else SMALL + 1
 
 
+def _pairs_of(spark: SparkSession, parts: Sequence[Part]) -> list[Pairs]:
+    """All records of a small source, in key order, read by tasks."""
+    return [pairs for some in run(spark, list(parts), _held, what="records of a joined source") for pairs in some]
+
+
+def _held(part: Part) -> list[Pairs]:
+    return list(part.pairs())
+
+
+def _of_part(
+    maker: Maker, count: int, attached: Broadcast[Any], index: int, parts: Iterable[Part]
+) -> Iterator[tuple[int, bytes]]:
+    """The states of the groups in a part of the first source; the records of all others are at hand."""
+    program = maker.program
+
+    def source(number: int) -> Iterable[Pairs]:
+        return attached.value[number - 1] if number else (pairs for part in parts for pairs in part.pairs())
+
+    if suits(program):
+        return carried_iterator(_by_columns(program, count, index, source))
+    return carried_iterator(_by_rows(program, count, source))
+
+
+def _by_columns(
+    program: Program, count: int, index: int, source: Callable[[int], Iterable[Pairs]]
+) -> Iterator[tuple[int, bytes]]:
+    found = ColumnGroups(program, source)
+    found.compute()
+    groups: dict[GroupKey, Group] = {}
+    retractable = Retractable(program.projection)
+    for key, state in found.groups.items():
+        # Rows come in their order here, and so do the parts: with both, stamps are unique.
+        state.stamps = [(*stamp, index, place) for place, stamp in enumerate(state.stamps)]
+        state.stamp = (*state.stamp, index, state.size)
+        groups[key] = retractable.empty()
+        groups[key].take(state, program.projection, for_good=True)
+    yield from _in_buckets(program, retractable, groups, count)
+
+
+def _by_rows(program: Program, count: int, source: Callable[[int], Iterable[Pairs]]) -> Iterator[tuple[int, bytes]]:
+    # Partners are taken in key order, in which one process reads them.
+    held = Held(program, lambda number: records_of(program, number, source(number)))
+    yield from _of_rows(program, count, (rows_of(program, some, held) for some in records_of(program, 0, source(0))))
+
+
+def _read(context: SparkContext, maker: Maker, parts: Sequence[Sequence[Part]]) -> list[RDD[Any]]:
+    return [
+        context.parallelize(list(some), max(1, len(some))).mapPartitions(partial(_records, maker, number))
+        for number, some in enumerate(parts)
+    ]
+
+
 def _records(maker: Maker, number: int, parts: Iterable[Part]) -> Iterator[list[ViewRecord]]:
     """What travels of the records of some parts, some records at a time."""
     return carried_iterator(some for part in parts for some in records_of(maker.program, number, part.pairs()))
-
-
-def _joined(maker: Maker, attached: Broadcast[Any], found: Iterable[list[ViewRecord]]) -> Iterator[list[JoinedRow]]:
-    """The rows of records of the first source; those of all others are at hand."""
-    return carried_iterator(_attached_here(maker.program, attached, found))
-
-
-def _attached_here(
-    program: Program, attached: Broadcast[Any], found: Iterable[list[ViewRecord]]
-) -> Iterator[list[JoinedRow]]:
-    # Partners are taken in key order, in which one process reads them; the parts of a source came in that order.
-    held = Held(program, lambda number: [attached.value[number - 1]])
-    for some in found:
-        yield rows_of(program, some, held)
 
 
 def _shuffled(maker: Maker, program: Program, sources: Sequence[RDD[Any]], count: int) -> RDD[Any]:
@@ -178,12 +215,12 @@ def _taken(program: Program, found: Iterable[Row]) -> Iterator[list[JoinedRow]]:
         yield finished(program, some)
 
 
-def _states(maker: Maker, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
-    """The states of the groups in a part, by the bucket of their digests."""
+def _of_shuffled(maker: Maker, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
     return carried_iterator(_of_rows(maker.program, count, found))
 
 
 def _of_rows(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
+    """The states of the groups of some rows, by the bucket of their digests."""
     projection, retractable = program.projection, Retractable(program.projection)
     groups: dict[GroupKey, Group] = {}
     forward: dict[GroupKey, GroupState] = {}
@@ -206,6 +243,12 @@ def _of_rows(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> 
             fold()
             held = 0
     fold()
+    yield from _in_buckets(program, retractable, groups, count)
+
+
+def _in_buckets(
+    program: Program, retractable: Retractable, groups: dict[GroupKey, Group], count: int
+) -> Iterator[tuple[int, bytes]]:
     digests = batch_digester(program.query.key_domain, 0)(list(groups), null=True)
     buckets: dict[int, list[tuple[bytes, bytes]]] = {}
     for digest, group in zip(digests, groups.values(), strict=True):
