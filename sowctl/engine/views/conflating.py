@@ -21,16 +21,26 @@ class Pending(NamedTuple):
     value: bytes | None
 
 
+class LateError(Exception):
+    """A change of a time that is over cannot be put in its place any more."""
+
+
 class Conflation:
     """The keys of a conflated topic with an interval (microseconds), and what is pending of them.
 
-    It goes on from ``pending`` and from the keys of which ``shown`` says that there is something to see.
+    It goes on from ``pending`` and from the keys of which ``shown`` says that there is something to see; ``ended`` says
+    when their last intervals ended, as far as changes of that time may still come.
     """
 
     def __init__(
-        self, interval: int, shown: Callable[[bytes], bool] | None = None, pending: dict[bytes, Pending] | None = None
+        self,
+        interval: int,
+        shown: Callable[[bytes], bool] | None = None,
+        pending: dict[bytes, Pending] | None = None,
+        ended: dict[bytes, int] | None = None,
     ) -> None:
         self.pending = {} if pending is None else pending
+        self.ended = {} if ended is None else ended
         self._interval = interval
         self._before = shown
         # What became of keys since the beginning.
@@ -39,16 +49,26 @@ class Conflation:
         heapq.heapify(self._ends)
 
     def over(self, changes: Iterable[Change], at: int) -> Iterator[Change]:
-        """The conflated topic's changes, in the order of time, from those of its source up to an instant, inclusive."""
+        """The conflated topic's changes, in the order of time, from those of its source up to an instant, inclusive.
+
+        Raises LateError for a change before one that opened an interval.
+        """
         for change in changes:
             # Ends at the instant itself wait: this change belongs to them.
             yield from self._due(change.time)
-            self._take(change)
+            end = self.ended.get(change.key)
+            if end is not None and end >= change.time:
+                # It was in the journal only after that output; the output holds it all the same.
+                yield from self._output(end, change.key, change.value)
+            else:
+                self._take(change)
         yield from self._due(at + 1)
 
     def _take(self, change: Change) -> None:
         known = self.pending.get(change.key)
         if known is not None:
+            if change.time < known.opened:
+                raise LateError
             self.pending[change.key] = Pending(known.opened, change.value)
         elif change.value is not None or self._shown(change.key):
             self.pending[change.key] = Pending(change.time, change.value)
@@ -58,11 +78,14 @@ class Conflation:
         """What is shown, or is gone, at the ends of intervals before an instant."""
         while self._ends and self._ends[0][0] < before:
             end, key = heapq.heappop(self._ends)
-            value = self.pending.pop(key).value
-            # Never shown, and gone again: silent.
-            if value is not None or self._shown(key):
-                self._since[key] = value is not None
-                yield Change(end, key, value)
+            self.ended[key] = end
+            yield from self._output(end, key, self.pending.pop(key).value)
+
+    def _output(self, end: int, key: bytes, value: bytes | None) -> Iterator[Change]:
+        # Never shown, and gone again: silent.
+        if value is not None or self._shown(key):
+            self._since[key] = value is not None
+            yield Change(end, key, value)
 
     def _shown(self, key: bytes) -> bool:
         known = self._since.get(key)

@@ -21,7 +21,7 @@ from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import definition_of, has_log, open_log
 from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.conflating import Conflation, Pending
+from sowctl.engine.views.conflating import Conflation, LateError, Pending
 from sowctl.engine.views.definition import query_of
 from sowctl.engine.views.histories import changes_of, matching
 from sowctl.engine.views.kept import (
@@ -30,8 +30,10 @@ from sowctl.engine.views.kept import (
     VERSION,
     Kept,
     definition_digest,
+    ended_of,
     is_recorded,
     pending_of,
+    put_ended,
     put_pending,
     read_kept,
     write_kept,
@@ -62,10 +64,6 @@ class Advance(Struct, frozen=True):
     gone: int
     pending: int
     way: str
-
-
-class _Late(Exception):
-    """The journal has an entry for a time that is over: another state would have been shown since."""
 
 
 class Keeper:
@@ -134,7 +132,7 @@ class Keeper:
                     return Advance(0, 0, self._count(store), "as it was")
                 if kept.clock > self._moment.now:
                     return Advance(0, 0, self._count(store), "further on already")
-                with suppress(_Late):
+                with suppress(LateError):
                     return self._advance(store, kept)
             return self._build(store.lock)
 
@@ -167,18 +165,23 @@ class Keeper:
 
     def _advance(self, store: Store, kept: Kept) -> Advance:
         with store.snapshot() as snapshot:
-            before = pending_of(snapshot)
+            before, ended = pending_of(snapshot), ended_of(snapshot)
             seen = Seen(snapshot) if not self.recorded else None
-            conflation = Conflation(self._entry.interval_us, lambda key: bool(snapshot.get_many([key])), dict(before))
+            conflation = Conflation(
+                self._entry.interval_us, lambda key: bool(snapshot.get_many([key])), dict(before), dict(ended)
+            )
             stretch = Stretch(kept.applied, self._moment.until, self._moment.now)
             source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
             if seen is not None:
                 found = seen.changes(self._moment, self._entry, kept)
             elif isinstance(source, TopicConfig) and kept.lineage == self._log()[0]:
                 living = self._living(snapshot, before) if expires(source.expiration) else {}
-                found = _on_time(topic_changes(self._instance, source, stretch, living), kept.clock)
+                found = topic_changes(self._instance, source, stretch, living)
+                if expires(source.expiration):
+                    # A message that came late may have kept another one from expiring.
+                    found = _on_time(found, kept.clock)
             else:
-                raise _Late
+                raise LateError
             taken = matching(self._instance, self._entry, found)
             shown: dict[bytes, Change] = {}
             for change in conflation.over(taken, self._moment.now):
@@ -194,6 +197,7 @@ class Keeper:
             txn.put([key for key, _ in puts], [value for _, value in puts])
             txn.delete(gone)
             put_pending(txn, before, conflation.pending)
+            put_ended(txn, ended, self._ended(conflation))
             if seen is not None:
                 seen.write(txn)
             write_kept(txn, fresh)
@@ -236,6 +240,7 @@ class Keeper:
 
             def write(txn: WriteTxn) -> None:
                 put_pending(txn, {}, conflation.pending)
+                put_ended(txn, {}, self._ended(conflation))
                 if seen is not None:
                     seen.write(txn)
                 write_kept(txn, fresh)
@@ -243,6 +248,14 @@ class Keeper:
             builder.change(write)
             builder.put_in_place(lock=lock, wait=instance.lock_wait)
         return Advance(len(shown), 0, len(conflation.pending), "computed")
+
+    def _ended(self, conflation: Conflation) -> dict[bytes, int]:
+        """The ends of intervals that a change to come may belong to: times never decrease within a topic."""
+        source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
+        if not self.recorded or not isinstance(source, TopicConfig):
+            return {}
+        latest = self._log()[2]
+        return {key: end for key, end in conflation.ended.items() if end >= latest}
 
     def _kept(self, due: int, source: str) -> Kept:
         lineage, last, latest = self._log()
@@ -327,5 +340,5 @@ def outlook(moment: Moment, entry: ConflatedTopic) -> KeptOutlook:
 def _on_time(changes: Iterable[Change], clock: int) -> Iterator[Change]:
     for change in changes:
         if change.time <= clock:
-            raise _Late
+            raise LateError
         yield change

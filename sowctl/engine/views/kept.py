@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of the tables and of what they hold; where a journal records the source, a state of another one is made anew."""
-STATE, PENDING, SEEN = "conflated:state", "conflated:pending", "conflated:seen"
-TABLES = (STATE, PENDING, SEEN)
+STATE, PENDING, ENDED, SEEN = "conflated:state", "conflated:pending", "conflated:ended", "conflated:seen"
+TABLES = (STATE, PENDING, ENDED, SEEN)
 _KEY = b"state"
 _PACK = msgspec.msgpack.Encoder()
 _UNPACK = msgspec.msgpack.Decoder(tuple[int, bytes | None])
@@ -93,6 +93,20 @@ def pending_of(reader: Reader) -> dict[bytes, Pending]:
     """What is pending in a kept state."""
     table = reader.table(PENDING)
     return {} if table is None else {key: Pending(*_UNPACK.decode(value)) for key, value in table.walk()}
+
+
+def ended_of(reader: Reader) -> dict[bytes, int]:
+    """When the last intervals of keys ended, as far as it is kept."""
+    table = reader.table(ENDED)
+    return {} if table is None else {key: int.from_bytes(value, "big", signed=True) for key, value in table.walk()}
+
+
+def put_ended(txn: WriteTxn, before: Mapping[bytes, int], after: Mapping[bytes, int]) -> None:
+    """Write it where it is different from before."""
+    table = txn.table(ENDED)
+    table.delete(before.keys() - after.keys())
+    changed = ((key, end) for key, end in after.items() if before.get(key) != end)
+    table.put(sorted((key, end.to_bytes(8, "big", signed=True)) for key, end in changed))
 
 
 def put_pending(txn: WriteTxn, before: Mapping[bytes, Pending], after: Mapping[bytes, Pending]) -> None:

@@ -62,7 +62,7 @@ def test_a_state_is_made_anew_where_it_does_not_fit(tmp_path: Path) -> None:
     lab.publish("t", message(id=1, v=1))
     lab.clock.tick(5)
     assert tick(lab).way == "computed"
-    # At the clock of the state: it may belong to an output that was shown already.
+    # At the clock of the state: it belongs to the output that was shown already.
     lab.publish("t", message(id=1, v=2))
     assert values(lab) == {1: 2}
     lab.clock.tick(1)
@@ -77,6 +77,34 @@ def test_a_state_is_made_anew_where_it_does_not_fit(tmp_path: Path) -> None:
     assert values(lab) == {1: 2}
     kept(lab).unlink()
     assert values(lab) == {1: 2}
+
+
+def test_an_entry_that_comes_late_is_put_in_its_place(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, logged=True)
+
+    def late(seconds: float, key: int, value: int) -> None:
+        """Journalled now, with a time that is over."""
+        lab.clock.tick(-seconds)
+        lab.publish("t", message(id=key, v=value))
+        lab.clock.tick(seconds)
+
+    lab.publish("t", message(id=1, v=0), message(id=2, v=0))
+    lab.clock.tick(5.2)
+    assert tick(lab).shown == 2
+    # The output at 5 holds what is of 4.9; what is of 5.1 opens an interval then.
+    late(0.3, 1, 1)
+    late(0.1, 2, 1)
+    late(0.05, 3, 1)
+    report = tick(lab)
+    assert (report.way, report.shown, report.pending) == ("advanced", 1, 2)
+    assert values(lab) == {1: 1, 2: 0}
+    lab.clock.tick(4.9)
+    assert values(lab) == {1: 1, 2: 1}
+    lab.clock.tick(0.05)
+    assert values(lab) == {1: 1, 2: 1, 3: 1}
+    at = lab.clock.at
+    kept(lab).unlink()
+    assert {one["id"]: one["v"] for one in map(json.loads, lab.query("c", at=at))} == {1: 1, 2: 1, 3: 1}
 
 
 def test_a_clock_that_is_set_back_leaves_the_state(tmp_path: Path) -> None:
