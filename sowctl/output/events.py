@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from sowctl.output.display import display_json, escaped
@@ -96,32 +96,30 @@ class EventLines:
 
     def events(self, events: ShownEvents) -> bytes:
         """Events with records."""
-        data = self._data(events)
+        data, sound = self._data(events)
         if self._data_only:
-            return self._safe(b"".join([line + b"\n" for line in data])) if data else b""
+            return self._safe(b"\n".join(data) + b"\n") if data else b""
         if events.correlations is None and events.logical is None and events.publishers is not None:
-            return self._safe(self._plain(events, data))
-        return self._safe(b"".join(self._whole(events, data)))
+            return self._safe(self._plain(events, data, sound=sound))
+        return self._safe(b"".join(self._whole(events, [b'":' + one for one in data] if sound else data)))
 
-    def _plain(self, events: ShownEvents, data: Sequence[bytes]) -> bytes:
+    def _plain(self, events: ShownEvents, data: Sequence[bytes], *, sound: bool) -> bytes:
         """The usual events: a bookmark each, and nothing that only some of them have."""
         assert events.publishers is not None
         assert events.sequences is not None
-        front = self._front(events, events.topic)
-        reason = b"" if events.reason is None else b',"reason":' + _text(events.reason)
         # A % of a name is no place for a value.
-        form = front.replace(b"%", b"%%") + b'"sow_key":%b,"bookmark":"%d|%d|","txid":%d,"timestamp":"%b"'
-        form += reason + b',"data%b}\n'
-        rows = zip(
-            map(_key, events.names),
-            events.publishers,
-            events.sequences,
-            events.txids,
-            map(self._time, events.times),
-            data,
-            strict=True,
-        )
-        return b"".join([form % row for row in rows])
+        front = self._front(events, events.topic).replace(b"%", b"%%")
+        reason = b"" if events.reason is None else b',"reason":' + _text(events.reason)
+        end = b',"txid":%d,"timestamp":"%b"' + reason + (b',"data":%b}\n' if sound else b',"data%b}\n')
+        keys, times = _keys(events.names), self._times(events.times)
+        if len(set(events.publishers)) == 1:
+            # One publisher is the usual case: its part of the bookmark is text like the rest.
+            form = front + b'"sow_key":%b,"bookmark":"' + b"%d|" % events.publishers[0] + b'%d|"' + end
+            rows = zip(keys, events.sequences, events.txids, times, data, strict=True)
+            return b"".join([form % row for row in rows])
+        form = front + b'"sow_key":%b,"bookmark":"%d|%d|"' + end
+        mixed = zip(keys, events.publishers, events.sequences, events.txids, times, data, strict=True)
+        return b"".join([form % one for one in mixed])
 
     def _whole(self, events: ShownEvents, data: Sequence[bytes]) -> Iterator[bytes]:
         for place, payload in enumerate(data):
@@ -150,15 +148,15 @@ class EventLines:
             front += b'"batch_size":%d,' % events.batch_size
         return front
 
-    def _data(self, events: ShownEvents) -> list[bytes]:
-        """The ends of the lines, behind ``"data``; with payloads alone the lines."""
+    def _data(self, events: ShownEvents) -> tuple[Sequence[bytes], bool]:
+        """Lines of JSON, and True; or False and what stands behind ``"data``, where some payloads are none."""
         if events.message_type != "json":
-            lines = list(map(events.view, events.payloads))
-            return lines if self._data_only else [b'":' + line for line in lines]
+            return list(map(events.view, events.payloads)), True
         whole = b"".join(events.payloads)
+        # A topic whose keys are fields has read every message; others take bytes of any kind.
         if events.sound and b"\n" not in whole and b"\r" not in whole:
-            return list(events.payloads) if self._data_only else [b'":' + one for one in events.payloads]
-        return [self._odd(one, events.view) for one in events.payloads]
+            return events.payloads, True
+        return [self._odd(one, events.view) for one in events.payloads], self._data_only
 
     def _odd(self, payload: bytes, view: Callable[[bytes], bytes]) -> bytes:
         """A payload that may be no line of JSON."""
@@ -168,6 +166,11 @@ class EventLines:
         if self._data_only:
             return line
         return b'":' + line if is_json_line(line) else b'_base64":"' + b64encode(payload) + b'"'
+
+    def _times(self, times: Sequence[int]) -> Iterable[bytes]:
+        """Texts of times, each distinct one made once: messages of one batch have few."""
+        texts = {at: self._time(at) for at in set(times)}
+        return map(texts.__getitem__, times)
 
     def _time(self, at: int) -> bytes:
         # Messages come by the thousand within one second, whose text is made once.
@@ -180,6 +183,13 @@ class EventLines:
 
     def _safe(self, text: bytes) -> bytes:
         return display_json(text) if self._terminal else text
+
+
+def _keys(names: Sequence[str | None]) -> Iterable[bytes]:
+    """SOW keys as JSON; the usual ones, which are decimals, all at once."""
+    if None not in names and "".join(names).encode().isdigit():  # type: ignore[arg-type]
+        return ('"' + '" "'.join(names) + '"').encode().split(b" ")  # type: ignore[arg-type]
+    return map(_key, names)
 
 
 def _key(name: str | None) -> bytes:

@@ -7,7 +7,9 @@ of a busy subscription; a program that asks for single ones gets :class:`Event`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import repeat
+from operator import itemgetter, or_
 from struct import unpack
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -180,11 +182,19 @@ Delivery = Events | Sign
 """What a subscription hands out at a time."""
 
 
-def names_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str | None]:
+_FLAGS = itemgetter(0)
+
+
+def flags_of(values: Sequence[bytes]) -> int:
+    """The flags that any of the stored values has."""
+    return reduce(or_, set(map(_FLAGS, values)), 0)
+
+
+def names_of(keys: Sequence[bytes], values: Sequence[bytes], flags: int) -> list[str | None]:
     """SOW keys as their users see them: decimals, or what their publishers chose."""
     names: list[str | None] = list(map(str, unpack(f">{len(keys)}Q", b"".join(keys))))
     # One test for all: keys of publishers are in the values' optional parts.
-    if any(value[0] & USER_KEY for value in values):
+    if flags & USER_KEY:
         for place, value in enumerate(values):
             if value[0] & USER_KEY:
                 chosen = decode(keys[place], value).user_key
@@ -194,7 +204,7 @@ def names_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str | None]
 
 def correlations_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str | None] | None:
     """Correlation ids, None where no value has one."""
-    if not any(value[0] & CORRELATION for value in values):
+    if not flags_of(values) & CORRELATION:
         return None
     found = (
         decode(key, value).correlation_id if value[0] & CORRELATION else None for key, value in _both(keys, values)
@@ -204,7 +214,7 @@ def correlations_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str 
 
 def logical_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[str] | None:
     """The names of logical topics, None where no value has one."""
-    if not any(value[0] & LOGICAL_TOPIC for value in values):
+    if not flags_of(values) & LOGICAL_TOPIC:
         return None
     found = (
         decode(key, value).logical_topic if value[0] & LOGICAL_TOPIC else None for key, value in _both(keys, values)
@@ -231,12 +241,13 @@ def made(
 ) -> Events:
     """Events of stored values, each with its own stamps; ``key_mode`` is that of the topic, none without a SOW."""
     stamped = all_stamps(values)
-    plain = not any(value[0] & OPTIONAL_PARTS for value in values)
+    flags = flags_of(values)
+    plain = not flags & OPTIONAL_PARTS
     return Events(
         command,
         topic,
         kind,
-        names_of(keys, values) if key_mode != "none" else [None] * len(keys),
+        names_of(keys, values, flags) if key_mode != "none" else [None] * len(keys),
         [txid for txid, _ in stamped],
         [time for _, time in stamped],
         payloads,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.following.events import Command, Delivery, Events, Reason, made
+from sowctl.engine.following.events import Command, Delivery, Events, Reason, flags_of, made
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
@@ -125,7 +125,7 @@ class Feed:
 
     def _published(self, changes: Changes) -> Changes:
         """Those of the changes that bring a message, of the logical topics that are meant."""
-        if any(value[0] & TOMBSTONE for value in changes.values):
+        if flags_of(changes.values) & TOMBSTONE:
             changes = changes.chosen([at for at, value in enumerate(changes.values) if not value[0] & TOMBSTONE])
         if self._meant is None or not len(changes):
             return changes

@@ -10,6 +10,7 @@ enter (behaviour 4.4); each has the bookmark of the entry that caused it and its
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.following.focus import FocusFeed, Row
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Matched, Source
 
-Item = tuple[Any, bytes]
-"""Sort key and SOW key: ties are in the order of keys (``behaviour`` 11.6)."""
+Item = tuple[Any, ...]
+"""The parts of a sort key, then the SOW key: ties are in the order of keys (``behaviour`` 11.6)."""
 PART = 1000
 
 
@@ -41,7 +42,7 @@ class PageFeed(FocusFeed):
         self._items: dict[bytes, Item] = {}
         self._order = Ordered()
         self._page: list[Item] = []
-        self._fresh: dict[bytes, Any] = {}
+        self._fresh: dict[bytes, Item] = {}
         self._moved = False
 
     def prepare(self, source: Source | None) -> None:
@@ -55,18 +56,19 @@ class PageFeed(FocusFeed):
 
     def load(self, source: Source | None, *, shown: bool, told: Telling | None = None) -> Iterator[Delivery]:
         """The page, behind :meth:`prepare`."""
-        keys = [key for _, key in self._page]
+        keys = [item[-1] for item in self._page]
         if shown and keys:
             yield from self._shown(keys, [self._value(key) for key in keys], told)
 
     def has(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
         """The places of those records that are on the page."""
-        shown = {key for _, key in self._page}
+        shown = {item[-1] for item in self._page}
         return [place for place, key in enumerate(keys) if key in shown]
 
     def result(self, source: Source) -> Iterator[Matched]:
         """The page."""
-        yield [key for _, key in self._page], [self._value(key) for _, key in self._page]
+        keys = [item[-1] for item in self._page]
+        yield keys, [self._value(key) for key in keys]
 
     def _loaded(self, source: Source) -> bool:
         self._ranks = self._made_ranks()
@@ -74,8 +76,7 @@ class PageFeed(FocusFeed):
             ranked = self._ranked(values)
             if ranked is None:
                 return False
-            for key, rank in zip(keys, ranked, strict=True):
-                self._items[key] = rank, key
+            self._items.update(zip(keys, _items(keys, ranked), strict=True))
         return True
 
     def _made_ranks(self) -> FieldRanks | None:
@@ -90,13 +91,14 @@ class PageFeed(FocusFeed):
         return [()] * len(values) if self._ranks is None else self._ranks.of(values)
 
     def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
-        values = [changes.values[place] for place in sorted(matching)]
+        places = sorted(matching)
+        keys, values = [changes.keys[place] for place in places], [changes.values[place] for place in places]
         ranked = self._ranked(values)
         if ranked is None:
             self._rank_anew()
             ranked = self._ranked(values)
             assert ranked is not None
-        self._fresh = dict(zip(values, ranked, strict=True))
+        self._fresh = dict(zip(values, _items(keys, ranked), strict=True))
 
     def _rank_anew(self) -> None:
         """Sort keys of all records, now that one of them is known to be a number."""
@@ -106,7 +108,7 @@ class PageFeed(FocusFeed):
             some = keys[start : start + PART]
             ranked = self._ranked([self._value(key) for key in some])
             assert ranked is not None
-            self._items.update((key, (rank, key)) for key, rank in zip(some, ranked, strict=True))
+            self._items.update(zip(some, _items(some, ranked), strict=True))
         self._order = Ordered(self._items.values())
         self._moved = True
 
@@ -123,7 +125,7 @@ class PageFeed(FocusFeed):
     def _published_row(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[Row]:
-        was, item = self._items.get(key), (self._fresh[value], key)
+        was, item = self._items.get(key), self._fresh[value]
         if was == item and not self._moved:
             # It stays where it is: nothing else moves.
             return super()._published_row(key, value, before, txid, time, place) if self._shows(item) else ()
@@ -162,14 +164,14 @@ class PageFeed(FocusFeed):
         """The page behind a change of ``key``, and what its subscriber is told; ``reason``: why the record is gone."""
         old, self._page = self._page, self._order.part(self._skip, self._size)
         self._moved = False
-        shown, shows = {one for _, one in old}, {one for _, one in self._page}
+        shown, shows = {item[-1] for item in old}, {item[-1] for item in self._page}
         rows: list[Row] = []
-        for one in (one for _, one in old if one not in shows):
+        for one in (item[-1] for item in old if item[-1] not in shows):
             if one == key:
                 rows += super()._left(reason or "match", key, value, txid, time, place)
             else:
                 rows += super()._left("match", one, other := self._value(one), txid, stamps(other)[1], place)
-        for one in (one for _, one in self._page if one not in shown or one == key):
+        for one in (item[-1] for item in self._page if item[-1] not in shown or item[-1] == key):
             if one == key:
                 known = before if one in shown else None
                 rows += super()._published_row(key, value, known, txid, time, place)
@@ -177,3 +179,10 @@ class PageFeed(FocusFeed):
                 other = self._value(one)
                 rows += super()._published_row(one, other, None, txid, stamps(other)[1], place)
         return rows
+
+
+def _items(keys: Sequence[bytes], ranked: Sequence[Any]) -> Sequence[Item]:
+    """Sort keys made flat, with their SOW keys: parts of one kind have one length, so flat ones compare alike."""
+    if ranked and len(ranked[0]) == 1:
+        return [(*rank[0], key) for rank, key in zip(ranked, keys, strict=True)]
+    return [(*chain.from_iterable(rank), key) for rank, key in zip(ranked, keys, strict=True)]
