@@ -15,7 +15,7 @@ from tests.bench.rounds import Wrong
 
 NAMES = (
     *("publish", "replay", "scan", "query", "views", "indexes", "figures", "startup", "idle", "memory", "messages"),
-    *("spark", "pipeline", "queues"),
+    *("spark", "pipeline", "queues", "following"),
 )
 SIZED = ("idle", "spark", "pipeline")
 

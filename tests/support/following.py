@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sowctl.engine.following.events import Event
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import followed
 from sowctl.engine.verbs.subscribe import Subscription, subscribe
+from sowctl.journal.format import PUBLISH
 from tests.support.instances import Lab
 
 
@@ -53,3 +55,59 @@ class Holder:
                 self.held[place] = event.data
             elif event.command == "oof":
                 del self.held[place]  # of a record that it holds, or the test fails here
+
+
+# What every recorded stream of messages must be, one function each; ``txids`` of a topic's publishes in the journal
+# are what it is held against.
+
+
+def is_ordered(events: Iterable[Event]) -> bool:
+    """Positions never go back."""
+    txids = [event.txid for event in events if event.txid is not None and event.command != "sow"]
+    return txids == sorted(txids)
+
+
+def is_unique(events: Iterable[Event]) -> bool:
+    """No message is told twice."""
+    told = [(event.topic, event.txid) for event in events if event.command == "publish"]
+    return len(told) == len(set(told))
+
+
+def is_reliable(events: Sequence[Event], txids: Sequence[int]) -> bool:
+    """Between the first and the last message that were told none is missing, and none is invented."""
+    found = [event.txid for event in events if event.command == "publish" and event.txid is not None]
+    return not found or found == [txid for txid in txids if found[0] <= txid <= found[-1]]
+
+
+def is_complete(events: Sequence[Event], txids: Sequence[int], upto: int) -> bool:
+    """Behind the instant of the group everything was told, up to a position."""
+    begin = next(event.txid for event in events if event.command == "group_begin")
+    assert begin is not None
+    found = [event.txid for event in events if event.command == "publish"]
+    return found == [txid for txid in txids if begin < txid <= upto]
+
+
+def is_atomic(events: Sequence[Event], groups: Sequence[tuple[int, int]], topic_txids: Sequence[int]) -> bool:
+    """Of a group of the journal all messages are told, or none: a position between them is never the last."""
+    found = {event.txid for event in events if event.command == "publish"}
+    for first, last in groups:
+        wanted = {txid for txid in topic_txids if first <= txid <= last}
+        if found & wanted and not wanted <= found:
+            return False
+    return True
+
+
+def published(lab: Lab, topic: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """The txids of a topic's publishes, and first and last txid of every group, as the journal has them."""
+    with open_log(lab.open()) as log:
+        blocks = list(log.blocks())
+    txids = [
+        entry.txid
+        for block in blocks
+        for entry in block.entries()
+        if entry.topic[0] == topic and entry.operation == PUBLISH
+    ]
+    groups: dict[int, int] = {}
+    for block in blocks:
+        groups[block.header.group] = block.last_txid
+    return txids, list(groups.items())

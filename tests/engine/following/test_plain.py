@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import gzip
 import json
 from collections.abc import Callable
 
@@ -253,3 +255,52 @@ def test_what_is_told_with_records(lab: Lab) -> None:
         lab.publish("t", message(id=2))
         (event,) = news(subscription)
         assert (event.query_id, event.batch_size) == (None, None)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_files_that_are_archived_before_they_are_read_are_found(make_lab: MakeLab, packed: bool) -> None:
+    archive = "</JournalDirectory><JournalArchiveDirectory>archive</JournalArchiveDirectory>"
+    lab = make_lab(config_xml(topic_xml("t"), ("t",)).replace("</JournalDirectory>", archive))
+    lab.journal_size = 1
+    numbered(lab, "t", 1, 3)
+    (lab.directory / "archive").mkdir()
+    with following(lab, "t") as subscription:
+        news(subscription)
+        numbered(lab, "t", 4, 8)
+        for path in lab.journals()[:-1]:
+            place = lab.directory / "archive" / path.name
+            if packed:
+                place.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+                path.unlink()
+            else:
+                path.rename(place)
+        numbered(lab, "t", 9, 10)
+        assert told(news(subscription), "id") == [(number,) for number in range(4, 11)]
+
+
+def test_a_torn_end_is_held_back(lab: Lab) -> None:
+    numbered(lab, "t", 1, 3)
+    with following(lab, "t") as subscription:
+        news(subscription)
+        last = lab.journals()[-1]
+        whole = last.read_bytes()
+        numbered(lab, "t", 4, 4)
+        block = last.read_bytes()[len(whole) :]
+        for size in (1, 40, len(block) // 2, len(block) - 1):
+            last.write_bytes(whole + block[:size])
+            assert news(subscription) == []
+        last.write_bytes(whole + block)
+        assert told(news(subscription), "id") == [(4,)]
+
+
+def test_memory_does_not_grow_with_what_was_seen(lab: Lab) -> None:
+    lab.publish("t", *(message(id=number % 7, n=number) for number in range(100)))
+    with following(lab, "t", "/id > 2", sow=False) as subscription:
+        news(subscription)
+        sizes = []
+        for _ in range(6):
+            lab.publish("t", *(message(id=number % 7, n=number) for number in range(3000)))
+            assert len(news(subscription)) > 1000
+            gc.collect()
+            sizes.append(len(gc.get_objects()))
+        assert sizes[-1] - sizes[1] < 500
