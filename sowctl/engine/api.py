@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.following.stores.place import Place
     from sowctl.engine.queues.figures import Depth, QueueInfo
     from sowctl.engine.queues.leases import Handle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
@@ -78,6 +79,18 @@ class InstanceHandle(Instance, frozen=True):
         from sowctl.engine.verbs.subscribe import SubscribeOptions, subscribe
 
         return subscribe(self, followed(self, target), SubscribeOptions(filter=filter, **changes))
+
+    def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> Place:
+        """Where a subscription goes on, in a bookmark store: a topic, or a file with the ending ``.bookmarks``.
+
+        Subscribe with its ``recent`` for a bookmark, iterate over its ``events(subscription)``, and ``acknowledge``
+        each event that is processed. It is written every so many seconds, and when it is closed.
+        """
+        from sowctl.engine.following.stores.opening import open_store
+        from sowctl.engine.following.stores.place import Place
+        from sowctl.engine.following.stores.protocol import Subscriber
+
+        return Place(open_store(self, store, RowVerbs()), Subscriber(client, sub_id), self.publisher, every)
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
@@ -174,7 +187,7 @@ class TopicHandle:
         Use it in a ``with`` statement; ``cancel()`` ends it, from another thread, too. ``changes`` are fields of
         :class:`~sowctl.engine.options.SubscribeOptions`, which says what they mean: order_by, top_n, skip_n, select,
         sow, batch_size, query_id, until_now, lasting, most, progress_every, oof, delta, no_empties, send_keys,
-        conflation, conflation_key, events.
+        conflation, conflation_key, bookmark, bookmark_not_found, rate, rate_max_gap, events.
         """
         from sowctl.engine.verbs.subscribe import SubscribeOptions, subscribe
 

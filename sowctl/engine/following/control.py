@@ -77,6 +77,9 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "send_keys": ("send_keys", _switch),
     "conflation": ("conflation", str),
     "conflation_key": ("conflation_key", str),
+    "bookmark_not_found": ("bookmark_not_found", str),
+    "rate": ("rate", str),
+    "rate_max_gap": ("rate_max_gap", parse_seconds),
 }
 """Name in the text, field of the options, and how its value is read."""
 
@@ -130,4 +133,12 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
             "given again",
             hint="name them in the options of the control line, changed or not",
         )
-    return new if control.options is None else with_text(new, control.options)
+    new = new if control.options is None else with_text(new, control.options)
+    if (new.bookmark_not_found, new.rate, new.rate_max_gap) != (
+        options.bookmark_not_found,
+        options.rate,
+        options.rate_max_gap,
+    ):
+        hint = "end this subscription, begin another"
+        raise UsageError("SOW-FOL-024", "how a replay goes cannot be replaced", hint=hint)
+    return new

@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.following import replay as module
+from sowctl.engine.following.control import Control, replaced, with_text
 from sowctl.engine.following.events import Event
 from sowctl.engine.following.pacing import Pace
+from sowctl.engine.options import SubscribeOptions
 from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.identity.hashes import client_hash
 from sowctl.values.times import format_time
@@ -183,6 +185,18 @@ def test_a_replay_is_not_replaced(five: Lab) -> None:
         assert caught.value.code == "SOW-FOL-025"
         list(subscription.ready())
         list(subscription.replace(subscription.options))
+
+
+def test_an_option_text_says_the_same() -> None:
+    asked = with_text(SubscribeOptions(sow=False), "bookmark_not_found=fail,rate=2X,rate_max_gap=10s")
+    assert (asked.bookmark_not_found, asked.rate, asked.rate_max_gap) == ("fail", "2X", 10.0)
+
+
+def test_how_a_replay_goes_is_not_replaced() -> None:
+    with pytest.raises(UsageError) as caught:
+        replaced(SubscribeOptions(bookmark="0"), Control("replace", options="rate=3"))
+    assert caught.value.code == "SOW-FOL-024"
+    assert replaced(SubscribeOptions(bookmark="0"), Control("replace", filter="/id > 1")).filter == "/id > 1"
 
 
 class Waited:

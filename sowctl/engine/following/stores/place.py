@@ -1,0 +1,93 @@
+"""A subscription of a program and its place in a store: events in, acknowledgements back.
+
+The command line does the same with lines (``cli/commands/bodies/places.py``); what the place then is, :mod:`progress`
+says for both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sowctl.engine.following.events import Delivery, Event, Events
+from sowctl.engine.following.stores.conflating import Conflating
+from sowctl.engine.following.stores.progress import ByConsumer
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
+    from sowctl.engine.following.subscription import Subscription
+
+
+class Place:
+    """Where one subscription goes on. Use it in a ``with`` statement: what is acknowledged is stored at its end, too.
+
+    ``every``: seconds between two writes, 0 for every acknowledgement. After a crash what was not stored comes again.
+    """
+
+    def __init__(
+        self,
+        store: BookmarkStore,
+        who: Subscriber,
+        owner: int,
+        every: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = Conflating(store, 1 << 62, every, monotonic)
+        self._progress = ByConsumer(self._store, who, owner)
+
+    @property
+    def recent(self) -> str:
+        """The bookmark to subscribe with: ``0`` for a subscription that the store does not know."""
+        return self._progress.recent
+
+    def events(self, subscription: Subscription) -> Iterator[Event]:
+        """The events of a subscription that was begun at :attr:`recent`, without what was acknowledged before."""
+        while not subscription.finished:
+            for delivery in subscription.ready():
+                yield from self._told(delivery)
+            if subscription.settled:
+                self._progress.reached(subscription.txid)
+            self._stored()
+            if not subscription.finished:
+                subscription.wait()
+
+    def acknowledge(self, event: Event) -> bool:
+        """One event has been processed; the order does not matter. False for one that is not waited for."""
+        # An event without a message tells a position, which may have the bookmark of the last message.
+        return event.bookmark is not None and event.data is not None and self._acknowledged(event.bookmark)
+
+    def close(self) -> None:
+        """Store what is acknowledged."""
+        self._progress.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _told(self, delivery: Delivery) -> Iterator[Event]:
+        progress = self._progress
+        if not isinstance(delivery, Events):
+            if delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
+                progress.reached(delivery.txid, move=True)
+        elif delivery.publishers is not None and delivery.sequences is not None:
+            places = progress.fresh(delivery.publishers, delivery.sequences)
+            delivery = delivery if places is None else delivery.chosen(places)
+            assert delivery.publishers is not None
+            assert delivery.sequences is not None
+            progress.delivered(delivery.publishers, delivery.sequences)
+        yield from delivery
+
+    def _acknowledged(self, bookmark: str) -> bool:
+        found = self._progress.acknowledge(bookmark)
+        self._stored()
+        return found
+
+    def _stored(self) -> None:
+        self._progress.commit()
+        self._store.tick()

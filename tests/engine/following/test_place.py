@@ -1,0 +1,78 @@
+"""A program's subscription whose place is kept: what is acknowledged does not come again, everything else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.following.events import Event
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+MakeLab = Callable[..., Lab]
+KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
+STORE = f"<Topic><Name>marks</Name><MessageType>json</MessageType>{KEYS}<FileName>sow/marks.sow</FileName></Topic>"
+
+
+@pytest.fixture
+def shop(make_lab: MakeLab) -> Lab:
+    lab = make_lab(config_xml(topic_xml("t") + STORE, ("t", "marks")))
+    for number in range(1, 7):
+        lab.publish("t", message(id=number))
+    return lab
+
+
+def run(lab: Lab, store: str, keep: Callable[[Event], bool], *, every: float = 0.0, sow: bool = False) -> list[int]:
+    """The txids of messages that a run gets; it acknowledges those that ``keep`` takes."""
+    instance, got = lab.open(), []
+    with (
+        instance.place(store, "c", "1", every=every) as place,
+        instance.subscribe("t", sow=sow, until_now=True, bookmark=place.recent) as subscription,
+    ):
+        for event in place.events(subscription):
+            if event.command == "publish":
+                assert event.txid is not None
+                got.append(event.txid)
+                if keep(event):
+                    assert place.acknowledge(event)
+                    assert not place.acknowledge(event)
+            else:
+                assert not place.acknowledge(event)
+    return got
+
+
+@pytest.mark.parametrize("every", [0.0, 60.0])
+def test_a_file_knows_each_message(shop: Lab, every: float) -> None:
+    store = str(shop.directory / "a.bookmarks")
+    assert run(shop, store, lambda event: event.txid in (1, 2, 4, 6), every=every) == [1, 2, 3, 4, 5, 6]
+    assert run(shop, store, lambda event: event.txid == 5, every=every) == [3, 5]
+    assert run(shop, store, lambda event: True, every=every) == [3]
+    assert run(shop, store, lambda event: True, every=every) == []
+    shop.publish("t", message(id=7))
+    assert run(shop, store, lambda event: True, every=every) == [7]
+
+
+def test_a_topic_knows_the_place(shop: Lab) -> None:
+    assert run(shop, "marks", lambda event: event.txid in (1, 2, 4)) == [1, 2, 3, 4, 5, 6]
+    assert run(shop, "marks", lambda event: True) == [3, 4, 5, 6]
+    assert run(shop, "marks", lambda event: True) == []
+
+
+def test_records_that_come_first_are_told_each_time(shop: Lab) -> None:
+    store = str(shop.directory / "a.bookmarks")
+    assert run(shop, store, lambda event: True, sow=True) == []
+    shop.publish("t", message(id=8))
+    assert run(shop, store, lambda event: True) == [7]
+
+
+def test_what_was_not_stored_comes_again(shop: Lab, tmp_path: Path) -> None:
+    instance = shop.open()
+    place = instance.place(str(tmp_path / "a.bookmarks"), "c", "1", every=60.0)
+    with instance.subscribe("t", sow=False, until_now=True, bookmark=place.recent) as subscription:
+        for event in place.events(subscription):
+            place.acknowledge(event)
+    # As after a crash: the place is not closed.
+    assert instance.place(str(tmp_path / "a.bookmarks"), "c", "1").recent == "0"
+    place.close()
+    assert instance.place(str(tmp_path / "a.bookmarks"), "c", "1").recent != "0"
