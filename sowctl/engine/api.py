@@ -90,7 +90,7 @@ class InstanceHandle(Instance, frozen=True):
         from sowctl.engine.following.stores.place import Place
         from sowctl.engine.following.stores.protocol import Subscriber
 
-        return Place(open_store(self, store, RowVerbs()), Subscriber(client, sub_id), self.publisher, every)
+        return Place(open_store(self, store, RowVerbs()), Subscriber(client, sub_id), self, every)
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""

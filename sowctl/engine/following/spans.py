@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.bookmarks import EPOCH, NOW, Bookmark, Instant, Mark, Side, Txid, Wanted
+from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError
 from sowctl.identity.bookmarks import bookmark_of
 from sowctl.values.times import format_time
@@ -318,6 +319,14 @@ def find(log: Journal, sought: Iterable[Bookmark]) -> dict[Bookmark, tuple[int, 
                     left.discard(mark)
                     group = block.header.group
     return found
+
+
+def is_last_of(instance: Instance, mark: Bookmark, txid: int) -> bool:
+    """Whether no entry behind ``txid``, whose entry has this bookmark, has it, too."""
+    with open_log(instance) as log:
+        found = find(log, [mark]).get(mark)
+    # Entries without a publisher are not searched for: each has its own txid in its bookmark.
+    return found is None or found[1] <= txid
 
 
 def _reaching(mark: Bookmark) -> Callable[[JournalState], bool]:

@@ -142,8 +142,8 @@ class Subscription:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was read of the journal has been handed out: nothing waits for its time."""
-        waits = self._replay is not None and self._replay.pause is not None
+        """Whether all that was read of the journal has been handed out: nothing waits for its time, or was left out."""
+        waits = self._left == 0 or (self._replay is not None and self._replay.pause is not None)
         return not waits and (self._conflation is None or self._conflation.first is None)
 
     @property

@@ -9,6 +9,7 @@ import pytest
 
 from sowctl.engine.following.events import Event
 from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.staged import run as stage
 
 MakeLab = Callable[..., Lab]
 KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
@@ -64,6 +65,35 @@ def test_records_that_come_first_are_told_each_time(shop: Lab) -> None:
     assert run(shop, store, lambda event: True, sow=True) == []
     shop.publish("t", message(id=8))
     assert run(shop, store, lambda event: True) == [7]
+
+
+def test_a_run_that_ends_within_messages_of_one_bookmark_gets_the_rest(shop: Lab) -> None:
+    stage(shop, "t", [message(id=7), message(id=8), message(id=9)], publisher=("bulk", 1))
+    shop.publish("t", message(id=10), client="p")
+    store, got = str(shop.directory / "a.bookmarks"), []
+    for _ in range(12):
+        instance = shop.open()
+        with (
+            instance.place(store, "c", "1", every=0.0) as place,
+            instance.subscribe("t", sow=False, most=1, until_now=True, bookmark=place.recent) as subscription,
+        ):
+            for event in place.events(subscription):
+                if event.data is not None:
+                    got.append(event.txid)
+                    place.acknowledge(event)
+        if len(got) == 7:
+            # Three messages have one bookmark: as long as one of them is missing, the place is before all.
+            assert got == [1, 2, 3, 4, 5, 6, 7]
+            break
+    with (
+        instance.place(store, "c", "1", every=0.0) as place,
+        instance.subscribe("t", sow=False, most=3, until_now=True, bookmark=place.recent) as subscription,
+    ):
+        for event in place.events(subscription):
+            got.append(event.txid)
+            place.acknowledge(event)
+    assert got[7:] == [7, 8, 9]
+    assert run(shop, store, lambda event: True) == [10]
 
 
 def test_what_was_not_stored_comes_again(shop: Lab, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.following.events import Delivery, Events
+from sowctl.engine.following.spans import is_last_of
 from sowctl.errors import UsageError
+from sowctl.identity.bookmarks import Bookmark
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
@@ -43,8 +45,12 @@ class Keeping(Struct, frozen=True):
 class Places:
     """The place of one subscription, moved on by what happens to the output."""
 
-    def __init__(self, progress: Progress, store: Conflating, *, acknowledged: bool, commit: bool) -> None:
+    def __init__(
+        self, instance: Instance, progress: Progress, store: Conflating, *, acknowledged: bool, commit: bool
+    ) -> None:
         self.acknowledged = acknowledged
+        self._instance = instance
+        self._last: tuple[Bookmark, int] | None = None
         self._progress = progress
         self._store = store
         self._commit = commit
@@ -69,8 +75,9 @@ class Places:
         """It was written, though it may not have left this process; whether it is time to see to that."""
         if isinstance(delivery, Events):
             # Records of the beginning, and what no entry of the log caused, have no place in it.
-            if delivery.publishers is not None and delivery.sequences is not None:
+            if delivery.publishers and delivery.sequences:
                 self._progress.delivered(delivery.publishers, delivery.sequences)
+                self._last = Bookmark(delivery.publishers[-1], delivery.sequences[-1]), delivery.txids[-1]
         elif delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
             self._progress.reached(delivery.txid, move=True)
         return self._commit and time.monotonic() - self._looked >= EVERY
@@ -85,6 +92,9 @@ class Places:
     def settled(self, subscription: Subscription) -> None:
         """The output is flushed, and there is nothing more to print at the moment."""
         if subscription.settled:
+            self._progress.reached(subscription.txid)
+        elif subscription.finished and self._last is not None and is_last_of(self._instance, *self._last):
+            # It has ended behind a message: more with the same bookmark would have come otherwise.
             self._progress.reached(subscription.txid)
         self.flushed()
         self._store.tick()
@@ -146,7 +156,7 @@ def kept(
         asked = replace(asked, bookmark=progress.recent)
     assert asked.bookmark is not None
     progress.until(parse(asked.bookmark, instance.clock))
-    places = Places(progress, store, acknowledged=keeping.ack, commit=keeping.commit)
+    places = Places(instance, progress, store, acknowledged=keeping.ack, commit=keeping.commit)
     try:
         yield asked, places
     finally:

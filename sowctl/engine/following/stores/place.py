@@ -12,12 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sowctl.engine.following.events import Delivery, Event, Events
+from sowctl.engine.following.spans import is_last_of
 from sowctl.engine.following.stores.conflating import Conflating
 from sowctl.engine.following.stores.progress import ByConsumer
+from sowctl.identity.bookmarks import Bookmark
 
 if TYPE_CHECKING:
     from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
     from sowctl.engine.following.subscription import Subscription
+    from sowctl.engine.instance import Instance
 
 
 class Place:
@@ -30,12 +33,14 @@ class Place:
         self,
         store: BookmarkStore,
         who: Subscriber,
-        owner: int,
+        instance: Instance,
         every: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = Conflating(store, 1 << 62, every, monotonic)
-        self._progress = ByConsumer(self._store, who, owner)
+        self._progress = ByConsumer(self._store, who, instance.publisher)
+        self._instance = instance
+        self._last: tuple[Bookmark, int] | None = None
 
     @property
     def recent(self) -> str:
@@ -48,6 +53,9 @@ class Place:
             for delivery in subscription.ready():
                 yield from self._told(delivery)
             if subscription.settled:
+                self._progress.reached(subscription.txid)
+            elif subscription.finished and self._last is not None and is_last_of(self._instance, *self._last):
+                # It has ended behind a message: more with the same bookmark would have come otherwise.
                 self._progress.reached(subscription.txid)
             self._stored()
             if not subscription.finished:
@@ -78,9 +86,9 @@ class Place:
         elif delivery.publishers is not None and delivery.sequences is not None:
             places = progress.fresh(delivery.publishers, delivery.sequences)
             delivery = delivery if places is None else delivery.chosen(places)
-            assert delivery.publishers is not None
-            assert delivery.sequences is not None
-            progress.delivered(delivery.publishers, delivery.sequences)
+            if delivery.publishers and delivery.sequences:
+                progress.delivered(delivery.publishers, delivery.sequences)
+                self._last = Bookmark(delivery.publishers[-1], delivery.sequences[-1]), delivery.txids[-1]
         yield from delivery
 
     def _acknowledged(self, bookmark: str) -> bool:
