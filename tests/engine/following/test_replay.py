@@ -12,6 +12,8 @@ from sowctl.engine.following.control import Control, replaced, with_text
 from sowctl.engine.following.events import Event
 from sowctl.engine.following.pacing import Pace
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.writing.batching import Listed
 from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.identity.hashes import client_hash
 from sowctl.values.times import format_time
@@ -265,3 +267,37 @@ def test_a_paced_replay_waits_without_spinning(five: Lab) -> None:
     assert told(five, bookmark="0", rate="10") == [*ids(1, 2, 3, 4, 5), "completed"]
     assert time.monotonic() - begun >= 0.4
     assert time.process_time() - used < 0.3
+
+
+def test_topics_without_a_sow_and_logical_topics_are_replayed(make_lab: MakeLab) -> None:
+    pattern = (
+        "<Topic><Name>all</Name><Pattern>news/.*</Pattern><MessageType>json</MessageType><Key>/id</Key>"
+        "<FileName>sow/all.sow</FileName></Topic>"
+    )
+    lab = make_lab(config_xml(pattern, ("all", "plain")))
+    lab.publish("news/a", message(id=1))
+    publish(lab.open(), "plain", [("one", Listed([message(id=2).encode()], call=""))])
+    lab.publish("news/b", message(id=3))
+    lab.publish("news/a", message(id=4))
+    options = {"sow": False, "until_now": True, "bookmark": "1"}
+    for target, expected in (("news/a", [4]), ("plain", [2]), ("^(news/.*|plain)$", [2, 3, 4])):
+        with lab.open().subscribe(target, **options) as subscription:
+            assert [event.txid for event in subscription if event.data is not None] == expected, target
+
+
+def test_what_is_derived_is_not_replayed(make_lab: MakeLab) -> None:
+    view = (
+        "<View><Name>v</Name><UnderlyingTopic>t</UnderlyingTopic><MessageType>json</MessageType>"
+        "<Projection><Field>/id</Field></Projection><Grouping><Field>/id</Field></Grouping></View>"
+    )
+    lab = make_lab(config_xml(topic_xml("t") + view, ("t",)))
+    lab.publish("t", message(id=1))
+    for options in ({"sow": False}, {"sow": True}):
+        with lab.open().subscribe("v", bookmark="0", until_now=True, **options) as subscription:  # type: ignore[arg-type]
+            if options["sow"]:
+                # As of any topic without History: the rows of now.
+                assert [event.command for event in subscription] == ["group_begin", "sow", "group_end"]
+                continue
+            with pytest.raises(SowError) as caught:
+                list(subscription)
+            assert caught.value.code == "SOW-FOL-021"
