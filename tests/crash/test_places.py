@@ -223,3 +223,21 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
     for child in publish:
         assert child.join() == 0
     assert received == set(shop.logged())
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
+def test_a_signal_flushes_and_stores_the_place(memory: Path, store: str, number: int, status: int) -> None:
+    shop = Shop(memory / "shop", store)
+    assert shop.publish(0, 20).join() == 0
+    words = shop.command("--commit-every", "1h")
+    with subprocess.Popen([sys.executable, "-m", "sowctl", *words], stdout=subprocess.PIPE, bufsize=0) as run:
+        assert run.stdout is not None
+        got = b""
+        while len(messages(got)) < 20:
+            got += read_some(run.stdout, 20)
+        # Nothing was written yet; a signal that ends the run is the last opportunity.
+        assert shop.places().get(WHO) is None
+        run.send_signal(number)
+        assert run.wait(timeout=30) == status
+    assert shop.stored_txid() == 20

@@ -11,7 +11,7 @@ In the order in which data passes:
 * ``tail``: the journal from a txid on, whatever becomes of its files.
 * ``storetail``: a store without a journal from a state on; ``derived``: the rows of a view, compared.
 * ``changes``: the entries of a block that are followed, as stored values.
-* ``pacing``: how fast a replay goes.
+* ``replay``: which of them belong to a replay, when they go, where it ends; ``pacing``: how fast.
 * ``feed``: what changes mean to a subscriber of one topic.
 * ``focus``: the same for one who is told what leaves, or only what has changed; ``held``: what such a one holds;
   ``delta``: what has changed of a message.
