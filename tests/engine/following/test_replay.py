@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from sowctl.engine.following.control import Control, replaced, with_text
 from sowctl.engine.following.events import Event
 from sowctl.engine.following.pacing import Pace
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.writing.batching import Listed
 from sowctl.errors import MissingError, SowError, UsageError
@@ -172,6 +174,27 @@ def test_c82_records_of_the_past_and_what_came_behind_them(lab: Lab) -> None:
     # A page at that place, kept up to date.
     page = told(lab, "past", bookmark="2", sow=True, top_n=1, skip_n=0, oof=True)
     assert page == ["group_begin", rows[0], "group_end", rows[1], "completed"]
+
+
+def test_a_page_of_the_past_is_followed_to_the_present(lab: Lab, seed: int) -> None:
+    chance = random.Random(seed)
+    for number in range(60):
+        lab.publish("past", message(id=chance.randrange(12), price=chance.randrange(100), n=number))
+        lab.clock.tick(chance.choice([1, 7, 20]))
+        if chance.random() < 0.1:
+            lab.open().topic("past").delete(data=[message(id=chance.randrange(12)).encode()])
+    asked = {"filter": "/price > 10", "order_by": "/price DESC, /id", "top_n": 4, "skip_n": 1}
+    with open_log(lab.open()) as log:
+        last = log.last_txid()
+    for place in ("0", "1", "20", "40", str(last), "-100s"):
+        held: dict[str | None, bytes | None] = {}
+        for event in events(lab, "past", bookmark=place, sow=True, oof=True, **asked):
+            if event.command in ("sow", "publish"):
+                held[event.sow_key] = event.data
+            elif event.command == "oof":
+                held.pop(event.sow_key)
+        expected = lab.query("past", **asked)  # type: ignore[arg-type]
+        assert sorted(str(data, "utf-8") for data in held.values() if data) == sorted(expected), place
 
 
 def test_without_history_the_records_are_those_of_now(five: Lab) -> None:
