@@ -303,7 +303,7 @@ CODES: dict[str, str] = {
         Why: The entry of the bookmark stood in a journal file that was removed, and entries behind it went with it. To
         begin at the oldest file would leave them out without a word.
         Do: Put the older files back, there or in the archive. Where they are lost, begin with the present state, or
-        take everything that is left, from EPOCH on.
+        take everything that is left with ``--bookmark-not-found epoch``.
         See: sowctl-behaviour(7)
         """,
     "SOW-ENG-080": """2 a file of another kind

@@ -14,7 +14,7 @@ from sowctl.engine.following.stores.file import FileStore
 from sowctl.engine.following.stores.protocol import Advance, Subscriber
 from sowctl.identity.hashes import client_hash
 from tests.cli.conftest import Cli
-from tests.support.instances import config_xml, topic_xml
+from tests.support.instances import Lab, config_xml, topic_xml
 
 KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
 STORE = f"<Topic><Name>marks</Name><MessageType>json</MessageType>{KEYS}<FileName>sow/marks.sow</FileName></Topic>"
@@ -210,3 +210,22 @@ def test_however_seldom_a_place_is_stored_it_is_at_the_end(shop: Cli, every: str
     keep = ("--store", "a.bookmarks", *WHO, "--commit", "--commit-every", every)
     assert told(shop, *keep) == [1, 2, 3, 4, 5, "completed"]
     assert told(shop, *keep) == ["completed"]
+
+
+def test_a_place_that_was_pruned_is_an_error_that_names_the_first_entry(cli: Cli) -> None:
+    lab = Lab(Path.cwd(), config_xml(topic_xml("t"), ("t",)))
+    lab.journal_size = 1024
+    for number in range(1, 7):
+        lab.publish("t", f'{{"id":{number},"pad":"{"x" * 800}"}}', client="p", sequence=number)
+    keep = ("--store", "a.bookmarks", *WHO)
+    assert told(cli, *keep, "--commit", "--max", "2") == [1, 2]
+    for path in lab.journals()[:4]:
+        path.unlink()
+    result = cli(*BASE, *keep)
+    assert (result.status, result.out) == (10, "")
+    assert "SOW-ENG-071" in result.err
+    assert f"{P}|2| is older than what the journals retain" in result.err
+    assert f"bookmark {P}|5| and txid 5" in result.err
+    check = cli("bookmark", "check", "a.bookmarks")
+    assert (check.status, json.loads(check.out)["state"]) == (1, "lost")
+    assert told(cli, *keep, "--bookmark-not-found", "epoch") == [5, 6, "completed"]

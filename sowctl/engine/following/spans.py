@@ -283,7 +283,7 @@ class _Places:
             _TOO_OLD,
             f"{mark} is older than what the journals retain: {there}",
             place=self._log.searched,
-            hint="put older journals back, or begin with the present state, or with all that is left, from EPOCH on",
+            hint="put older journals back, or begin with all that is left: --bookmark-not-found epoch",
             first_txid=self._first,
             **facts,
         )
