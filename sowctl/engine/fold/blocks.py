@@ -77,8 +77,13 @@ def places_of(
         places = [place for place in places if column[place] == index]
     if at is not None and block.header.latest > at:
         places = [place for place in places if columns.times[place] <= at]
+    if unkeyed:
+        # A topic without a SOW may have a queue of its name: acknowledgements are no messages.
+        operations = bytes(columns.operations)
+        if max(operations, default=0) > DELETE:
+            places = [place for place in places if operations[place] <= DELETE]
     # Flags have few different values: the set is tested instead of every entry.
-    if not unkeyed and any(flag & UNKEYED for flag in set(columns.flags)):
+    elif any(flag & UNKEYED for flag in set(columns.flags)):
         places = [place for place in places if not columns.flags[place] & UNKEYED]
     return places
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sowctl.engine.fold.blocks import places_of
 from sowctl.engine.queues.fairness import Seat, share
+from sowctl.engine.topics.positions import open_log
 from sowctl.store.queue.file import QueueFile
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.faults import CountingSeam
@@ -39,6 +41,18 @@ def test_without_underlying_topic_it_is_the_queues_own_name(queues: MakeQueueLab
     assert lab.pending() == [2]
     lab.state_file().unlink()
     assert lab.pending() == [2]
+
+
+def test_acknowledgements_are_no_messages_of_a_topic_of_the_queues_name(queues: MakeQueueLab) -> None:
+    lab = queues(xml=lab_xml(queue_xml(underlying=None), logged=("work",)))
+    lab.put_to("work", 1, 2)
+    lab.ack(*lab.lease())
+    ref = "work", "json"
+    with open_log(lab.open()) as log:
+        blocks = list(log.blocks())
+    assert [len(block) for block in blocks] == [2, 1]
+    assert [list(places_of(block, ref, unkeyed=True)) for block in blocks] == [[0, 1], []]
+    assert [list(places_of(block, ref)) for block in blocks] == [[], []]
 
 
 def test_underlying_names_may_be_logical(queues: MakeQueueLab) -> None:
