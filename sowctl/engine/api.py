@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.stores.place import Place
     from sowctl.engine.queues.figures import Depth, QueueInfo
-    from sowctl.engine.queues.leases import Handle, Outcome
+    from sowctl.engine.queues.handles import Handle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReindexReport, ReplayReport, TopicInfo

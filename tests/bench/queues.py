@@ -112,7 +112,7 @@ def _length(place: Place) -> None:
     for count in (1_000, place.count // 10, place.count):
         config = instance(place.root / f"queue-{count}", count)
         argv = [sys.executable, "-m", "sowctl", "-c", str(config), "queue", "depth", "work"]
-        depth = statistics.median(process(argv).wall for _ in range(7))
+        depth = statistics.median(process(argv).cpu for _ in range(7))
         with sowctl.open(config) as opened, opened.queue("work") as queue:
             times = []
             for _ in range(200):
@@ -122,9 +122,8 @@ def _length(place: Place) -> None:
                 if len(messages) != 1:
                     raise Wrong("a lease got nothing")
         middle[count] = statistics.median(times)
-        print(
-            f"  {count:>9,} pending: depth {depth * 1000:.0f} ms with the start, lease {middle[count] * 1e6:.0f} us CPU"
-        )
+        lease = middle[count] * 1e6
+        print(f"  {count:>9,} pending, CPU: depth with the start {depth * 1000:.0f} ms, lease {lease:.0f} us")
         if count == place.count:
-            judge("seconds for the depth, with the start", depth, 0.2, most=True)
+            judge("seconds of CPU for the depth, with the start", depth, 0.2, most=True)
     judge("lease of the longest / of 1,000", middle[place.count] / middle[1_000], 1.5, most=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sowctl.engine.queues.definition import find_queue, state_path
 from sowctl.engine.queues.figures import Depth, QueueInfo, depth_of, info_of
-from sowctl.engine.queues.leases import Handle
+from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.seam import Seam

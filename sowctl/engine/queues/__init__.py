@@ -7,6 +7,7 @@
 * ``fairness``: how messages are shared among those who ask.
 * ``barriers``: messages that wait for all before them and hold up all behind them.
 * ``settling``: how a message leaves the queue or returns to it; the entries that say so.
+* ``handles``: what names a message and its lease.
 * ``leases``: leasing, acknowledging, cancelling, renewing.
 * ``bodies``: the payloads of messages, from the blocks in which they lie.
 * ``returning``: leases, delays and lifetimes that end.

@@ -7,7 +7,7 @@ delete or the end of a record's lifetime removes nothing here, and each publish 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import topic_matches
@@ -32,14 +32,22 @@ AT_ONCE = 50_000
 
 
 class Backlog:
-    """What of the journal belongs to one queue. ``owner`` is the instance's publisher id."""
+    """What of the journal belongs to one queue. ``owner`` is the instance's publisher id; ``expressions`` compiles."""
 
-    def __init__(self, queue: Queue, expressions: QueueExpressions, owner: int, *, regex: bool) -> None:
+    def __init__(self, queue: Queue, expressions: Callable[[], QueueExpressions], owner: int, *, regex: bool) -> None:
         self._queue = queue
-        self._expressions = expressions
+        self._make = expressions
+        self._made: QueueExpressions | None = None
         self._owner = owner
         self._regex = regex
         self._known: dict[str, bool] = {}
+
+    @property
+    def _expressions(self) -> QueueExpressions:
+        """Compiled with the first message that they are asked of: most changes find none."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
     def catch_up(self, rows: Rows, log: Journal, last: int, now: int) -> bool:
         """Take in what is behind the state's position, up to the txid ``last``; whether that was all, or all that

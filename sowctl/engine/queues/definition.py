@@ -55,7 +55,7 @@ def digest_of(queue: Queue) -> bytes:
 
     Limits, LeasePeriod, Leasing and FairnessModel are not part of it: they count when they are asked for.
     """
-    from hashlib import blake2b
+    from xxhash import xxh3_128_digest
 
     parts = (
         queue.name,
@@ -68,4 +68,4 @@ def digest_of(queue: Queue) -> bytes:
         queue.expiration_model,
         queue.recovery_point,
     )
-    return blake2b(repr(parts).encode(), digest_size=16).digest()
+    return xxh3_128_digest(repr(parts).encode())

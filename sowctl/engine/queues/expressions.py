@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.extensions.functions import functions_of
-from sowctl.expressions.context import Context
 from sowctl.values.compare import number_of
 
 if TYPE_CHECKING:
@@ -25,18 +23,20 @@ class QueueExpressions:
     """The compiled expressions of a queue. Raises ExpressionError for one that is none."""
 
     def __init__(self, instance: Instance, queue: Queue) -> None:
-        from sowctl.engine.search.matcher import environment_of
-
         self.needed = bool(queue.filter or queue.priority or queue.barrier)
         self._type = instance.type_of(queue.message_type)
-        self._environment: Environment = environment_of(instance)
         self._filter: Filter | None = None
         self._barrier: Filter | None = None
         self._priority: Value | None = None
         self._readers: dict[int, Extractor] = {}
         if not self.needed:
             return
+        from sowctl.engine.search.matcher import environment_of
+
+        self._environment: Environment = environment_of(instance)
+        from sowctl.engine.extensions.functions import functions_of
         from sowctl.expressions.compile import compile_filter, compile_value
+        from sowctl.expressions.context import Context
 
         extra = functions_of(instance)
         if queue.filter:

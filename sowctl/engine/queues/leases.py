@@ -10,12 +10,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from sowctl.engine.queues.barriers import Barriers
 from sowctl.engine.queues.fairness import Seat, share
+from sowctl.engine.queues.handles import Handle, Lease, Outcome
 from sowctl.engine.queues.returning import return_one
 from sowctl.engine.queues.settling import (
     DEFERRED,
@@ -41,30 +40,6 @@ if TYPE_CHECKING:
 HUNGRY = 2_000_000
 """Microseconds for which one that asked in vain is counted among those who wait: it asks again much sooner."""
 _NOWHERE = Page.empty()
-Outcome: TypeAlias = Literal[
-    "done", "stale", "unknown", "deferred", "leased", "not leased", "max_cancels", "max_deliveries"
-]
-
-
-class Lease(Struct, frozen=True):
-    """A leased message. ``until`` microseconds UTC, NEVER without an end; ``place`` where its payload lies."""
-
-    txid: int
-    name: tuple[int, int]
-    token: int
-    until: int
-    deliveries: int
-    cancels: int
-    place: tuple[int, int, int]
-    barrier: bool = False
-
-
-class Handle(Struct, frozen=True):
-    """Which message is meant: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
-
-    name: tuple[int, int]
-    token: int | None = None
-    delay_us: int = 0
 
 
 def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:

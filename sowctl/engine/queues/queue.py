@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.queues import leases
 from sowctl.engine.queues.bodies import Bodies
-from sowctl.engine.queues.leases import Handle, Lease, Outcome
+from sowctl.engine.queues.handles import Handle, Lease, Outcome
 from sowctl.engine.queues.settling import FORCED, GONE, QueueEntry, bury, count_end, finish, name_of, spot_of
 from sowctl.engine.queues.turn import Turn
 from sowctl.engine.queues.turns import Turns
@@ -108,10 +107,12 @@ class OpenQueue:
         """Whether there is a journal that messages can be in."""
         return self.turns.has_log
 
-    # Leasing
+    # Leasing; its module is loaded when it is used, as a look at a queue needs none of it
 
     def lease(self, count: int, client: str) -> list[QueueMessage]:
         """Lease up to ``count`` messages to a client by name, as its process need not live on (``behaviour`` 11.64)."""
+        from sowctl.engine.queues import leases
+
         if not self.exists:
             return []
         configured = self.queue.node.value("MaxPerSubscriptionBacklog")
@@ -128,11 +129,15 @@ class OpenQueue:
 
     def lease_to(self, number: int, count: int) -> list[QueueMessage]:
         """Lease up to ``count`` messages to a worker that entered."""
+        from sowctl.engine.queues import leases
+
         found = self.turns.make(lambda turn: leases.lease(turn, number, count), journals=self._journals)
         return self.messages(found)
 
     def acknowledge(self, handles: Iterable[Handle], client: str = "", *, expire: bool = False) -> list[Outcome]:
         """Finish messages; durable when this returns. ``client`` as for :meth:`lease`, where Leasing is strict."""
+        from sowctl.engine.queues import leases
+
         chosen = list(handles)
         return self.turns.make(
             lambda turn: leases.acknowledge(turn, chosen, client_of(turn, client, make=False), expire=expire),
@@ -141,6 +146,8 @@ class OpenQueue:
 
     def cancel(self, handles: Iterable[Handle], client: str = "", *, started: bool = True) -> list[Outcome]:
         """Return leased messages; see :func:`sowctl.engine.queues.leases.cancel`."""
+        from sowctl.engine.queues import leases
+
         chosen = list(handles)
         return self.turns.make(
             lambda turn: leases.cancel(turn, chosen, client_of(turn, client, make=False), started=started)
@@ -148,11 +155,15 @@ class OpenQueue:
 
     def renew(self, handles: Iterable[Handle], client: str = "") -> list[Outcome]:
         """Let leases last for another LeasePeriod."""
+        from sowctl.engine.queues import leases
+
         chosen = list(handles)
         return self.turns.make(lambda turn: leases.renew(turn, chosen, client_of(turn, client, make=False)))
 
     def requeue(self, names: Sequence[Name]) -> list[Outcome]:
         """Delayed messages become ready, dead ones pending again."""
+        from sowctl.engine.queues import leases
+
         return self.turns.make(lambda turn: leases.requeue(turn, names))
 
     # Workers

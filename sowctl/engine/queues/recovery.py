@@ -13,9 +13,7 @@ from msgspec import Struct
 
 from sowctl.engine.queues.definition import digest_of
 from sowctl.engine.queues.settling import earlier, spot_of
-from sowctl.engine.topics.logplaces import find_place
 from sowctl.errors import SowError
-from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.journal.format import BEGIN
 from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
@@ -80,6 +78,9 @@ def begins_with_entry(queue: Queue, log: Journal) -> int | None:
 
 def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
     """Behind which txid a queue begins whose RecoveryPoint is not creation."""
+    from sowctl.engine.topics.logplaces import find_place
+    from sowctl.identity.bookmarks import parse_bookmark
+
     point = queue.recovery_point.strip()
     if point == "epoch":
         return log.first_txid - 1

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.queues.backlog import Backlog
 from sowctl.engine.queues.definition import digest_of, state_path
-from sowctl.engine.queues.expressions import QueueExpressions
 from sowctl.engine.queues.presence import Presence
 from sowctl.engine.queues.recovery import begin_anew, begin_at, begins_with_entry, give_back, of_another_copy, stale
 from sowctl.engine.queues.returning import fall_due, return_leases
@@ -30,6 +29,7 @@ from sowctl.store.queue.file import QueueFile
 if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.instance import Instance
+    from sowctl.engine.queues.expressions import QueueExpressions
     from sowctl.engine.queues.recovery import Kept
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
@@ -85,9 +85,13 @@ class Turns:
         if self._backlog is None:
             log = self.instance.log
             assert log is not None
-            expressions = QueueExpressions(self.instance, self.queue)
-            self._backlog = Backlog(self.queue, expressions, self.instance.publisher, regex=log.regex_topics)
+            self._backlog = Backlog(self.queue, self._expressions, self.instance.publisher, regex=log.regex_topics)
         return self._backlog
+
+    def _expressions(self) -> QueueExpressions:
+        from sowctl.engine.queues.expressions import QueueExpressions
+
+        return QueueExpressions(self.instance, self.queue)
 
     def make(self, act: Callable[[Turn], T], *, journals: bool = False, look: bool = False) -> T:
         """Make a change: ``act`` is called with the state up to date, perhaps more than once until it is committed.

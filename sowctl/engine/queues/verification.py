@@ -58,7 +58,7 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
             if why is not None:
                 counts = f"{path.name}: not used any more ({why})"
                 raise _Looked
-            backlog = Backlog(queue, QueueExpressions(instance, queue), instance.publisher, regex=_regex(instance))
+            backlog = _backlog(instance, queue)
             while not backlog.catch_up(rows, log, last, instance.now):
                 pass
             found += _within(rows)
@@ -76,8 +76,9 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
     return [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found], counts
 
 
-def _regex(instance: Instance) -> bool:
-    return instance.log is not None and instance.log.regex_topics
+def _backlog(instance: Instance, queue: Queue) -> Backlog:
+    regex = instance.log is not None and instance.log.regex_topics
+    return Backlog(queue, lambda: QueueExpressions(instance, queue), instance.publisher, regex=regex)
 
 
 def _within(rows: Rows) -> Iterator[str]:
@@ -135,7 +136,7 @@ def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Ro
         try:
             # Without a limit: what is to be compared ends where the state ends.
             whole = replace(queue, target_queue_depth=None)
-            backlog = Backlog(whole, QueueExpressions(instance, queue), instance.publisher, regex=_regex(instance))
+            backlog = _backlog(instance, whole)
             fresh = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now)
             ready = False
             while not ready:

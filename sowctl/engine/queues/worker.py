@@ -26,7 +26,7 @@ from sowctl.engine.queues.queue import handle_of
 from sowctl.errors import LockedError, MissingError
 
 if TYPE_CHECKING:
-    from sowctl.engine.queues.leases import Handle, Outcome
+    from sowctl.engine.queues.handles import Handle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
 
 PLACEHOLDER = "{}"

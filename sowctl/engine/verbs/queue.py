@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sowctl.described import DescribedStruct
 from sowctl.engine.queues.definition import find_queue, queues_of
 from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
-from sowctl.engine.queues.leases import Handle
+from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import parse_bookmark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.queues.leases import Handle
+from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
 from sowctl.errors import LockedError, MissingError
 from tests.engine.queues.conftest import MakeQueueLab

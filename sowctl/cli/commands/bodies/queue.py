@@ -15,7 +15,7 @@ from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import QueueInfo
-    from sowctl.engine.queues.leases import Handle, Outcome
+    from sowctl.engine.queues.handles import Handle, Outcome
 
 AT_ONCE = 1000
 """Handles of one change: as many acknowledgements share a sync."""

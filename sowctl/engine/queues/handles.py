@@ -1,0 +1,33 @@
+"""What names a message of a queue and its lease, and what became of an act on it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Outcome: TypeAlias = Literal[
+    "done", "stale", "unknown", "deferred", "leased", "not leased", "max_cancels", "max_deliveries"
+]
+"""``done``, or why not; the last two: it was given back and is dead."""
+
+
+class Lease(Struct, frozen=True):
+    """A leased message. ``until`` microseconds UTC, NEVER without an end; ``place`` where its payload lies."""
+
+    txid: int
+    name: tuple[int, int]
+    token: int
+    until: int
+    deliveries: int
+    cancels: int
+    place: tuple[int, int, int]
+    barrier: bool = False
+
+
+class Handle(Struct, frozen=True):
+    """Which message is meant: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
+
+    name: tuple[int, int]
+    token: int | None = None
+    delay_us: int = 0
