@@ -19,6 +19,7 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.errors import SowError
 from sowctl.expressions.rows.retraction import STATES
+from sowctl.store.opening.locks import FILE_MODE
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
@@ -91,6 +92,16 @@ def place_of(instance: Instance, entry: OtherEntry) -> Path | None:
             real = topic.file.resolve()
             return real.with_name(f"{real.name}-views") / _file_name(entry)
     return None
+
+
+def mode_of(instance: Instance, entry: OtherEntry) -> int:
+    """The permissions of a view's cache: those that the stores of all topics that it reads have in common."""
+    mode = FILE_MODE
+    for ref in refs_of(instance, entry):
+        topic = entry_of(instance, ref)
+        if isinstance(topic, TopicConfig) and topic.file is not None and topic.file.exists():
+            mode &= topic.file.stat().st_mode
+    return mode | 0o600
 
 
 def _file_name(entry: OtherEntry) -> str:

@@ -25,6 +25,7 @@ from sowctl.engine.views.cache import (
     CacheState,
     Position,
     definition_digest,
+    mode_of,
     positions_of,
     read_state,
     write_state,
@@ -106,6 +107,7 @@ class Refresh:
         self._positions = positions_of(moment, query)
         instance = moment.instance
         assert instance.config is not None
+        self._entry = entry
         self._store_definition = definition_of(instance.config.name, as_topic(instance.config, entry))
         self.way = "used"
         """What was done: used, caught up, computed."""
@@ -313,6 +315,8 @@ class Refresh:
             full = self._timer() - begin
             made = self._state(kept=kept, full=full, made=moment.now, rows=rows)
             builder.change(lambda txn: write_state(txn, made))
+            # Who may not read a source may not read what is made of it.
+            builder.path.chmod(mode_of(instance, self._entry))
             builder.put_in_place(lock=lock, wait=instance.lock_wait)
 
     def _state(self, *, kept: bool, full: float, made: int, rows: int) -> CacheState:

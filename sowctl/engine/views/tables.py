@@ -135,6 +135,8 @@ class JoinTables:
         """Say what a first record's rows look for, in the place of what was said before."""
         known = self._roots.get(root) or b""
         before = {known[at : at + SEEK] for at in range(0, len(known), SEEK)}
+        if before == sought:
+            return
         self._seekers.delete(seek + root for seek in before - sought)
         self._seekers.put(sorted((seek + root, b"") for seek in sought - before))
         if sought:

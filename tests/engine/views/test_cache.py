@@ -185,6 +185,14 @@ def test_a_view_that_is_being_read_can_be_asked_again_after_a_change(lab: Lab) -
     assert totals(lab) == {"c0": 136, "c1": 145, "c2": 155}
 
 
+def test_who_may_not_read_a_source_may_not_read_the_cache(lab: Lab) -> None:
+    lab.store("clients").chmod(0o600)
+    totals(lab)
+    totals(lab, "named")
+    assert place(lab).stat().st_mode & 0o777 == 0o640
+    assert place(lab, "named").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_past_has_no_cache(lab: Lab) -> None:
     before = lab.clock.at
     lab.clock.tick(1)
