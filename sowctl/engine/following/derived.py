@@ -12,30 +12,51 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from sowctl.config.derived import ConflatedTopic
+from sowctl.config.model import TopicConfig
 from sowctl.engine.fold.blocks import tombstone
 from sowctl.engine.following.changes import Changes
+from sowctl.engine.following.storetail import stamp_of
 from sowctl.engine.search import figures
+from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.targets import Target
+from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.engine.views.opening import open_target
 from sowctl.store.codec import CHECK, payloads, stamps
+from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
-    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
 
+UNTOLD = 1.0
+"""Seconds between two looks at rows that may change without any entry."""
+PARTS = 4
+"""Of a conflated topic's interval, the part after which its rows are looked at."""
 REST = 4
 """A view is computed anew behind a pause of so many times what that takes: it leaves most of a processor to others."""
 
 
 class Rows:
-    """The rows of a derived topic as they were last seen, by digests of their messages."""
+    """The rows of a derived topic as they were last seen, by digests of their messages.
+
+    They may change with their sources; and with time alone where a source's records expire, or in the intervals of a
+    conflated topic. ``stores`` are the files of sources without a journal.
+    """
 
     def __init__(self, instance: Instance, topic: TopicConfig) -> None:
+        assert topic.derived is not None
         self.topic = topic
         self._instance = instance
         self._known: dict[bytes, int] = {}
-        self._rest = 0.0
+        self._rest = self._looked = 0.0
+        self._stamp: object = None
+        sources = [entry_of(instance, ref) for ref in refs_of(instance, topic.derived)]
+        topics = [source for source in sources if isinstance(source, TopicConfig)]
+        self.stores = [one.file for one in topics if not one.journalled and one.file is not None]
+        self._every = UNTOLD if any(expires(one.expiration) for one in topics) else None
+        if isinstance(topic.derived, ConflatedTopic):
+            self._every = min(UNTOLD, topic.derived.interval_us / SECOND / PARTS)
 
     def open(self) -> Source:
         """The rows now; to be closed."""
@@ -44,17 +65,29 @@ class Rows:
     def begin(self, source: Source) -> None:
         """What comes behind these rows is new."""
         self._known = {key: hash(payload) for key, payload in _each(source)}
+        self._looked = time.monotonic()
 
     @property
-    def rests(self) -> float:
-        """Seconds until the rows are worth computing again."""
-        return max(0.0, self._rest - time.monotonic())
+    def stamp(self) -> tuple[object, ...]:
+        """What is different when a source without a journal has changed."""
+        return tuple(stamp_of(path) for path in self.stores)
 
-    def poll(self) -> Changes | None:
+    def pause(self, stamp: object) -> float | None:
+        """Seconds until the rows are worth computing again; None where nothing has changed, and time changes nothing.
+
+        ``stamp``: what is different when a source has changed.
+        """
+        now = time.monotonic()
+        if stamp != self._stamp:
+            return max(0.0, self._rest - now)
+        return None if self._every is None else max(0.0, self._rest - now, self._looked + self._every - now)
+
+    def poll(self, stamp: object) -> Changes | None:
         """What has changed since."""
-        if self.rests:
+        if self.pause(stamp) != 0.0:
             return None
-        begun = time.monotonic()
+        self._stamp = stamp
+        self._looked = begun = time.monotonic()
         with closing(self.open()) as source:
             found = self.upto(source)
         self._rest = time.monotonic() + REST * (time.monotonic() - begun)

@@ -6,6 +6,7 @@ Called by :mod:`sowctl.engine.following.subscription`. Each kind of feed is impo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
@@ -32,6 +33,13 @@ class Followed(DescribedStruct):
     feed: Feed
     store: StoreTail | None = None
     rows: Rows | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """The stores whose changes stand in no journal."""
+        if self.rows is not None:
+            return self.rows.stores
+        return [] if self.store is None or self.store.topic.file is None else [self.store.topic.file]
 
 
 def followed_by(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Followed]:

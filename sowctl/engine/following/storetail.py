@@ -19,6 +19,8 @@ from sowctl.engine.topics.positions import naming_replay, open_store, refuse_oth
 from sowctl.store.codec import CHECK, stamps
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.store.snapshot import Snapshot
@@ -45,11 +47,7 @@ class StoreTail:
     def stamp(self) -> tuple[int, int, int] | None:
         """What changes with the file: so little is asked to know that nothing has happened."""
         assert self.topic.file is not None
-        try:
-            found = os.stat(self.topic.file)  # noqa: PTH116 - asked at every look
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return stamp_of(self.topic.file)
 
     def poll(self, held: Iterable[bytes]) -> Changes | None:
         """What has happened since; ``held`` are keys that a subscriber holds. Raises what opening the store raises."""
@@ -87,3 +85,12 @@ class StoreTail:
         for key in touched.difference(present):
             # No entry says when: the store's last txid and time are the latest that it can have been.
             yield key, tombstone(key, nobody, meta.applied, meta.last_time)
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """What changes with a file; None where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked at every look
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 SHORTEST = 0.005
 """Seconds to wait at least where an event brought nothing new: a writer in the middle of a group writes again soon."""
-UNTOLD = 1.0
-"""Seconds between two looks at what may change without any file: views of records that expire."""
 Stamp = tuple[Any, ...]
 
 
@@ -224,14 +222,15 @@ class Subscription:
         due = min((at for at in dues if at is not None), default=None)
         if due is not None:
             limits.append(max((due - self._instance.now) / SECOND, SHORTEST))
-        rests = [one.rows.rests for one in self._followed.values() if one.rows is not None]
-        if rests:
-            limits.append(max(min(rests), SHORTEST) if min(rests) else UNTOLD)
+        stamp = self._stamp()
+        pauses = [one.rows.pause(stamp) for one in self._followed.values() if one.rows is not None]
+        limits += [max(pause, SHORTEST) for pause in pauses if pause is not None]
         return min(limits) if limits else None
 
     def _stamp(self) -> Stamp:
         """What is different when something has happened."""
-        return (self._tail.end(), *(one.store.stamp for one in self._followed.values() if one.store is not None))
+        stores = [one.store.stamp for one in self._followed.values() if one.store is not None]
+        return self._tail.end(), *stores, *(one.rows.stamp for one in self._followed.values() if one.rows is not None)
 
     def _watching(self) -> Waker:
         if self._waker is None:
@@ -242,8 +241,9 @@ class Subscription:
         log = self._instance.log
         logged = any(one.store is None for one in self._followed.values())
         found = [log.directory] if log is not None and logged else []
-        stores = [one.store for one in self._followed.values() if one.store is not None]
-        return found + [store.topic.file.parent for store in stores if store.topic.file is not None]
+        files = [path for one in self._followed.values() for path in one.files]
+        found += [path.parent for path in files]
+        return found
 
     # delivering
 
@@ -346,7 +346,7 @@ class Subscription:
                 stored = None if state is None else state.base.stored
                 found = one.store.poll(held) if stored is None else one.store.upto(stored.snapshot, held)
             elif one.rows is not None:
-                found = one.rows.poll() if state is None else one.rows.upto(state)
+                found = one.rows.poll(self._seen) if state is None else one.rows.upto(state)
             if found is not None:
                 yield from one.feed.take(found)
         now = self._instance.now

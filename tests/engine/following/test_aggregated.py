@@ -65,7 +65,7 @@ def test_what_does_not_go_together(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("topic", ["t", "quotes", "alone"])
-def test_groups_are_those_of_a_query_after_every_message(lab: Lab, seed: int, topic: str) -> None:
+def test_groups_are_those_of_a_query_after_every_message(lab: Lab, seed: int, deep: bool, topic: str) -> None:
     chance = random.Random(seed)
 
     def row(number: int) -> str:
@@ -76,7 +76,7 @@ def test_groups_are_those_of_a_query_after_every_message(lab: Lab, seed: int, to
     options = {"projection": FIELDS, "grouping": "/who"}
     held: dict[str, object] = {}
     with following(lab, topic, "/w < 4", oof=True, **options) as subscription:
-        for _ in range(60):
+        for _ in range(300 if deep else 25):
             for event in news(subscription):
                 if event.sow_key is not None and event.command == "oof":
                     del held[event.sow_key]

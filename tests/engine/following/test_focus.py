@@ -246,7 +246,7 @@ def test_what_is_held_survives_its_file(seed: int, monkeypatch: pytest.MonkeyPat
     kept.close()
 
 
-def test_folded_events_are_the_result_at_every_quiet_point(lab: Lab, seed: int) -> None:
+def test_folded_events_are_the_result_at_every_quiet_point(lab: Lab, seed: int, deep: bool) -> None:
     chance = random.Random(seed)
 
     def queried(topic: str, text: str | None) -> list[str]:
@@ -259,7 +259,7 @@ def test_folded_events_are_the_result_at_every_quiet_point(lab: Lab, seed: int) 
     ]
     deltas = [(text, following(lab, "t", text, oof=True, delta=True), dict[str, object]()) for text in filters]
     try:
-        for _ in range(60):
+        for _ in range(300 if deep else 25):
             for topic in ("t", "quotes"):
                 if chance.random() < 0.8:
                     rows = [

@@ -110,7 +110,7 @@ class Shown:
 
 
 @pytest.mark.parametrize("topic", ["t", "quotes"])
-def test_a_page_is_that_of_a_query_after_every_message(lab: Lab, seed: int, topic: str) -> None:
+def test_a_page_is_that_of_a_query_after_every_message(lab: Lab, seed: int, deep: bool, topic: str) -> None:
     chance = random.Random(seed)
     lab.publish(topic, *(message(id=number, v=chance.randrange(30), w=0) for number in range(12)))
     shapes = [
@@ -125,7 +125,7 @@ def test_a_page_is_that_of_a_query_after_every_message(lab: Lab, seed: int, topi
         for shape in shapes
     ]  # fmt: skip
     try:
-        for _ in range(70):
+        for _ in range(300 if deep else 25):
             if chance.random() < 0.75:
                 rows = [
                     message(id=chance.randrange(20), v=chance.randrange(30), w=chance.randrange(5))

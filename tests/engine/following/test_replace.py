@@ -130,14 +130,14 @@ def test_the_option_text(lab: Lab) -> None:
         assert caught.value.code == "SOW-FOL-007"
 
 
-def test_copies_stay_exact_across_replacements(lab: Lab, seed: int) -> None:
+def test_copies_stay_exact_across_replacements(lab: Lab, seed: int, deep: bool) -> None:
     chance = random.Random(seed)
     for topic in ("t", "alone"):
         lab.publish(topic, *(message(id=number, v=chance.randrange(100)) for number in range(10)))
     running = {topic: (following(lab, topic, oof=True), Holder()) for topic in ("t", "alone")}
     texts: dict[str, str | None] = dict.fromkeys(running)
     try:
-        for _ in range(60):
+        for _ in range(300 if deep else 30):
             for topic, (subscription, holder) in running.items():
                 lab.publish(topic, *(message(id=chance.randrange(12), v=chance.randrange(100)) for _ in range(3)))
                 if chance.random() < 0.3:

@@ -98,6 +98,45 @@ def test_a_view_is_followed_as_it_is_queried(make_lab: MakeLab, monkeypatch: pyt
         assert news(subscription) == []
 
 
+CONFLATED = (
+    "<ConflatedTopic><Name>slow</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>"
+    "<Interval>5s</Interval></ConflatedTopic>"
+)
+
+
+def test_a_conflated_topic_is_followed_as_its_intervals_end(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    monkeypatch.setattr("sowctl.engine.following.derived.UNTOLD", 0.0)
+    lab = make_lab(config_xml(topic_xml("t") + CONFLATED, ("t",)))
+    with following(lab, "slow", oof=True) as subscription:
+        assert len(news(subscription)) == 2
+        lab.publish("t", message(id=1, v=1))
+        lab.clock.tick(1)
+        lab.publish("t", message(id=1, v=2))
+        assert news(subscription) == []
+        lab.clock.tick(4)
+        assert told(news(subscription)) == [("publish", {"id": 1, "v": 2})]
+        lab.open().topic("t").delete(filter="/id = 1")
+        lab.clock.tick(5)
+        assert told(news(subscription), *OOF) == [("oof", "deleted", 1)]
+
+
+def test_a_view_is_computed_only_when_its_sources_change(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    for logged in (("t",), ()):
+        lab = make_lab(config_xml(topic_xml("t") + VIEW, logged), f"lab{len(logged)}")
+        lab.publish("t", message(id=1, who="a", v=1))
+        with following(lab, "sums") as subscription:
+            news(subscription)
+            (rows,) = (one.rows for one in subscription._followed.values())
+            assert rows is not None
+            news(subscription)
+            assert rows.pause(subscription._stamp()) is None
+            lab.publish("t", message(id=1, who="a", v=2))
+            assert rows.pause(subscription._stamp()) == 0.0
+            assert told(news(subscription)) == [("publish", {"who": "a", "sum": 2})]
+
+
 @pytest.mark.parametrize("events", [True, False])
 def test_it_wakes_when_something_is_published(lab: Lab, events: bool) -> None:
     lab.publish("t", message(id=1))
