@@ -71,7 +71,9 @@ class Tail:
         if log is None:
             return
         state = log.state()
-        if state.end.txid == self.txid:
+        # The same txid is the same end only if it is the same block: what was taken back gives its txids to others.
+        known = self._seen is None or state.block is None or state.block == self._seen[1]
+        if state.end.txid == self.txid and known:
             return
         self._refuse_pruned(log)
         self._refuse_other(log)

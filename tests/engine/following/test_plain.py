@@ -197,7 +197,8 @@ def test_files_that_were_removed_after_they_were_read_are_no_error(lab: Lab) -> 
         assert told(news(subscription), "id") == [(4,), (5,), (6,)]
 
 
-def test_a_journal_that_was_put_back_to_an_earlier_state_is_told(lab: Lab) -> None:
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_journal_that_was_put_back_to_an_earlier_state_is_told(lab: Lab, count: int) -> None:
     import shutil
 
     from sowctl.errors import DamageError
@@ -214,7 +215,7 @@ def test_a_journal_that_was_put_back_to_an_earlier_state_is_told(lab: Lab) -> No
         shutil.copytree(lab.directory / "kept", lab.directory / "journal")
         shutil.copytree(lab.directory / "kept-sow", lab.directory / "sow")
         # the same txids again, for other messages
-        numbered(lab, "t", 7, 11)
+        numbered(lab, "t", 7, 6 + count)
         with pytest.raises(DamageError) as caught:
             news(subscription)
         assert caught.value.code == "SOW-FOL-002"
