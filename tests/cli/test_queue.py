@@ -48,6 +48,7 @@ def test_bookmarks_and_tokens_in_their_spellings(shop: Cli) -> None:
     assert shop("queue", "ack", "work", f"{names[0]},{tokens[0]}").status == 0
     assert shop("queue", "ack", "work", "-", stdin=f"{names[1]} {tokens[1]}\n\n{names[2]}\n".encode()).status == 0
     assert shop("queue", "ack", "work", f"{names[3]},12").status == 1
+    assert shop("queue", "ack", "work", str(leased[3]["txid"])).err == "1 acknowledged\n"
     for wrong in ("x", "1|2|,x", '{"token": "1"}', "{"):
         result = shop("queue", "ack", "work", wrong)
         assert (result.status, "SOW-QUE-011" in result.err) == (2, True)
@@ -100,6 +101,16 @@ def test_a_queue_is_queried_without_leasing(shop: Cli) -> None:
     assert shop("query", "work", "--count").out == "3\n"
     past = shop("query", "work", "--at", "2026-01-01T00:00:00Z")
     assert (past.status, "SOW-QUE-014" in past.err) == (2, True)
+
+
+def test_a_view_over_a_queue_sees_what_is_not_leased(shop: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "sowctl.xml"
+    view = "<View><Name>waiting</Name><MessageType>json</MessageType><UnderlyingTopic>work</UnderlyingTopic>"
+    view += "<Projection><Field>COUNT(/id) AS /n</Field></Projection><Grouping><Field>/kind</Field></Grouping></View>"
+    config.write_text(config.read_text().replace("</SOW>", f"{view}</SOW>"))
+    assert shop("query", "waiting").out == '{"n":5}\n'
+    shop("queue", "lease", "work", "-n", "2")
+    assert shop("query", "waiting").out == '{"n":3}\n'
 
 
 def test_a_worker_ends_when_nothing_is_pending(shop: Cli) -> None:

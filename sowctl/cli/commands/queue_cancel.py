@@ -19,7 +19,8 @@ def run(
     invocation: Invocation,
     name: Annotated[str, Argument("QUEUE", "a queue's name")],
     messages: Annotated[
-        list[str], Argument("MESSAGE", "bookmarks, each alone or as BOOKMARK,TOKEN; - reads lines of standard input")
+        list[str],
+        Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input"),
     ],
     delay: Annotated[str, option("--delay", help="not to be delivered before; default 0s", metavar="TIME")] = "0s",
     untouched: Annotated[
@@ -46,7 +47,7 @@ def run(
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         return settle(
             invocation,
-            handles_of(invocation, messages),
+            handles_of(invocation, queue, messages),
             lambda handles: queue.cancel(delayed(handles, pause), client, started=not untouched),
             "given back",
         )

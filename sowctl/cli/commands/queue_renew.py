@@ -15,7 +15,8 @@ def run(
     invocation: Invocation,
     name: Annotated[str, Argument("QUEUE", "a queue's name")],
     messages: Annotated[
-        list[str], Argument("MESSAGE", "bookmarks, each alone or as BOOKMARK,TOKEN; - reads lines of standard input")
+        list[str],
+        Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input"),
     ],
     client: Annotated[
         str, option("--client", help="who leased; default command-line", metavar="NAME")
@@ -31,5 +32,5 @@ def run(
 
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         return settle(
-            invocation, handles_of(invocation, messages), lambda handles: queue.renew(handles, client), "renewed"
+            invocation, handles_of(invocation, queue, messages), lambda handles: queue.renew(handles, client), "renewed"
         )

@@ -18,7 +18,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     name: Annotated[str, Argument("QUEUE", "a queue's name")],
-    messages: Annotated[list[str] | None, Argument("MESSAGE", "bookmarks; - reads lines of standard input")] = None,
+    messages: Annotated[list[str] | None, Argument("MESSAGE", "bookmarks or txids; - reads standard input")] = None,
     dead: Annotated[bool, option("--dead", help="all dead messages")] = False,
     message_type: MessageType = None,
 ) -> int:
@@ -36,7 +36,7 @@ def run(
             named += [str(Bookmark(*one.name)) for one in queue.dead()]
         return settle(
             invocation,
-            handles_of(invocation, named),
+            handles_of(invocation, queue, named),
             lambda handles: queue.requeue([handle.name for handle in handles]),
             "requeued",
         )

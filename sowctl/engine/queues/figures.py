@@ -137,6 +137,22 @@ def info_of(queue: OpenQueue) -> QueueInfo:
     return found
 
 
+def oldest_needed(queue: OpenQueue) -> int | None:
+    """The txid of the oldest message whose payload is still needed: pending, or dead and not forgotten.
+
+    Journal files before it may be removed as far as this queue is concerned; None where all may.
+    """
+    if not queue.exists:
+        return None
+
+    def act(turn: Turn) -> int | None:
+        fall_due(turn, None)
+        pending = turn.rows.first_pending()
+        return min([*([] if pending is None else [pending]), *turn.rows.dead()], default=None)
+
+    return queue.turns.make(act)
+
+
 def _between_servers(queue: OpenQueue) -> dict[str, str]:
     """Elements that only say something to other servers."""
     config, found = queue.queue, {}

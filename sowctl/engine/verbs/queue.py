@@ -146,11 +146,10 @@ def batch_of(queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[st
     return QueueBatch(queue.queue.name, kind.name, kind, [QueueRecord(one) for one in messages], shown)
 
 
-def read_handle(text: str) -> Handle:
-    """The message that a text names: a bookmark, a bookmark and a token, or what ``queue lease`` prints.
+def read_handle(text: str, owner: int) -> Handle:
+    """The message that a text names: a bookmark or txid, alone or with a token, or what ``queue lease`` prints.
 
-    A bare number is the txid of a message without a publisher; the caller's instance gives its bookmark. Raises
-    UsageError ``SOW-QUE-011``.
+    ``owner`` is the publisher id of the instance. Raises UsageError ``SOW-QUE-011``.
     """
     word = text.strip()
     bookmark, token = word, ""
@@ -161,6 +160,8 @@ def read_handle(text: str) -> Handle:
     number = whole_number(token) if token else None
     if token and number is None:
         raise _no_handle(text)
+    if (txid := whole_number(bookmark)) is not None:
+        return Handle((owner, txid), number)
     try:
         found = parse_bookmark(bookmark)
     except UsageError:

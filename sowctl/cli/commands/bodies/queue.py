@@ -16,6 +16,7 @@ from sowctl.values.times import format_time
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import QueueInfo
     from sowctl.engine.queues.handles import Handle, Outcome
+    from sowctl.engine.queues.queue import OpenQueue
 
 AT_ONCE = 1000
 """Handles of one change: as many acknowledgements share a sync."""
@@ -28,11 +29,12 @@ _WORDS = {
 }
 
 
-def handles_of(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[Handle]]:
+def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[Handle]]:
     """Batches of the messages that operands name; ``-`` stands for the lines of standard input."""
     from sowctl.engine.verbs.queue import read_handle
 
-    found = (read_handle(text) for text in _lines(invocation, texts) if text.strip())
+    owner = queue.instance.publisher
+    found = (read_handle(text, owner) for text in _lines(invocation, texts) if text.strip())
     while batch := list(islice(found, AT_ONCE)):
         yield batch
 
