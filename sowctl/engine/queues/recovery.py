@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from sowctl.store.queue.rows import Rows
 
 
+CHANGED = "the definition of the queue has changed"
+
+
 class Kept(Struct, frozen=True):
     """What only the state knew of a pending message."""
 
@@ -48,7 +51,7 @@ def stale(rows: Rows, digest: bytes, log: Journal, last: int) -> str | None:
         return "there is none"
     state = rows.state
     if state.definition != digest:
-        return "the definition of the queue has changed"
+        return CHANGED
     if state.lineage != log.lineage:
         return "it belongs to another journal"
     if state.applied > last:
@@ -112,8 +115,12 @@ def _before(log: Journal, since: int) -> int:
     return log.last_txid()
 
 
-def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int) -> list[Kept]:
-    """Empty the state and begin behind a txid; what of the old state is worth keeping, for :func:`give_back`."""
+def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[Kept]:
+    """Empty the state and begin behind a txid; what of the old state is worth keeping, for :func:`give_back`.
+
+    Nothing is without ``keep``: in another journal the same txids may be other messages, and a lease on one of them
+    would let its worker acknowledge what it never saw.
+    """
     kept: list[Kept] = []
     holders = {}
     # Tokens count on from the clock where no file tells the last one: a worker from before must not hit a new lease.
@@ -122,7 +129,7 @@ def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int) -> 
         old = rows.state
         state.token, state.holder = max(now, old.token), old.holder
         state.created = old.created
-        if old.lineage == log.lineage:
+        if keep:
             kept = list(_worth_keeping(rows))
         holders = rows.holders()
     rows.begin(state)

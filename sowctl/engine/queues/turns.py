@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, TypeVar
 from sowctl.engine.queues.backlog import Backlog
 from sowctl.engine.queues.definition import digest_of, state_path
 from sowctl.engine.queues.presence import Presence
-from sowctl.engine.queues.recovery import begin_anew, begin_at, begins_with_entry, give_back, of_another_copy, stale
+from sowctl.engine.queues.recovery import (
+    CHANGED,
+    begin_anew,
+    begin_at,
+    begins_with_entry,
+    give_back,
+    of_another_copy,
+    stale,
+)
 from sowctl.engine.queues.returning import fall_due, return_leases
 from sowctl.engine.queues.settling import QueueEntry
 from sowctl.engine.queues.turn import NeedsJournal, Turn
@@ -154,7 +162,9 @@ class Turns:
             began = log.last_txid() if found is None else found
         else:
             began = begin_at(self.instance, self.queue, log)
-        kept = begin_anew(rows, self.queue, log, began, turn.now)
+        same = why == CHANGED and rows.state.lineage == log.lineage and rows.state.applied <= last
+        keep = same and not of_another_copy(rows, log)
+        kept = begin_anew(rows, self.queue, log, began, turn.now, keep=keep)
         self._read_up(turn, kept, last)
 
     def _read_up(self, turn: Turn, kept: list[Kept], last: int) -> None:

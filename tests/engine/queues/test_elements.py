@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from sowctl.engine.fold.blocks import places_of
@@ -490,3 +492,23 @@ def test_the_definition_changes_and_leases_stay(queues: MakeQueueLab) -> None:
     assert [(one.state, one.deliveries, one.cancels) for one in lab.peek()] == [("leased", 1, 0), ("ready", 1, 1)]
     assert lab.ack(one) == ["done"]
     assert any("made anew" in note for note in lab.notes)
+
+
+def test_leases_do_not_pass_to_the_messages_of_another_copy_of_the_journal(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    lab.pending()
+    kept = lab.directory.with_name("kept")
+    shutil.copytree(lab.directory / "journal", kept)
+    lab.put(2, 3)
+    _, two, three = lab.lease(3)
+    # An older copy of the journal is put back, and other messages get the same txids.
+    state = lab.state_file().read_bytes()
+    shutil.rmtree(lab.directory / "journal")
+    shutil.copytree(kept, lab.directory / "journal")
+    lab.state_file().write_bytes(state)
+    lab.forget("orders")
+    lab.put(20, 30)
+    assert lab.states() == [(1, "ready"), (20, "ready"), (30, "ready")]
+    assert lab.ack(two, three) == ["stale", "stale"]
+    assert any("another copy" in note or "more than the journal" in note for note in lab.notes)
