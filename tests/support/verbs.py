@@ -551,6 +551,7 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("rebuild-missing", missing, catching_up),
     ("rebuild-damaged", damaged, catching_up),
     ("snapshot", behind, looking_back),
+    ("load-first", new, loading),
     ("load", grown, loading),
     ("load-flushed", flushed, loading),
     ("load-history", grown, loading_history),
