@@ -24,7 +24,7 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.views import computing, refreshing
+from sowctl.engine.views import computing, costs
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_target
 from sowctl.engine.views.view import open_computed
@@ -142,8 +142,10 @@ def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
 
 @contextmanager
 def figures(small: int) -> Iterator[None]:
-    # Where messages alone are computed, it is by columns, and what they are compared with by rows.
-    with patch.object(refreshing, "SMALL", small), patch.object(computing, "COLUMNS", 0):
+    # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
+    # the first change on, however many records it changes.
+    from_then_on = patch.multiple(costs, SMALL=small, KEEPING=0, CHANGING=0, SHARE=0)
+    with from_then_on, patch.object(computing, "COLUMNS", 0):
         yield
 
 
@@ -152,7 +154,7 @@ def figures(small: int) -> Iterator[None]:
     xml=st.one_of(single(), joined(), joined(), over),
     first=st.fixed_dictionaries({name: st.lists(MESSAGE, min_size=2, max_size=8) for name in "ABC"}),
     steps=st.lists(STEP, min_size=4, max_size=14),
-    small=st.sampled_from([refreshing.SMALL, -1]),
+    small=st.sampled_from([costs.SMALL, -1]),
     logged=st.sampled_from([("A", "B", "C"), ("A",), ("B", "C")]),
 )
 def test_a_cache_caught_up_shows_what_computing_anew_shows(

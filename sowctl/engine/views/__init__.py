@@ -15,6 +15,7 @@ In the order in which data passes:
 ``view``        a view as a source: from its cache, or computed
 ``cache``       where the cache of a view lies, and what it says of itself (sow-view(5))
 ``refreshing``  a cache at a moment: as it is, caught up, or made anew
+``costs``       when to catch up, when to compute everything, when to keep rows
 ``upkeep``      what changed records mean for rows, groups and messages
 ``building``    a cache made from all records
 ``tables``      what a cache keeps to catch up, as keys and values

@@ -1,8 +1,8 @@
 """The cache of a view made from all records of its sources: messages alone, or with what later changes need.
 
 What later changes need takes longer to write than the messages take to compute, so the first cache of a large view has
-messages alone; it is made with tables when the first change comes (:mod:`sowctl.engine.views.refreshing`). Rows
-are brought into the order of their groups in bounded memory.
+messages alone; :mod:`sowctl.engine.views.costs` says when it is made with tables. Rows are brought into the order of
+their groups in bounded memory.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class CacheState(Struct, frozen=True):
     their order; ``clock``: at which lifetimes were judged; ``expires``: when a record that is in it expires, 0 for
     never; ``kept``: the tables hold rows and groups; ``rows`` that went into the messages; ``full``: cost of the last
     computation of everything, ``change`` cost of the last changes and ``changed`` their number; ``made`` and
-    ``refreshed``: when that was.
+    ``refreshed``: when that was; ``spent``: what computing everything anew has cost more than catching up would have,
+    since the cache came into being without rows.
     """
 
     version: int
@@ -79,6 +80,7 @@ class CacheState(Struct, frozen=True):
     changed: int = 0
     made: int = 0
     refreshed: int = 0
+    spent: float = 0.0
 
 
 def place_of(instance: Instance, entry: OtherEntry) -> Path | None:

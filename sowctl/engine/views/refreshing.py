@@ -31,6 +31,7 @@ from sowctl.engine.views.cache import (
     write_state,
 )
 from sowctl.engine.views.collecting import no_collection
+from sowctl.engine.views.costs import catches_up, keeps_rows, spent, why_computed
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.moment import Moved, end_of_log
 from sowctl.engine.views.records import RecordReader
@@ -50,14 +51,6 @@ if TYPE_CHECKING:
     from sowctl.engine.views.moment import Moment
     from sowctl.store.write import WriteTxn
 
-SMALL = 20_000
-"""Records of the sources up to which the first cache has tables at once: it takes less than a second."""
-SHARE = 4
-"""Above one changed record in so many, everything is computed anew; below it, costs decide."""
-FEW = 5_000
-"""So many changes are always caught up with where there is a way: it takes less than a second."""
-MOST = 500_000
-"""Changed records that are held in memory at once, and no more."""
 LOOKED_UP = 1000
 
 
@@ -137,8 +130,8 @@ class Refresh:
             if self.is_current(state) and not self._fresh:
                 return
             changes = None if self._fresh else self._changes(state)
-            if changes is None or state is None or not self._pays(state, changes):
-                self._build(store.lock, state, few=changes is not None)
+            if changes is None or state is None or not catches_up(state, _count(changes), self._records):
+                self._build(store.lock, state, None if changes is None else _count(changes))
                 return
             try:
                 self._catch_up(store, state, changes)
@@ -164,11 +157,11 @@ class Refresh:
         changes = self._changes(state)
         if changes is None:
             return replace(found, way="compute", why="the sources cannot tell what has changed", changed=None)
-        found = replace(found, changed=sum(map(len, changes)))
-        if self._pays(state, changes):
+        count, records = _count(changes), self._records
+        found = replace(found, changed=count)
+        if catches_up(state, count, records):
             return replace(found, way="catch up", why="rows and groups are kept")
-        why = "that is cheaper than catching up" if state.kept else "no rows and groups are kept yet"
-        return replace(found, way="compute", why=why)
+        return replace(found, way="compute", why=why_computed(state, count, records))
 
     def is_current(self, state: CacheState | None) -> bool:
         """Whether a cache shows the view as of the moment."""
@@ -251,25 +244,16 @@ class Refresh:
             keys.update(stored.snapshot.expired(max(now, state.clock)))
         return keys
 
-    def _pays(self, state: CacheState, changes: list[set[bytes]]) -> bool:
-        """Whether catching up is cheaper than computing everything anew."""
-        count = sum(map(len, changes))
-        if not state.kept:
-            return False
-        records = sum(source.stored.meta.records for source in self._sources if source.stored is not None)
-        if count <= FEW:
-            return True
-        if count > MOST or count * SHARE > records:
-            return False
-        if not state.changed or not state.full:
-            return True
-        return count * state.change / state.changed < state.full
+    @property
+    def _records(self) -> int:
+        """How many records the sources have, about."""
+        return sum(source.stored.meta.records for source in self._sources if source.stored is not None)
 
     # what is done ------------------------------------------------------------------------------------------------
 
     def _catch_up(self, store: Store, state: CacheState, changes: list[set[bytes]]) -> None:
         begin = self._timer()
-        count = sum(map(len, changes))
+        count = _count(changes)
         self.way, self.changed = "caught up", count
         records = [self._read(number, keys) for number, keys in enumerate(changes)]
         store.open_tables((STATE, *OF_ROWS, *OF_JOINS))
@@ -296,13 +280,15 @@ class Refresh:
             found.update((record.key, record) for record in reader.read(list(there), list(values)))
         return found
 
-    def _build(self, lock: WriterLock, state: CacheState | None, *, few: bool = False) -> None:
-        """Make the cache anew. ``few``: there is one, and what changed since is known."""
+    def _build(self, lock: WriterLock, state: CacheState | None, changed: int | None = None) -> None:
+        """Make the cache anew. ``changed``: how many records differ from the cache before, where that is known."""
         begin = self._timer()
         instance, moment = self._moment.instance, self._moment
-        records = sum(source.stored.meta.records for source in self._sources if source.stored is not None)
-        # Tables are for changes to come: where all of it is small, or one has come, they will.
-        kept = records <= SMALL or (few and state is not None and not state.kept)
+        records = self._records
+        if state is not None and state.definition != self._definition_digest:
+            # Another view had this name.
+            state = None
+        kept = keeps_rows(state, changed, records)
         self.way, self.changed = "computed", 0
         with build(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
             rows = 0
@@ -314,6 +300,8 @@ class Refresh:
             builder.open_tables((STATE,))
             full = self._timer() - begin
             made = self._state(kept=kept, full=full, made=moment.now, rows=rows)
+            if not kept:
+                made = replace(made, spent=spent(state, changed, records, full))
             builder.change(lambda txn: write_state(txn, made))
             # Who may not read a source may not read what is made of it.
             builder.path.chmod(mode_of(instance, self._entry))
@@ -346,3 +334,8 @@ class Refresh:
                 for part in stored.overlay.parts(LOOKED_UP):
                     found += [expiration_of(value) for value in part.values() if value is not None]
         return min((one for one in found if one > now), default=0)
+
+
+def _count(changes: list[set[bytes]]) -> int:
+    """How many records changed, of all sources."""
+    return sum(map(len, changes))

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sowctl.engine.views import building, refreshing, upkeep
+from sowctl.engine.views import building, costs, refreshing, upkeep
 from sowctl.engine.views.cache import CacheState, read_state
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
@@ -73,8 +73,8 @@ def test_a_change_is_caught_up_with_in_the_same_file(lab: Lab) -> None:
     assert (state(lab, "named").changed, state(lab, "named").rows) == (2, 30)
 
 
-def test_a_large_view_keeps_its_rows_from_the_first_change_on(lab: Lab) -> None:
-    with patch.object(refreshing, "SMALL", 10):
+def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
+    with patch.multiple(costs, SMALL=10, KEEPING=0, CHANGING=0):
         totals(lab)
         assert (state(lab).kept, state(lab).rows) == (False, 0)
         lab.publish("orders", message(id=0, client="c0", qty=1))
@@ -206,5 +206,5 @@ def test_the_past_has_no_cache(lab: Lab) -> None:
 def test_many_changes_are_computed_anew(lab: Lab) -> None:
     totals(lab)
     lab.publish("orders", *(message(id=number, client="c1", qty=1) for number in range(30)))
-    with patch.object(refreshing, "FEW", 5), patch.object(upkeep.Upkeep, "apply", side_effect=AssertionError):
+    with patch.object(costs, "FEW", 5), patch.object(upkeep.Upkeep, "apply", side_effect=AssertionError):
         assert totals(lab) == {"c1": 30}

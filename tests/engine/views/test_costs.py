@@ -1,0 +1,132 @@
+"""When a view computes everything, when it begins to keep rows, and what that costs it at most (sow-view(5))."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sowctl.engine.views import costs
+from sowctl.engine.views.cache import CacheState, place_of, read_state
+from sowctl.engine.views.costs import catches_up, keeps_rows, spent, why_computed
+from sowctl.engine.views.definition import query_of
+from sowctl.engine.views.moment import at_one_instant
+from sowctl.engine.views.opening import open_entry
+from sowctl.engine.views.refreshing import Refresh
+from sowctl.engine.views.view import outlook
+from sowctl.store.env import Store
+from tests.engine.views.test_cache import MakeLab, config_xml, lab, message, topic_xml
+from tests.support.instances import Lab
+
+__all__ = ["MakeLab", "config_xml", "lab", "topic_xml"]
+RECORDS, FULL = 600_000, 7.0
+
+
+def state(**more: Any) -> CacheState:
+    return replace(CacheState(1, "", (), 0, full=FULL), **more)
+
+
+def spending(changes: list[int]) -> tuple[float, list[str]]:
+    """What a view costs whose ``changes`` come one after another, each read, and what was done each time."""
+    now, total, done = state(), 0.0, []
+    for changed in changes:
+        if catches_up(now, changed, RECORDS):
+            done.append("caught up")
+            total += catching_up(changed)
+            continue
+        kept = keeps_rows(now, changed, RECORDS)
+        done.append("kept" if kept else "computed")
+        cost = FULL * (costs.KEEPING if kept else 1)
+        total += cost
+        now = state(kept=kept, full=cost, spent=0.0 if kept else spent(now, changed, RECORDS, cost))
+    return total, done
+
+
+def catching_up(changed: int) -> float:
+    return changed * costs.CHANGING * FULL / RECORDS
+
+
+def test_rows_are_kept_when_doing_without_has_cost_as_much() -> None:
+    assert spending([1] * 8)[1] == ["computed"] * 5 + ["kept", "caught up", "caught up"]
+    # 10,000 changes cost half of computing everything, so twice as many of them pay for the rows.
+    assert spending([10_000] * 10)[1] == ["computed"] * 8 + ["kept", "caught up"]
+
+
+@pytest.mark.parametrize("changed", [20_000, 200_000, 550_000])
+def test_changes_that_rows_would_not_help_are_no_reason_to_keep_them(changed: int) -> None:
+    assert set(spending([changed] * 50)[1]) == {"computed"}
+
+
+@given(st.lists(st.integers(1, costs.FEW), max_size=60))
+def test_a_view_costs_little_more_than_twice_what_foresight_would_have(changes: list[int]) -> None:
+    never = FULL * len(changes)
+    at_once = FULL * costs.KEEPING + sum(map(catching_up, changes))
+    assert spending(changes)[0] <= 2 * min(never, at_once) + FULL + 1e-6
+
+
+def test_what_was_spent_is_forgotten_with_the_rows_and_the_definition() -> None:
+    assert spent(state(spent=20.0), 1, RECORDS, FULL) == pytest.approx(27.0, rel=1e-4)
+    assert spent(state(spent=20.0), None, RECORDS, FULL) == 20
+    assert spent(state(spent=20.0, kept=True), 300_000, RECORDS, FULL) == 0
+    assert spent(None, None, RECORDS, FULL) == 0
+    assert keeps_rows(None, None, costs.SMALL)
+    assert not keeps_rows(None, None, costs.SMALL + 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "changed", "why"),
+    [
+        ({}, 1, "no rows and groups are kept yet"),
+        ({"spent": 7.04}, 1, "no rows are kept before that has cost 28.0 s, it has 7.0 s"),
+        ({"spent": 28.1}, 1, "to keep rows from now on, after 28.1 s without them"),
+        ({"spent": 28.1}, 300_000, "that is cheaper than catching up"),
+        ({"kept": True}, 300_000, "that is cheaper than catching up"),
+    ],
+)
+def test_why_everything_is_computed_is_said(given: dict[str, Any], changed: int, why: str) -> None:
+    assert why_computed(state(**given), changed, RECORDS) == why
+
+
+def test_a_cache_counts_what_it_spends_and_then_keeps_rows(lab: Lab) -> None:
+    instance = lab.open()
+    assert instance.config is not None
+    (entry,) = instance.config.find("totals")
+    path = place_of(instance, entry)
+    assert path is not None
+
+    def refreshed() -> tuple[str, bool, float]:
+        ticks = itertools.count()
+
+        def work(moment: Any) -> str:
+            # Whatever is done takes one second.
+            refresh = Refresh(moment, entry, query_of(instance, entry), path, timer=lambda: float(next(ticks)))
+            refresh.run()
+            return refresh.way
+
+        way = at_one_instant(instance, entry, None, open_entry, work)
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            found = read_state(snapshot)
+        assert found is not None
+        return way, found.kept, round(found.spent, 2)
+
+    with patch.multiple(costs, SMALL=10, CHANGING=3, KEEPING=2):
+        assert refreshed() == ("computed", False, 0)
+        found = []
+        for number in range(5):
+            lab.publish("orders", message(id=0, client="c0", qty=number + 1))
+            if number == 3:
+                assert outlook(instance, entry).why == "to keep rows from now on, after 2.7 s without them"
+            found.append(refreshed())
+        # One of 30 records changed each time, which costs a tenth of computing everything.
+        assert found == [
+            ("computed", False, 0.9),
+            ("computed", False, 1.8),
+            ("computed", False, 2.7),
+            ("computed", True, 0),
+            ("caught up", True, 0),
+        ]
