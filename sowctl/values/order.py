@@ -16,6 +16,7 @@ Component: TypeAlias = tuple[Any, ...]
 """``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
 # The order of the kinds: NULL, NaN, numbers, then texts without a numeric reading.
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
+_NUMBERS = frozenset((int, float, Number))
 _INVERTED = bytes(255 - byte for byte in range(256))
 
 
@@ -58,8 +59,9 @@ def components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> 
     if kinds == {str} and (text or not mixed):
         texts = cast("Sequence[str]", column)
         return [(_TEXT, value.encode()) if value else (_NULL,) for value in texts]
-    if kinds <= {int, float} and not text:
-        return [(_NUMBER, value) if value == value else (_NAN,) for value in column]
+    if kinds <= _NUMBERS and not text:
+        numbers = [value.value if type(value) is Number else value for value in cast("Sequence[Any]", column)]
+        return [(_NUMBER, number) if number == number else (_NAN,) for number in numbers]
     return [component(value, mixed, text) for value in column]
 
 

@@ -104,9 +104,6 @@ def _rows(moment: Moment, program: Program, builder: StoreBuilder) -> Iterator[l
     def load(number: int, records: list[ViewRecord], txn: WriteTxn) -> None:
         JoinTables(program, txn.table).load(number, records)
 
-    for number in range(len(program.query.sources)):
-        for records in source(number):
-            builder.change(partial(load, number, records), pending=PENDING)
     held = Held(program, source)
     for records in source(0):
         rows: list[tuple[ViewRecord | None, ...]] = []
@@ -116,11 +113,21 @@ def _rows(moment: Moment, program: Program, builder: StoreBuilder) -> Iterator[l
             rows += joined(program, record, noting(held, seeks))
             sought.append((record.key, seeks))
 
-        def note(txn: WriteTxn, sought: list[tuple[bytes, set[bytes]]] = sought) -> None:
-            JoinTables(program, txn.table).load_seeks(sought)
+        def note(
+            txn: WriteTxn,
+            records: list[ViewRecord] = records,
+            sought: list[tuple[bytes, set[bytes]]] = sought,
+        ) -> None:
+            tables = JoinTables(program, txn.table)
+            tables.load(0, records)
+            tables.load_seeks(sought)
 
         builder.change(note, pending=PENDING)
         yield finished(program, rows)
+    # The table of records is appended to, source by source.
+    for number in range(1, len(program.query.sources)):
+        for records in source(number):
+            builder.change(partial(load, number, records), pending=PENDING)
 
 
 def _groups(buckets: Buckets) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -6,6 +6,7 @@ The tables are those of :mod:`sowctl.store.tables`; keys and values are made her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ _STAMP = Layout(">QQ")
 STAMP = _STAMP.size
 SEEK = 1 + DIGEST
 """Bytes of a step and the digest of the texts that are looked for there."""
+SOUGHT = 10_000
+"""Seeks that are remembered: many records look for the same few."""
 
 
 def stamp_bytes(stamp: Sequence[int]) -> bytes:
@@ -38,6 +41,7 @@ def stamp_bytes(stamp: Sequence[int]) -> bytes:
     return _STAMP.pack(stamp[0], stamp[1] + TIME_OFFSET)
 
 
+@lru_cache(maxsize=SOUGHT)
 def seek_key(step: int, texts: Texts) -> bytes:
     """A step of the join and the digest of texts there; ``None`` is a text of its own."""
     return bytes((step,)) + xxh3_128_digest(pack([text if text is None else bytes(text) for text in texts]))

@@ -77,8 +77,11 @@ def add_columns(
         _Taken(column, size, order, only=only, nulls=every)
         for column, only, every in zip(inputs, counting, projection.ordered, strict=True)
     ]
+    # The same stretches, each in the order of its stamps: the latest message of a group, of equal ones the last, ends
+    # its stretch. Joined rows may share the txid of a record that all of them have; then times tell.
+    latest = np.lexsort((times, txids, codes))[np.array(bounds[1:]) - 1].tolist()
     stamps = list(zip(txids[order].tolist(), times[order].tolist(), strict=True)) if any(projection.ordered) else []
-    for start, stop in pairwise(bounds):
+    for (start, stop), last in zip(pairwise(bounds), latest, strict=True):
         # Groups are found by text, so two codes that have one text meet in one group.
         key = tuple(text_of(_value(column, int(order[start]))) for column in keys)
         group = groups.get(key)
@@ -88,24 +91,11 @@ def add_columns(
             gathered += values_in_order.between(start, stop)
         group.size += stop - start
         group.stamps += stamps[start:stop]
-        places = order[start:stop]
-        last = _latest(places, txids, times)
         stamp = int(txids[last]), int(times[last])
         # An earlier batch may have held a later update; its fields then stay.
         if stamp >= group.stamp:
             group.stamp = stamp
             group.row = tuple([_value(column, last) for column in columns])
-
-
-def _latest(places: Array, txids: Array, times: Array) -> int:
-    """The place of the highest stamp; of equal ones the last."""
-    found = txids[places]
-    least = places[found == found.max()]
-    # Joined rows may share the txid of a record that all of them have; without a log times tell more than txids.
-    if len(least) > 1:
-        found = times[least]
-        least = least[found == found.max()]
-    return int(least[-1])
 
 
 def _evaluated(value: Any, columns: Known, size: int, env: Environment) -> Column:
