@@ -20,6 +20,12 @@ CODES: dict[str, str] = {
         Why: The command advances conflated topics, and the name is that of another entry.
         Do: Name a ConflatedTopic of the configuration, or none for all of them.
         """,
+    "SOW-VIW-004": """4 views or conflated topics in a circle, or too many on each other
+
+        Why: An entry is made of what it reads. One that reads itself, directly or through others, has no beginning; and
+        more than 50 on each other are not opened.
+        Do: Let one of them read a Topic; ``sowctl validate`` shows each circle.
+        """,
     "SOW-VIW-010": """2 no view
 
         Why: The command is about views, and the name is that of a topic or of another entry.

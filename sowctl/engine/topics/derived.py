@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sowctl.config.derived import ConflatedTopic, Queue, View
 from sowctl.config.matching import search_of
 from sowctl.config.model import Expiration, Logical, OtherEntry, TopicConfig
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.expressions.syntax.nodes import Field
 from sowctl.expressions.syntax.parse import destination_of, parse_grouping, parse_projection
 from sowctl.values.paths import Path, Step
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from sowctl.values.paths import Path as FieldPath
 
 _SLAB = 1 << 20
+DEEPEST = 50
+"""Derived entries that may stand on each other: each is opened from within the one above it, on Python's stack."""
 
 
 def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
@@ -109,6 +111,47 @@ def source_of(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig | Ot
         text = f"there is no topic {entry.underlying!r} of type {entry.message_type}"
         raise MissingError("SOW-ENG-012", text, topic=entry.underlying)
     return found[0]
+
+
+def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
+    """Raise ConfigError ``SOW-VIW-004`` where reading an entry would come back to itself, or go too deep.
+
+    Rule R027 of ``validate`` tells of circles; readers do not ask for all rules first.
+    """
+    done: set[OtherEntry] = set()
+    stack = [(entry, iter(_below(config, entry)))]
+    while stack:
+        current, remaining = stack[-1]
+        found = next(remaining, None)
+        if found is None:
+            stack.pop()
+            done.add(current)
+            continue
+        path = [one for one, _ in stack]
+        if found in path:
+            names = " -> ".join(one.name for one in [*path[path.index(found) :], found])
+            raise ConfigError(
+                "SOW-VIW-004",
+                f"views or conflated topics read each other in a circle: {names}",
+                hint="let one of them read a Topic; sowctl validate tells where they are",
+            )
+        if len(path) >= DEEPEST:
+            raise ConfigError(
+                "SOW-VIW-004",
+                f"below {entry.name!r} more than {DEEPEST} views or conflated topics stand on each other",
+                hint="let one of them read a Topic",
+            )
+        if found not in done:
+            stack.append((found, iter(_below(config, found))))
+
+
+def _below(config: InstanceConfig, entry: OtherEntry) -> list[OtherEntry]:
+    """The derived entries that an entry reads directly."""
+    if not isinstance(entry, View | ConflatedTopic):
+        return []
+    # A view may leave the type out where only one entry has the name (behaviour 11.52).
+    found = [config.find(name, kind) or config.find(name) for kind, name in entry.sources]
+    return [some[0] for some in found if some and isinstance(some[0], OtherEntry)]
 
 
 def logical_part(config: InstanceConfig, entry: OtherEntry, name: str) -> TopicConfig | None:

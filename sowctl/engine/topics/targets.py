@@ -207,12 +207,13 @@ def _exact(
         return None
     entry = takers[0]
     if isinstance(entry, OtherEntry):
-        from sowctl.engine.topics.derived import as_topic, not_a_topic
+        from sowctl.engine.topics.derived import as_topic, not_a_topic, refuse_circle
 
         # The language is loaded where such an entry is read, and by no other command.
         if not derived:
             raise not_a_topic(entry)
         assert instance.config is not None
+        refuse_circle(instance.config, entry)
         return as_topic(instance.config, entry)
     return entry
 

@@ -17,6 +17,7 @@ from sowctl.config.model import OtherEntry, TopicConfig
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.sources.past import Nothing
+from sowctl.engine.topics.derived import refuse_circle
 from sowctl.engine.topics.positions import definition_of, has_log, open_log
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import LockedError, MissingError
@@ -121,9 +122,11 @@ def at_one_instant(
 
     ``states``: they are opened before; an entry that reads the log alone needs none of them.
 
-    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together, and what
-    opening and ``work`` raise.
+    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together, ConfigError
+    ``SOW-VIW-004`` for an entry that reads itself, and what opening and ``work`` raise.
     """
+    if instance.config is not None:
+        refuse_circle(instance.config, entry)
     refs = refs_of(instance, entry) if states else []
     for _ in range(ATTEMPTS):
         until = None if at is not None else end_of_log(instance)
@@ -156,7 +159,7 @@ def refs_of(instance: Instance, entry: OtherEntry, *, read: bool = False) -> lis
     waiting, seen = [entry], set()
     while waiting:
         current = waiting.pop()
-        # Definitions that go in a circle are refused elsewhere; here they only must come to an end.
+        # Definitions that go in a circle are refused by refuse_circle; here they only must come to an end.
         if current in seen:
             continue
         seen.add(current)
