@@ -159,7 +159,14 @@ def quotient(numerator: int, denominator: int) -> float:
 def spread(size: int, degrees: int, added: int, squared: int) -> float:
     """The standard deviation of ``size`` numbers, of which ``added`` is the sum in units of 2**-1074 and ``squared``
     the sum of the squares in units of 2**-2148; the denominator is ``size - degrees``, above 0."""
-    return math.sqrt(quotient(size * squared - added * added, size * (size - degrees) << 2 * SCALE))
+    above, below = size * squared - added * added, size * (size - degrees) << 2 * SCALE
+    # A variance may be beyond the range of Doubles where its root is not: the root is taken of a number near 1.
+    half = (above.bit_length() - below.bit_length()) // 2
+    root = math.sqrt(quotient(above << 2 * max(-half, 0), below << 2 * max(half, 0)))
+    try:
+        return math.ldexp(root, half)
+    except OverflowError:
+        return math.inf
 
 
 def readings(values: Sequence[Scalar]) -> list[Component]:
