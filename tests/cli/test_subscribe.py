@@ -81,7 +81,8 @@ def test_control_lines_replace_it_while_it_runs(lab: Lab) -> None:
     with _running(lab, "t", "/id = 1", "--oof", "--control") as process:
         assert [event["command"] for event in _group(process)] == ["group_begin", "sow", "group_end"]
         assert process.stdin is not None
-        process.stdin.write(b'{"command":"replace","filter":"/id = = 2"}\nnothing\n{"command":"replace",')
+        process.stdin.write(b'{"command":"replace","filter":"/id = = 2"}\nnothing\n')
+        process.stdin.write(b'{"command":"replace","topic":"nosuch"}\n{"command":"replace",')
         process.stdin.flush()
         time.sleep(0.1)
         process.stdin.write(b'"filter":"/id = 2"}\n')
@@ -95,6 +96,7 @@ def test_control_lines_replace_it_while_it_runs(lab: Lab) -> None:
         warnings = process.stderr.read()
         assert b"SOW-FOL-006" in warnings
         assert b"SOW-EXP-" in warnings
+        assert b"SOW-ENG-012" in warnings
 
 
 def test_payloads_alone(lab: Lab) -> None:

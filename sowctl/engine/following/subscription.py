@@ -212,6 +212,9 @@ class Subscription:
         """Seconds after which something is to be done though nothing changes."""
         now = time.monotonic()
         limits = [] if self._ends is None else [self._ends - now]
+        if self._paused:
+            # What is due meanwhile is told behind the pause: to wake for it would be to wake again and again.
+            return min(limits, default=None)
         if self.options.progress_every is not None:
             limits.append(self._told + self.options.progress_every - now)
         if self._replay is not None and self._begun:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -109,6 +110,23 @@ def test_pause_resume_and_stop(lab: Lab) -> None:
         assert told(news(subscription), "id") == [(2,)]
         _control(lab, subscription, command="stop")
         assert subscription.finished
+
+
+@pytest.mark.parametrize(
+    "options", [{"progress_every": 0.001}, {"sow": False, "bookmark": "0", "rate": "1"}], ids=["progress", "pace"]
+)
+def test_nothing_that_is_due_ends_a_wait_while_it_is_paused(lab: Lab, options: dict[str, Any]) -> None:
+    lab.publish("t", message(id=1), message(id=2), message(id=3))
+    with following(lab, "t", lasting=0.3, **options) as subscription:
+        news(subscription)
+        _control(lab, subscription, command="pause")
+        time.sleep(0.01)
+        waits = 0
+        while not subscription.finished:
+            subscription.wait()
+            waits += 1
+        # its own end, and what was announced before the pause
+        assert waits <= 3
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sowctl.engine.following.events import Delivery, Sign
 from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.topics.targets import followed
 from sowctl.engine.verbs.subscribe import subscribe
-from sowctl.errors import SowError, UsageError
+from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.output.events import EventLines
 
 if TYPE_CHECKING:
@@ -108,7 +108,11 @@ class Printing:
                 self._invocation.warn(error.message, code=error.code, place=error.place, hint=error.hint)
 
     def _topics(self, target: str) -> Sequence[TopicConfig]:
-        return followed(self._instance, target)
+        try:
+            return followed(self._instance, target)
+        except MissingError as error:
+            # Said of a line while others go on, not of the command.
+            raise UsageError(error.code, error.message, place=error.place, hint=error.hint) from None
 
 
 def follow_query(
