@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.topics.positions import has_log, open_log
-from sowctl.errors import DamageError, MissingError
+from sowctl.errors import DamageError, MissingError, StorageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -79,13 +79,21 @@ class Tail:
         self._refuse_other(log)
         end, last = state.end, state.block
         upto = end.txid if until is None else min(until, end.txid)
-        for block in log.blocks(after=self.txid, until=upto, start=self._place):
-            yield block
-            self.txid = min(block.last_txid, upto)
-            self._seen = block.last_txid, block.identity
-            if block.header.is_last:
-                # Between two groups: where the next reading begins without a search.
-                self._place = block.end
+        try:
+            for block in log.blocks(after=self.txid, until=upto, start=self._place):
+                yield block
+                self.txid = min(block.last_txid, upto)
+                self._seen = block.last_txid, block.identity
+                if block.header.is_last:
+                    # Between two groups: where the next reading begins without a search.
+                    self._place = block.end
+        except StorageError as error:
+            # Files that are removed in the middle of reading leave entries unread, as those removed before do.
+            if isinstance(error.__cause__, FileNotFoundError):
+                self.close()
+                if (rest := self._opened()) is not None:
+                    self._refuse_pruned(rest)
+            raise
         # Txids of aborted groups, and of what was left out, are passed over as well.
         self.txid = max(self.txid, upto)
         if upto == end.txid:

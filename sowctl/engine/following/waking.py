@@ -119,6 +119,11 @@ class Waker:
             os.close(self._woken)
             self._woken = None
 
+    def __del__(self) -> None:
+        # A subscription that was iterated and forgotten: a user may have few inotify instances, 128 by default.
+        if hasattr(self, "_woken"):
+            self.close()
+
 
 def _watch(directories: Iterable[Path]) -> int | None:
     """A descriptor of inotify(7) that watches all of the directories; None where one of them cannot be watched."""

@@ -6,6 +6,7 @@ import gc
 import gzip
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -184,6 +185,34 @@ def test_entries_that_were_removed_before_they_were_read_are_an_error(lab: Lab) 
     lab.forget("t")
     for path in (lab.directory / "journal").iterdir():
         path.unlink()
+
+
+def test_entries_that_are_removed_while_others_are_read_are_an_error(lab: Lab) -> None:
+    lab.journal_size = 1
+    with following(lab, "t") as subscription:
+        news(subscription)
+        numbered(lab, "t", 1, 30)
+        deliveries = subscription.ready()
+        next(deliveries)
+        for path in lab.journals()[:-1]:
+            path.unlink()
+        with pytest.raises(MissingError) as caught:
+            list(deliveries)
+        assert (caught.value.code, caught.value.facts["first_txid"]) == ("SOW-FOL-001", 30)
+    lab.forget("t")
+    for path in (lab.directory / "journal").iterdir():
+        path.unlink()
+
+
+def test_a_subscription_that_is_forgotten_leaves_no_descriptors(lab: Lab) -> None:
+    numbered(lab, "t", 1, 3)
+    counts = []
+    for _ in range(3):
+        for _ in lab.open().topic("t").subscribe():
+            break
+        gc.collect()
+        counts.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert counts[0] == counts[-1]
 
 
 def test_files_that_were_removed_after_they_were_read_are_no_error(lab: Lab) -> None:
