@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,6 +98,30 @@ def test_control_lines_replace_it_while_it_runs(lab: Lab) -> None:
         assert b"SOW-FOL-006" in warnings
         assert b"SOW-EXP-" in warnings
         assert b"SOW-ENG-012" in warnings
+
+
+def test_a_consumer_may_answer_every_line_before_it_reads_the_next(lab: Lab, tmp_path: Path) -> None:
+    count = 6_000  # the answers alone are more than a pipe holds
+    lab.publish("t", *(message(id=number) for number in range(count)))
+    place = ("--store", str(tmp_path / "a.bookmarks"), "--client", "c", "--commit", "--ack")
+    told = 0
+    with _running(lab, "t", "--no-sow", "--bookmark", "1", "--until-now", *place) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        watch = threading.Timer(30, process.kill)
+        watch.start()
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["command"] == "publish":
+                told += 1
+                process.stdin.write(event["bookmark"].encode() + b"\n")
+                process.stdin.flush()
+        assert process.wait() == 0
+        watch.cancel()
+    assert told == count
+    with _running(lab, "t", "--no-sow", "--until-now", *place) as process:
+        assert process.stdout is not None
+        assert [json.loads(line)["command"] for line in process.stdout] == ["completed"]
 
 
 def test_payloads_alone(lab: Lab) -> None:

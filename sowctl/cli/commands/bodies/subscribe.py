@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.cli.commands.bodies.hearing import Hearing
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.engine.following.events import Delivery, Sign
@@ -44,6 +44,8 @@ class Printing:
         self._places = places
         self._listens = controlled or (places is not None and places.acknowledged)
         self._rest = b""
+        self._hearing: Hearing | None = None
+        self._later: list[bytes] = []
 
     def run(self, topics: Sequence[TopicConfig], options: SubscribeOptions) -> None:
         """Print events until the subscription ends."""
@@ -51,7 +53,8 @@ class Printing:
         # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
         own = self._invocation.own_process
         output = self._out.fileno() if own else None
-        inputs = [streams.stdin.fileno()] if self._listens and own else []
+        self._hearing = Hearing(streams.stdin.fileno()) if self._listens and own else None
+        inputs = [] if self._hearing is None else [self._hearing.number]
         with subscribe(self._instance, topics, options, inputs=inputs, output=output) as subscription:
             if self._listens and not own:
                 self._write(subscription.ready(), subscription)
@@ -63,13 +66,14 @@ class Printing:
                 self._write(subscription.ready(), subscription)
                 if subscription.finished:
                     break
-                for number in subscription.wait():
-                    data = os.read(number, 1 << 16)
-                    if not data:
+                ready = subscription.wait()
+                if self._hearing is not None and self._hearing.number in ready:
+                    data = self._hearing.read()
+                    if data is None:
                         # Nobody tells anything any more; the subscription goes on as it is.
-                        subscription.forget_input(number)
-                    self._told(subscription, data if data else b"\n")
-            self._heard_out(subscription, inputs)
+                        subscription.forget_input(self._hearing.number)
+                    self._told(subscription, b"\n" if data is None else data)
+            self._heard_out(subscription)
 
     def _write(self, deliveries: Iterable[Delivery], subscription: Subscription) -> None:
         lines, places = self._lines, self._places
@@ -79,33 +83,51 @@ class Printing:
             if places is not None and places.written(fresh):
                 self._out.flush()
                 places.flushed()
+            if self._hearing is not None:
+                # What is acknowledged in the course of a long replay moves the place on already.
+                self._heard(self._hearing.news())
         # Before every wait: what there is has arrived before the next message comes.
         self._out.flush()
         if places is not None:
             places.settled(subscription)
 
-    def _heard_out(self, subscription: Subscription, inputs: Sequence[int]) -> None:
+    def _heard_out(self, subscription: Subscription) -> None:
         """Wait for what the consumer has not acknowledged yet, until it has or its end is closed."""
-        for number in inputs:
-            while self._places is not None and self._places.waits and (data := os.read(number, 1 << 16)):
+        hearing, places = self._hearing, self._places
+        if hearing is not None and places is not None:
+            while places.waits and (data := hearing.read()) is not None:
                 self._told(subscription, data)
+
+    def _heard(self, data: bytes) -> None:
+        """Take complete lines that acknowledge; others are kept until the subscription waits."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        places = self._places
+        for line in filter(bytes.strip, lines):
+            # Control lines are JSON objects, and bookmarks begin with a digit.
+            if places is None or not places.acknowledged or line.lstrip().startswith(b"{"):
+                self._later.append(line)
+                continue
+            try:
+                places.acknowledge(line)
+            except SowError as error:
+                self._said(error)
 
     def _told(self, subscription: Subscription, data: bytes) -> None:
         """Do what complete lines say; one that cannot be done is told, and the subscription goes on."""
         from sowctl.engine.following.control import parse_control
 
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in filter(bytes.strip, lines):
+        self._heard(data)
+        while self._later:
             try:
-                # Control lines are JSON objects, and bookmarks begin with a digit.
-                if self._places is not None and self._places.acknowledged and not line.lstrip().startswith(b"{"):
-                    self._places.acknowledge(line)
-                else:
-                    self._write(subscription.control(parse_control(line), self._topics), subscription)
+                self._write(subscription.control(parse_control(self._later.pop(0)), self._topics), subscription)
             except SowError as error:
-                if error.exit_status != 2:
-                    raise
-                self._invocation.warn(error.message, code=error.code, place=error.place, hint=error.hint)
+                self._said(error)
+
+    def _said(self, error: SowError) -> None:
+        """Say what is wrong with a line. Raises the error where it is about something else."""
+        if error.exit_status != 2:
+            raise error
+        self._invocation.warn(error.message, code=error.code, place=error.place, hint=error.hint)
 
     def _topics(self, target: str) -> Sequence[TopicConfig]:
         try:
