@@ -176,8 +176,10 @@ def _read(batches: Iterator[PublishBatch], source: MessageSource, preparer: Prep
         try:
             for batch in batches:
                 _send(writing, *_encoded(batch, preparer))
-        except (SowError, OSError) as error:
-            _send(writing, (0, 0, 0, None, [], False, pickle.dumps((error, None, []))), [])
+        except Exception as error:
+            # Raised in the first process, behind everything before it. What is no error of the input, is a bug there.
+            told = error if isinstance(error, SowError | OSError) else RuntimeError(f"{type(error).__name__}: {error}")
+            _send(writing, (0, 0, 0, None, [], False, pickle.dumps((told, None, []))), [])
         _write(writing, _HEAD.pack(0, 0))
     finally:
         # Without what Python does at the end: all of that is the first process's.

@@ -169,6 +169,17 @@ def test_an_end_from_outside_is_an_error(preparer: Preparer) -> None:
     os.close(feed)
 
 
+def test_what_goes_wrong_there_is_told_here(preparer: Preparer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(ahead, "_encoded", broken)
+    outlet, process = pipe(preparer, b'{"id":1}\n')
+    with closing(process), pytest.raises(RuntimeError, match="ValueError: no such thing"):
+        os.close(outlet)
+        list(process.batches("in", lambda: None))
+
+
 def test_nothing_is_started_beside_a_thread_or_without_a_processor(
     preparer: Preparer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
