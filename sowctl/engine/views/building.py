@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.spill import Buckets
-from sowctl.engine.views.computing import READ, computed
+from sowctl.engine.views.computing import computed
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.engine.views.groups import encoded
 from sowctl.engine.views.joins import Held, JoinedRow, finished, joined, no_partners, rows_of
@@ -45,6 +45,9 @@ ROW_BYTES = 400
 """A row with its contribution and what Python takes for it; a bound of memory, not measured."""
 PENDING = 4 << 20
 """Bytes that a batch of rows is taken to write, a hint for the size of the map."""
+TOGETHER = 10_000
+"""Records that are read together, and whose rows are written in one transaction: with 1,000 of them, 500,000 orders
+joined with 5,000 customers take 26 s of processor time, so 22."""
 WRITTEN = 10_000
 """Rows of groups that are written in one transaction, or those of one group."""
 
@@ -94,7 +97,7 @@ def _rows(moment: Moment, program: Program, builder: StoreBuilder) -> Iterator[l
     """The rows of all first records in their order; what later joins need is written on the way."""
 
     def source(number: int) -> Iterator[list[ViewRecord]]:
-        return records_of(program, number, moment.source(program.query.sources[number]).batches(READ))
+        return records_of(program, number, moment.source(program.query.sources[number]).batches(TOGETHER))
 
     if not program.steps:
         for records in source(0):
@@ -134,7 +137,7 @@ def _groups(buckets: Buckets) -> Iterator[list[tuple[bytes, bytes]]]:
     """The entries of the table of rows, group by group in the order of their digests."""
 
     def entries() -> Iterator[tuple[bytes, bytes]]:
-        for _, values in buckets.sorted(READ):
+        for _, values in buckets.sorted(TOGETHER):
             for value in values:
                 end = 2 + int.from_bytes(value[:2], "big")
                 yield value[2:end], value[end:]

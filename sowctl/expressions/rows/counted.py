@@ -26,6 +26,7 @@ byte 2; ANY is ``[inputs, stamp, whether it is known, value]``.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
 from typing import Any, Protocol, TypeAlias
@@ -86,37 +87,66 @@ class EntryTable(Protocol):
 
 
 class Entries:
-    """A table that travels in the state."""
+    """A table that travels in the state.
 
-    __slots__ = ("found",)
+    Of the hundred entries that a state may have, a change concerns one or two: what msgpack gave is taken as it is,
+    stamps become tuples when they are asked for, and the order is found out once after entries have come or gone.
+    """
+
+    __slots__ = ("_found", "_order")
 
     def __init__(self, found: dict[bytes, Any] | None = None) -> None:
-        self.found: dict[bytes, Entry] = {
-            entry: (count, None if stamp is None else tuple(stamp)) for entry, (count, stamp) in (found or {}).items()
-        }
+        self._found: dict[bytes, Sequence[Any]] = found or {}
+        self._order: list[bytes] | None = None
 
     def get(self, entry: bytes, /) -> Entry | None:
         """See :class:`EntryTable`."""
-        return self.found.get(entry)
+        known = self._found.get(entry)
+        return None if known is None else _known(known)
 
     def put(self, entry: bytes, value: Entry | None, /) -> None:
         """See :class:`EntryTable`."""
         if value is None:
-            del self.found[entry]
-        else:
-            self.found[entry] = value
+            del self._found[entry]
+            self._order = None
+            return
+        if entry not in self._found:
+            self._order = None
+        self._found[entry] = value
 
     def first(self, prefix: bytes, /) -> bytes | None:
         """See :class:`EntryTable`."""
-        return min((entry for entry in self.found if entry.startswith(prefix)), default=None)
+        order, start, stop = self._stretch(prefix)
+        return order[start] if start < stop else None
 
     def last(self, prefix: bytes, /) -> bytes | None:
         """See :class:`EntryTable`."""
-        return max((entry for entry in self.found if entry.startswith(prefix)), default=None)
+        order, start, stop = self._stretch(prefix)
+        return order[stop - 1] if start < stop else None
 
     def items(self, prefix: bytes, /) -> list[tuple[bytes, Entry]]:
         """See :class:`EntryTable`."""
-        return [item for item in self.found.items() if item[0].startswith(prefix)]
+        order, start, stop = self._stretch(prefix)
+        return [(entry, _known(self._found[entry])) for entry in order[start:stop]]
+
+    def state(self) -> dict[bytes, Sequence[Any]]:
+        """All entries in their order, for msgpack."""
+        order, _, _ = self._stretch(b"")
+        return {entry: self._found[entry] for entry in order}
+
+    def _stretch(self, prefix: bytes) -> tuple[list[bytes], int, int]:
+        """The entries in their order, and from where to where they begin with ``prefix``."""
+        if self._order is None:
+            # Those of a state come in order, so there is little to sort.
+            self._order = sorted(self._found)
+        order, size = self._order, len(prefix)
+        start = bisect_left(order, prefix)
+        return order, start, bisect_right(order, prefix, start, key=lambda entry: entry[:size])
+
+
+def _known(value: Sequence[Any]) -> Entry:
+    count, stamp = value
+    return count, None if stamp is None else tuple(stamp)
 
 
 class Counted:
@@ -384,8 +414,8 @@ class Latest:
         return [self.size, self.stamp, self.known, self.value]
 
 
-def _table(table: EntryTable) -> dict[bytes, Entry] | None:
-    return dict(sorted(table.found.items())) if isinstance(table, Entries) else None
+def _table(table: EntryTable) -> dict[bytes, Sequence[Any]] | None:
+    return table.state() if isinstance(table, Entries) else None
 
 
 def no_rows(_: bool) -> Iterable[Any]:
