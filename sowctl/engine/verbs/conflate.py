@@ -15,8 +15,8 @@ from msgspec import Struct
 from sowctl.config.derived import ConflatedTopic
 from sowctl.engine.topics.targets import split_target
 from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.keeping import Advance, Keeper
-from sowctl.engine.views.kept import is_recorded
+from sowctl.engine.views.conflation.keeping import Advance, Keeper
+from sowctl.engine.views.conflation.kept import is_recorded
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_entry
 from sowctl.errors import MissingError, UsageError

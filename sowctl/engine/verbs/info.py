@@ -102,7 +102,7 @@ def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) ->
 
 def _conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
     """A conflated topic: what its kept state holds, and how far that is behind the log; nothing is advanced."""
-    from sowctl.engine.views.conflated import outlook
+    from sowctl.engine.views.conflation.conflated import outlook
 
     try:
         found = outlook(instance, entry)

@@ -1,5 +1,4 @@
-"""Views: messages made of the records of topics, by joins, filter and grouping (``behaviour`` 5.1, 5.2); conflated
-topics: messages of a topic that change once in an interval (``behaviour`` 5.3).
+"""Views: messages made of the records of topics, by joins, filter and grouping (``behaviour`` 5.1, 5.2).
 
 In the order in which data passes:
 
@@ -19,12 +18,5 @@ In the order in which data passes:
 ``upkeep``      what changed records mean for rows, groups and messages
 ``building``    a cache made from all records
 ``tables``      what a cache keeps to catch up, as keys and values
-``timeline``    what happened to a topic, in the order of time
-``conflating``  the rule of conflation, from changes to changes
-``outputs``     what a conflated topic makes of the messages that it shows
-``rowchanges``  how the rows of a view changed as time went
-``histories``   the changes of whatever a conflated topic copies
-``kept``        what a kept state of a conflated topic says of itself; ``seen``: a source that no journal records
-``keeping``     the kept state of a conflated topic, advanced to the clock (sow-view(5))
-``conflated``   a conflated topic as a source: from its kept state, or computed
+``conflation``  conflated topics: a room of its own
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OPENERS = {
     "View": "sowctl.engine.views.view",
-    "ConflatedTopic": "sowctl.engine.views.conflated",
+    "ConflatedTopic": "sowctl.engine.views.conflation.conflated",
     "Queue": "sowctl.engine.queues.reading",
     "LocalQueue": "sowctl.engine.queues.reading",
     "GroupLocalQueue": "sowctl.engine.queues.reading",

@@ -1,6 +1,6 @@
 """The records of a view's sources: those that its filter leaves, as far as the view reads them.
 
-Called by :mod:`sowctl.engine.views.rows` and by the tasks of Spark's job ``view``.
+Called by :mod:`sowctl.engine.views.computing` and ``building``, and by the tasks of Spark's job ``view``.
 """
 
 from __future__ import annotations

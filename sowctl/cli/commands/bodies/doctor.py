@@ -145,7 +145,7 @@ def _conflated(invocation: Invocation, config: InstanceConfig) -> Iterator[Check
     found = [entry for entry in config.sow if entry.kind == "ConflatedTopic" and isinstance(entry, OtherEntry)]
     if not found:
         return
-    from sowctl.engine.views.conflated import outlook
+    from sowctl.engine.views.conflation.conflated import outlook
 
     with invocation.open_instance() as instance:
         for entry in found:

@@ -1,9 +1,9 @@
 """What happened to a topic in the order of time: every publish, deletion and expiry that its journal tells of.
 
 A conflated topic depends on when its source changed, and journals carry times: so its state at any instant follows from
-them. Called by :mod:`sowctl.engine.views.conflated`, for itself and for what lies below it. Ruled by ``behaviour``
-11.42 to 11.44: a publish is a change even where nothing is different, an expiry happens at its instant, and before an
-entry of the same instant (11.58).
+them. Called by :mod:`sowctl.engine.views.conflation.conflated`, for itself and for what lies below it. Ruled by
+``behaviour`` 11.42 to 11.44: a publish is a change even where nothing is different, an expiry happens at its instant,
+and before an entry of the same instant (11.58).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the kept state of a conflated topic says of itself, and its table of pending messages (``sow-view(5)``).
 
-Written and read by :mod:`sowctl.engine.views.keeping` alone, which advances it.
+Written and read by :mod:`sowctl.engine.views.conflation.keeping` alone, which advances it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
-from sowctl.engine.views.conflating import Pending
+from sowctl.engine.views.conflation.conflating import Pending
 from sowctl.engine.views.definition import query_of
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.errors import SowError

@@ -1,7 +1,8 @@
 """What a conflated topic makes of the messages that it shows: their enrichment, and the names of its logical topics.
 
 The same message and instant give the same output at every computation: the clock of an enrichment is the end of the
-interval, and what it takes for random follows from key and instant. Called by :mod:`sowctl.engine.views.conflated`.
+interval, and what it takes for random follows from key and instant. Called by
+:mod:`sowctl.engine.views.conflation.conflated`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sowctl.store.codec import decode, encode
 if TYPE_CHECKING:
     from sowctl.config.derived import ConflatedTopic
     from sowctl.engine.instance import Instance
-    from sowctl.engine.views.timeline import Change
+    from sowctl.engine.views.conflation.timeline import Change
     from sowctl.engine.writing.enrichment import Phase
 
 

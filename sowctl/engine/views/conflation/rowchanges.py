@@ -1,7 +1,7 @@
 """How the rows of a view changed as time went: the changes of its topics, one by one, through the upkeep of a cache.
 
 The cache is a temporary one that begins empty. A change of a source that leaves a row as it is, is none of the view
-(``behaviour`` 11.44). Called by :mod:`sowctl.engine.views.histories`.
+(``behaviour`` 11.44). Called by :mod:`sowctl.engine.views.conflation.histories`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
+from sowctl.engine.views.conflation.timeline import Change
 from sowctl.engine.views.definition import Program, query_of
 from sowctl.engine.views.records import RecordReader
 from sowctl.engine.views.tables import OF_JOINS, OF_ROWS
-from sowctl.engine.views.timeline import Change
 from sowctl.engine.views.upkeep import Changes, Upkeep
 from sowctl.store.builder import create_store
 from sowctl.store.codec import payloads

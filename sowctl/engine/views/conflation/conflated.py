@@ -18,14 +18,14 @@ from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.views import keeping
 from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.histories import conflated_changes, unrecorded
-from sowctl.engine.views.keeping import Keeper, KeptOutlook
-from sowctl.engine.views.kept import is_recorded, read_kept
+from sowctl.engine.views.conflation import keeping
+from sowctl.engine.views.conflation.histories import conflated_changes, unrecorded
+from sowctl.engine.views.conflation.keeping import Keeper, KeptOutlook
+from sowctl.engine.views.conflation.kept import is_recorded, read_kept
+from sowctl.engine.views.conflation.outputs import Outputs
+from sowctl.engine.views.conflation.timeline import Change, Stretch
 from sowctl.engine.views.moment import at_one_instant
-from sowctl.engine.views.outputs import Outputs
-from sowctl.engine.views.timeline import Change, Stretch
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.store.builder import build
 from sowctl.values.times import format_time

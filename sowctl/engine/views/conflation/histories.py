@@ -1,7 +1,7 @@
 """What happened to anything that a conflated topic may copy, in the order of time: the changes of its source.
 
 A topic's are in its journal, a conflated topic's follow from those of its own source, a view's from those of all of its
-topics. Called by :mod:`sowctl.engine.views.conflated` and :mod:`sowctl.engine.views.keeping`.
+topics. Called by :mod:`sowctl.engine.views.conflation.conflated` and :mod:`sowctl.engine.views.conflation.keeping`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.views.conflating import Conflation
+from sowctl.engine.views.conflation.conflating import Conflation
+from sowctl.engine.views.conflation.outputs import Outputs
+from sowctl.engine.views.conflation.timeline import Change, Stretch, topic_changes
 from sowctl.engine.views.moment import entry_of
-from sowctl.engine.views.outputs import Outputs
-from sowctl.engine.views.timeline import Change, Stretch, topic_changes
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def changes_of(instance: Instance, source: SowEntry, stretch: Stretch, entry: Co
     if isinstance(source, ConflatedTopic):
         return map(Outputs(instance, source).change, conflated_changes(instance, source, stretch))
     if isinstance(source, View):
+        from sowctl.engine.views.conflation.rowchanges import row_changes
         from sowctl.engine.views.definition import query_of
-        from sowctl.engine.views.rowchanges import row_changes
 
         refs = query_of(instance, source).sources
         below = [changes_of(instance, entry_of(instance, ref), stretch, entry) for ref in refs]

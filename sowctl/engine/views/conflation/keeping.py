@@ -21,10 +21,9 @@ from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import definition_of, has_log, open_log
 from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.conflating import Conflation, LateError, Pending
-from sowctl.engine.views.definition import query_of
-from sowctl.engine.views.histories import changes_of, matching
-from sowctl.engine.views.kept import (
+from sowctl.engine.views.conflation.conflating import Conflation, LateError, Pending
+from sowctl.engine.views.conflation.histories import changes_of, matching
+from sowctl.engine.views.conflation.kept import (
     PENDING,
     TABLES,
     VERSION,
@@ -38,10 +37,11 @@ from sowctl.engine.views.kept import (
     read_kept,
     write_kept,
 )
+from sowctl.engine.views.conflation.outputs import Outputs
+from sowctl.engine.views.conflation.seen import Seen
+from sowctl.engine.views.conflation.timeline import Change, Stretch, topic_changes
+from sowctl.engine.views.definition import query_of
 from sowctl.engine.views.moment import entry_of, refs_of
-from sowctl.engine.views.outputs import Outputs
-from sowctl.engine.views.seen import Seen
-from sowctl.engine.views.timeline import Change, Stretch, topic_changes
 from sowctl.errors import DamageError, MissingError, VersionError
 from sowctl.store.builder import build
 from sowctl.store.codec import expiration_of

@@ -1,6 +1,6 @@
 """A source that no journal records: what is different from when it was looked at last (``sow-view(5)``).
 
-Called by :mod:`sowctl.engine.views.keeping`. What came and went between two looks is not seen.
+Called by :mod:`sowctl.engine.views.conflation.keeping`. What came and went between two looks is not seen.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_128_digest
 
 from sowctl.config.model import TopicConfig
-from sowctl.engine.views.kept import SEEN, Kept
+from sowctl.engine.views.conflation.kept import SEEN, Kept
+from sowctl.engine.views.conflation.timeline import Change
 from sowctl.engine.views.moment import entry_of
-from sowctl.engine.views.timeline import Change
 from sowctl.store.codec import stamps
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from sowctl.engine.views.timeline import Change
+from sowctl.engine.views.conflation.timeline import Change
 
 
 class Pending(NamedTuple):

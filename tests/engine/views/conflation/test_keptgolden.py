@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import json as msgjson
 
 from sowctl.engine.verbs.conflate import conflate
-from sowctl.engine.views.kept import PENDING, SEEN, pending_of, read_kept
+from sowctl.engine.views.conflation.kept import PENDING, SEEN, pending_of, read_kept
 from sowctl.store.env import Store
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
