@@ -12,11 +12,8 @@ In the order in which data passes:
 * ``storetail``: a store without a journal from a state on; ``derived``: the rows of a view, compared.
 * ``changes``: the entries of a block that are followed, as stored values.
 * ``replay``: which of them belong to a replay, when they go, where it ends; ``pacing``: how fast.
-* ``feed``: what changes mean to a subscriber of one topic.
-* ``focus``: the same for one who is told what leaves, or only what has changed; ``held``: what such a one holds;
-  ``delta``: what has changed of a message.
-* ``page``: the same for a page of an ordered result; ``order``: the result in order.
-* ``aggregated``: the same for groups of records. ``followed``: the feed of a topic, and where its changes come from.
+* ``feeds``: what changes mean to a subscriber of one topic, a room of its own; ``held``: what subscribers hold.
+* ``followed``: the feed of a topic, and where its changes come from.
 * ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
 * ``subscription``: all of it together: begun, driven, ended.
 * ``stores``: where subscriptions go on after a restart.

@@ -1,7 +1,7 @@
 """What a block of the journal means to a subscriber: entries of the topics that are followed, as stored values.
 
 Made by :mod:`sowctl.engine.following.tail`, block by block, and of a store's change list; taken by the feeds
-(:mod:`sowctl.engine.following.feed`). A deletion is a tombstone value, as everywhere. Ruled by ``behaviour`` 4.1, 6.4.
+(:mod:`sowctl.engine.following.feeds`). A deletion is a tombstone value, as everywhere. Ruled by ``behaviour`` 4.1, 6.4.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
-from sowctl.engine.following.feed import Feed
+from sowctl.engine.following.feeds.feed import Feed
 from sowctl.engine.following.interest import Interest, is_page
 from sowctl.values.times import SECOND
 
@@ -61,15 +61,15 @@ def followed_by(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Fol
 def _feed(instance: Instance, wanted: Interest) -> Feed:
     options = wanted.options
     if options.projection is not None:
-        from sowctl.engine.following.aggregated import AggregatedFeed
+        from sowctl.engine.following.feeds.aggregated import AggregatedFeed
 
         return AggregatedFeed(instance, wanted)
     if is_page(options):
-        from sowctl.engine.following.page import PageFeed
+        from sowctl.engine.following.feeds.page import PageFeed
 
         return PageFeed(instance, wanted)
     if options.oof or options.delta:
-        from sowctl.engine.following.focus import FocusFeed
+        from sowctl.engine.following.feeds.focus import FocusFeed
 
         return FocusFeed(instance, wanted)
     return Feed(instance, wanted)

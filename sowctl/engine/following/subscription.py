@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.control import Control
-    from sowctl.engine.following.feed import Feed
+    from sowctl.engine.following.feeds.feed import Feed
     from sowctl.engine.following.replay import Replay
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions

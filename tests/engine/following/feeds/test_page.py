@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sowctl.engine.following.events import Event
-from sowctl.engine.following.order import Ordered
+from sowctl.engine.following.feeds.order import Ordered
 from sowctl.errors import UsageError
 from tests.support.following import following, news, told
 from tests.support.instances import Lab, message
@@ -180,7 +180,7 @@ def test_top_n_alone_makes_no_page(lab: Lab) -> None:
 
 
 def test_ordered_items_are_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.following.order.LENGTH", 4)
+    monkeypatch.setattr("sowctl.engine.following.feeds.order.LENGTH", 4)
     chance = random.Random(seed)
     model = sorted(chance.sample(range(1000), 50))
     ordered = Ordered(model)

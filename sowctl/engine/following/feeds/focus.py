@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from sowctl.engine.following.delta import Names, difference
 from sowctl.engine.following.events import Command, Delivery, Reason
-from sowctl.engine.following.feed import Feed, Telling
+from sowctl.engine.following.feeds.delta import Names, difference
+from sowctl.engine.following.feeds.feed import Feed, Telling
 from sowctl.engine.following.held import Held
 from sowctl.engine.sources.source import Matched, Source
 from sowctl.engine.topics.expiration import expires

@@ -13,15 +13,15 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.following.focus import FocusFeed, Row
-from sowctl.engine.following.order import Ordered
+from sowctl.engine.following.feeds.focus import FocusFeed, Row
+from sowctl.engine.following.feeds.order import Ordered
 from sowctl.engine.search.sorting import FieldRanks
 from sowctl.store.codec import stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.following.changes import Changes
     from sowctl.engine.following.events import Delivery, Reason
-    from sowctl.engine.following.feed import Telling
+    from sowctl.engine.following.feeds.feed import Telling
     from sowctl.engine.following.interest import Interest
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Matched, Source

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.following import held as holding
-from sowctl.engine.following.delta import difference
+from sowctl.engine.following.feeds.delta import difference
 from sowctl.engine.following.held import Held
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type

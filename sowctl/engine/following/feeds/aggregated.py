@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.following.feed import Feed, Telling
-from sowctl.engine.following.focus import FocusFeed, Row
+from sowctl.engine.following.feeds.feed import Feed, Telling
+from sowctl.engine.following.feeds.focus import FocusFeed, Row
 from sowctl.engine.search.aggregate import Aggregation
 from sowctl.engine.search.matcher import environment_of, headers_of
 from sowctl.errors import InputError
