@@ -16,7 +16,7 @@ from sowctl.engine.views.conflation.kept import PENDING, SEEN, pending_of, read_
 from sowctl.store.env import Store
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
-GOLDEN = Path(__file__).parents[2] / "formats" / "v1" / "conflated.sow"
+GOLDEN = Path(__file__).parents[3] / "formats" / "v1" / "conflated.sow"
 CONFLATED = (
     "<ConflatedTopic><Name>c</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic></ConflatedTopic>"
 )
