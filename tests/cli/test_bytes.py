@@ -34,6 +34,8 @@ NEEDED = {
 }
 BEGUN = {"--key": ["--topic", "t"], "--name": ["--topic", "t=/id"], "--journal": ["--topic", "t=/id"]}
 """The same of ``config init``."""
+ENDING = {"subscribe": ["--until-now"]}
+"""What brings commands to an end that otherwise go on until they are ended."""
 FILES = ["\udcff", "a\udcffb.sow"]
 BAD = ["\udcff", "[/\udcff]", "1\udcff", "t=/\udcff", "[json].[\udcff]=/id"]
 PATHS = ["/\udcff", "/a\udcffb"]
@@ -73,6 +75,7 @@ def test_bytes_that_are_not_utf8(command: Command, parameter: Parameter, cli: Cl
                 if isinstance(other.declared, Argument) and (other.required or other == parameter):
                     usual = OPERANDS.get(other.declared.metavar, ["t"])
                     words += [bad] if other == parameter else [topic] if usual == ["t"] else usual
+            words += ENDING.get(command.name, [])
             result = cli(*words, stdin=b'{"id":3}', environ={"LINES": "20"})
             assert result.status != 70, (words, result.err)
             assert "bug" not in result.err
