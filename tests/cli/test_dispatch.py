@@ -176,7 +176,7 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
         (["completion", "csh"], "invalid value for 'SHELL': 'csh'; did you mean zsh?"),
         (["completion", "x"], "invalid value for 'SHELL': 'x'; it takes bash, zsh, fish"),
         (["completion"], "missing argument 'SHELL'"),
-        (["query", "o", "--follow"], "no such option: --follow"),
+        (["query", "o", "--sideways"], "no such option: --sideways"),
     ],
 )
 def test_words_about_a_wrong_value_are_this_program_s(argv: list[str], words: str, cli: Cli) -> None:
