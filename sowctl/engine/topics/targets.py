@@ -398,7 +398,7 @@ def _missing(instance: Instance, name: str, message_type: str | None = None) -> 
         )
     from difflib import get_close_matches
 
-    names = [topic.name for topic in instance.topics]
+    names = [entry.name for entry in instance.config.sow]
     near = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
     return MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", hint=hint, topic=name)
