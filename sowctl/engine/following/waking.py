@@ -107,17 +107,20 @@ class Waker:
                 pass
 
     def _close_events(self) -> None:
-        if self._events is not None:
-            self._poll.unregister(self._events)
-            os.close(self._events)
-            self._events = None
+        # The waker forgets the descriptor first: an interrupt may come between any two lines, and what is closed twice
+        # may be somebody else's descriptor by then. It may also have come before the descriptor was registered.
+        events, self._events = self._events, None
+        if events is not None:
+            with suppress(KeyError):
+                self._poll.unregister(events)
+            os.close(events)
 
     def close(self) -> None:
         """End the watches."""
         self._close_events()
-        if self._woken is not None:
-            os.close(self._woken)
-            self._woken = None
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            os.close(woken)
 
     def __del__(self) -> None:
         # A subscription that was iterated and forgotten: a user may have few inotify instances, 128 by default.
