@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType
+from sowctl.cli.words.options import Leased, Leaser, MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue ack work '11853365263938241052|502|'",
@@ -16,14 +13,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
-    messages: Annotated[
-        list[str],
-        Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input"),
-    ],
-    client: Annotated[
-        str, option("--client", help="who leased; default command-line", metavar="NAME")
-    ] = "command-line",
+    name: QueueName,
+    messages: Leased,
+    client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
     """Acknowledge messages: they leave the queue. Durable when the command ends.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Leased, Leaser, MessageType, QueueName
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -17,18 +17,13 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
-    messages: Annotated[
-        list[str],
-        Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input"),
-    ],
+    name: QueueName,
+    messages: Leased,
     delay: Annotated[str, option("--delay", help="not to be delivered before; default 0s", metavar="TIME")] = "0s",
     untouched: Annotated[
         bool, option("--untouched", help="nothing was tried: this counts neither as delivery nor as cancel")
     ] = False,
-    client: Annotated[
-        str, option("--client", help="who leased; default command-line", metavar="NAME")
-    ] = "command-line",
+    client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
     """Give leased messages back to the queue, for another attempt. Messages are named as for queue ack.

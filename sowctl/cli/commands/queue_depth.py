@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue depth work",
@@ -16,7 +16,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    name: QueueName,
     message_type: MessageType = None,
     json: Annotated[bool, option("--json", help="one JSON object with the number of messages in each state")] = False,
 ) -> int:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument
-from sowctl.cli.words.options import Columns, Format, MessageType
+from sowctl.cli.words.options import Columns, Format, MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue info work",
@@ -16,7 +13,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    name: QueueName,
     message_type: MessageType = None,
     format: Format = None,
     columns: Columns = None,

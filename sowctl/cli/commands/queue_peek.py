@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, Force, Format, MessageType, Output, Template
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Columns, Force, Format, MessageType, Output, QueueName, Template
 
 EXAMPLES = (
     "sowctl queue peek work",
@@ -16,7 +16,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    name: QueueName,
     count: Annotated[
         int, option("--count", "-n", help="so many messages at most; default 10, 0 for all", metavar="N", minimum=0)
     ] = 10,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType, Yes
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import MessageType, QueueName, Yes
 from sowctl.output.display import display
 
 EXAMPLES = (
@@ -17,7 +17,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    name: QueueName,
     dead: Annotated[bool, option("--dead", help="forget the dead messages instead")] = False,
     message_type: MessageType = None,
     yes: Yes = False,

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType
+from sowctl.cli.words.options import Leased, Leaser, MessageType, QueueName
 
 EXAMPLES = ("sowctl queue lease work -n 10 > batch.ndjson; sowctl queue renew work - < batch.ndjson",)
 
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
-    messages: Annotated[
-        list[str],
-        Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input"),
-    ],
-    client: Annotated[
-        str, option("--client", help="who leased; default command-line", metavar="NAME")
-    ] = "command-line",
+    name: QueueName,
+    messages: Leased,
+    client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
     """Let leases last for another LeasePeriod from now on. Messages are named as for queue ack.

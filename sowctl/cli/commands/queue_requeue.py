@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType
+from sowctl.cli.words.options import MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue lease work > batch.ndjson; sowctl queue cancel work - --delay 1h < batch.ndjson; "
@@ -17,7 +17,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    name: QueueName,
     messages: Annotated[list[str] | None, Argument("MESSAGE", "bookmarks or txids; - reads standard input")] = None,
     dead: Annotated[bool, option("--dead", help="all dead messages")] = False,
     message_type: MessageType = None,

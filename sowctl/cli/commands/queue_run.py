@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType, Summary
+from sowctl.cli.words.options import MessageType, QueueName, Summary
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    name: Annotated[str, Argument("QUEUE", "a queue's name")],
+    name: QueueName,
     command: Annotated[
         list[str] | None, Argument("COMMAND", "what to run, with its arguments; {} is a file with the message")
     ] = None,

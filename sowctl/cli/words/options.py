@@ -26,6 +26,11 @@ Targets: TypeAlias = Annotated[
     list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="store")
 ]
 Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all")]
+QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "a queue's name")]
+Leased: TypeAlias = Annotated[
+    list[str], Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input")
+]
+Leaser: TypeAlias = Annotated[str, option("--client", help="who leased; default command-line", metavar="NAME")]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
 
 Filter: TypeAlias = Annotated[
