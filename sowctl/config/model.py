@@ -92,6 +92,47 @@ class TopicConfig(Configured, frozen=True, eq=False):
 
     kind = "Topic"
 
+    @classmethod
+    def bare(
+        cls,
+        name: str,
+        message_type: str,
+        place: Place,
+        node: Node,
+        *,
+        key_mode: Literal["user", "none"],
+        slab_size: int,
+        journalled: bool,
+        derived: OtherEntry | None = None,
+    ) -> TopicConfig:
+        """A topic that no Topic element defines: without fields as keys, without a file, else with defaults."""
+        return cls(
+            name=name,
+            message_type=message_type,
+            keys=(),
+            key_domain=name,
+            key_generator=None,
+            key_mode=key_mode,
+            file=None,
+            file_name=None,
+            durability="transient",
+            recovery_point="epoch",
+            expiration=Expiration("disabled"),
+            slab_size=slab_size,
+            initial_slab_count=1,
+            hash_indexes=(),
+            indexes=(),
+            expected_key_count_hint=None,
+            history=None,
+            preprocessing=(),
+            enrichment=(),
+            pattern=None,
+            journalled=journalled,
+            place=place,
+            node=node,
+            derived=derived,
+        )
+
     @property
     def whole(self) -> TopicConfig:
         """The topic with all its logical topics."""

@@ -50,30 +50,14 @@ def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
 
 def _bare(entry: OtherEntry) -> TopicConfig:
     """A topic without fields as keys: the messages of a queue, of which several may have one key, are numbered."""
-    return TopicConfig(
-        name=entry.name,
-        message_type=entry.message_type,
-        keys=(),
-        key_domain=entry.name,
-        key_generator=None,
+    return TopicConfig.bare(
+        entry.name,
+        entry.message_type,
+        entry.place,
+        entry.node,
         key_mode="user",
-        file=None,
-        file_name=None,
-        durability="transient",
-        recovery_point="epoch",
-        expiration=Expiration("disabled"),
         slab_size=_SLAB,
-        initial_slab_count=1,
-        hash_indexes=(),
-        indexes=(),
-        expected_key_count_hint=None,
-        history=None,
-        preprocessing=(),
-        enrichment=(),
-        pattern=None,
         journalled=False,
-        place=entry.place,
-        node=entry.node,
         derived=entry,
     )
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.model import Expiration, Logical, OtherEntry, SowEntry, TopicConfig
+from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -341,31 +341,7 @@ def _without_sow(log: TransactionLog, node: Node, name: str, message_type: str) 
     """The definition of a topic that only the transaction log names: no keys, no file, nothing but entries."""
     from sowctl.journal.blockcodec import MAX_RAW
 
-    return TopicConfig(
-        name=name,
-        message_type=message_type,
-        keys=(),
-        key_domain=name,
-        key_generator=None,
-        key_mode="none",
-        file=None,
-        file_name=None,
-        durability="transient",
-        recovery_point="epoch",
-        expiration=Expiration("disabled"),
-        slab_size=MAX_RAW,
-        initial_slab_count=1,
-        hash_indexes=(),
-        indexes=(),
-        expected_key_count_hint=None,
-        history=None,
-        preprocessing=(),
-        enrichment=(),
-        pattern=None,
-        journalled=True,
-        place=log.place,
-        node=node,
-    )
+    return TopicConfig.bare(name, message_type, log.place, node, key_mode="none", slab_size=MAX_RAW, journalled=True)
 
 
 def _can_be_stored(name: str) -> bool:
