@@ -6,6 +6,7 @@ of another program at any time, and is made anew then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,8 +17,9 @@ from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.model import TopicConfig
 from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.sources.current import CurrentSource, open_current
 from sowctl.engine.views.moment import entry_of, refs_of
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.expressions.rows.retraction import STATES
 from sowctl.store.opening.locks import FILE_MODE
 
@@ -32,10 +34,33 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of the tables and of what they hold; a cache of another one is made anew."""
+OF_NO_USE = (DamageError, VersionError, MissingError, RefusedError)
+"""What a derived store may be instead of one: it is made anew."""
+WITHOUT = (StorageError, LockedError, RefusedError, OSError)
+"""Why no derived store can be written."""
 STATE = "view:state"
 _KEY = b"state"
 _LONGEST = 120
 """Characters of a name that a file may have; a longer one is told by its digest."""
+
+
+def as_it_is(moment: Moment, topic: TopicConfig, is_current: Callable[[CurrentSource], bool]) -> CurrentSource | None:
+    """The derived store of a topic, opened; None where there is none, or it is not one that ``is_current``."""
+    assert topic.file is not None
+    if not topic.file.exists():
+        return None
+    try:
+        source = open_current(moment.instance, topic, now=moment.now)
+    except OF_NO_USE:
+        return None
+    try:
+        if is_current(source):
+            return source
+    except BaseException:
+        source.close()
+        raise
+    source.close()
+    return None
 
 
 class Position(Struct, frozen=True):

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sowctl.engine.search.matcher import Matcher
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import Texts
-from sowctl.engine.views.records import unreadable
+from sowctl.engine.views.records import RecordReader
 from sowctl.expressions.columns.column import Column, column_of
 from sowctl.expressions.columns.grouping import add_columns
-from sowctl.store.codec import payloads, raw_stamps
+from sowctl.store.codec import raw_stamps
 from sowctl.values.fields import Row, SlotValue, Values
 
 if TYPE_CHECKING:
@@ -56,40 +55,25 @@ def suits(program: Program) -> bool:
     return program.filter is None and not program.projection.uses_header
 
 
-class Reader:
-    """Reads records of a source in batches of about :data:`ROWS`."""
+def batches(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[Batch]:
+    """The records of the source ``number`` that its filter leaves, in batches of about :data:`ROWS`.
 
-    def __init__(self, program: Program, number: int) -> None:
-        message_type, self._topic = program.query.sources[number]
-        kind = program.instance.type_of(message_type)
-        text = program.query.filter if len(program.query.sources) == 1 else None
-        self._matcher = Matcher(text, kind, self._topic, program.environment, functions=program.functions)
-        self._extract = kind.extractor(program.slots[number])
-        sides = program.sides[number]
-        self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None
-
-    def batches(self, found: Iterable[Pairs]) -> Iterator[Batch]:
-        """Those of the records that the filter leaves. Raises InputError ``SOW-QRY-004`` for an unreadable one."""
-        rows: list[Row] = []
-        texts: list[Texts] = []
-        stamps: list[bytes] = []
-        for keys, values in found:
-            places = self._matcher.places(keys, values)
-            if len(places) < len(keys):
-                keys, values = [keys[place] for place in places], [values[place] for place in places]
-            messages = payloads(values)
-            some, refused = self._extract(messages)
-            if refused:
-                raise unreadable(refused[0], keys, self._topic)
-            rows += some
-            if self._key_texts is not None:
-                texts += self._key_texts(messages)[0]
-            stamps.append(raw_stamps(values))
-            if len(rows) >= ROWS:
-                yield Batch(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
-                rows, texts, stamps = [], [], []
-        if rows:
+    Raises InputError ``SOW-QRY-004`` for an unreadable one.
+    """
+    reader = RecordReader(program, number)
+    rows: list[Row] = []
+    texts: list[Texts] = []
+    stamps: list[bytes] = []
+    for keys, values in found:
+        read = reader.fields(keys, values)
+        rows += read.rows
+        texts += read.texts
+        stamps.append(raw_stamps(read.values))
+        if len(rows) >= ROWS:
             yield Batch(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
+            rows, texts, stamps = [], [], []
+    if rows:
+        yield Batch(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
 
 
 class ColumnGroups:
@@ -106,7 +90,7 @@ class ColumnGroups:
         program = self._program
         place, _, sides = program.meetings[number]
         found: dict[Texts, list[Partner]] = {}
-        for batch in Reader(program, place).batches(self._source(place)):
+        for batch in batches(program, place, self._source(place)):
             stamps = zip(batch.stamps["txid"].tolist(), batch.stamps["time"].tolist(), strict=True)
             for row, texts, (txid, time) in zip(batch.rows, batch.texts, stamps, strict=True):
                 sought = tuple([texts[side] for side in sides])
@@ -116,7 +100,7 @@ class ColumnGroups:
 
     def compute(self) -> None:
         """Add all rows. Raises LimitError ``SOW-EXP-030``."""
-        for batch in Reader(self._program, 0).batches(self._source(0)):
+        for batch in batches(self._program, 0, self._source(0)):
             self._add(batch)
 
     def _add(self, batch: Batch) -> None:

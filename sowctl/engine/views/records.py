@@ -6,7 +6,7 @@ Called by :mod:`sowctl.engine.views.computing` and ``building``, and by the task
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.search.matcher import Matcher, headers_of
 from sowctl.engine.views.definition import Program, ViewRecord
@@ -15,7 +15,17 @@ from sowctl.store.codec import all_stamps, payloads
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
-    from sowctl.values.fields import Refusal
+    from sowctl.engine.views.joins import Texts
+    from sowctl.values.fields import Refusal, Row
+
+
+class Fields(NamedTuple):
+    """Records, in parallel: keys, stored values, the fields asked for, the texts of join keys."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    rows: Sequence[Row]
+    texts: Sequence[Texts]
 
 
 class RecordReader:
@@ -32,8 +42,8 @@ class RecordReader:
         self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None
         self._headers = number == 0 and program.projection.uses_header
 
-    def read(self, keys: list[bytes], values: list[bytes]) -> list[ViewRecord]:
-        """Those of the records that the filter leaves. Raises InputError ``SOW-QRY-004`` for an unreadable one."""
+    def fields(self, keys: list[bytes], values: list[bytes]) -> Fields:
+        """What the view reads of the records that the filter leaves. Raises InputError ``SOW-QRY-004``."""
         places = self._matcher.places(keys, values)
         if len(places) < len(keys):
             keys, values = [keys[place] for place in places], [values[place] for place in places]
@@ -41,15 +51,18 @@ class RecordReader:
         rows, refused = self._extract(messages)
         # A record that cannot be read fails the view: without it the groups would be wrong in silence.
         if refused:
-            raise unreadable(refused[0], keys, self._topic)
-        texts: Sequence[tuple[bytes | None, ...]] = (
-            self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
-        )
+            raise _unreadable(refused[0], keys, self._topic)
+        texts: Sequence[Texts] = self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
+        return Fields(keys, values, rows, texts)
+
+    def read(self, keys: list[bytes], values: list[bytes]) -> list[ViewRecord]:
+        """:meth:`fields`, record by record."""
+        keys, values, rows, texts = self.fields(keys, values)
         headers = headers_of(keys, values, self._topic) if self._headers else [None] * len(keys)
         return list(map(ViewRecord, keys, all_stamps(values), headers, rows, texts))
 
 
-def unreadable(refused: Refusal, keys: Sequence[bytes], topic: str) -> InputError:
+def _unreadable(refused: Refusal, keys: Sequence[bytes], topic: str) -> InputError:
     """The error for a record that is no message of its type."""
     key = str(int.from_bytes(keys[refused.index], "big"))
     return InputError(

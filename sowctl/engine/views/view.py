@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from sowctl.config.derived import View
 from sowctl.engine.fold.tempstore import aside
-from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.engine.sources.current import CurrentSource, open_file
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
 from sowctl.engine.views.building import build_messages
-from sowctl.engine.views.cache import place_of, read_state
+from sowctl.engine.views.cache import WITHOUT, as_it_is, place_of, read_state
 from sowctl.engine.views.collecting import no_collection
 from sowctl.engine.views.definition import Program, Query, query_of
 from sowctl.engine.views.moment import Moved, at_one_instant, entry_of
 from sowctl.engine.views.refreshing import Outlook, Refresh, kept
-from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
+from sowctl.errors import SowError
 from sowctl.store.builder import build
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.moment import Moment
-
-_OF_NO_USE = (DamageError, VersionError, MissingError, RefusedError)
-"""What a cache may be instead of one: it is made anew."""
-_WITHOUT = (StorageError, LockedError, RefusedError, OSError)
-"""Why no cache can be written."""
 
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:
@@ -89,7 +84,7 @@ def _cached(moment: Moment, entry: View, query: Query, path: Path) -> CurrentSou
         return source
     try:
         refresh.run()
-    except _WITHOUT as problem:
+    except WITHOUT as problem:
         words = problem.message if isinstance(problem, SowError) else str(problem)
         instance.notify_once(f"cache of {entry.name}", f"the view {entry.name} is computed without a cache: {words}")
         return None
@@ -102,21 +97,7 @@ def _cached(moment: Moment, entry: View, query: Query, path: Path) -> CurrentSou
 
 def _as_it_is(moment: Moment, refresh: Refresh, topic: TopicConfig) -> CurrentSource | None:
     """The cache, if it shows the view as of the moment."""
-    assert topic.file is not None
-    if not topic.file.exists():
-        return None
-    try:
-        source = open_current(moment.instance, topic, now=moment.now)
-    except _OF_NO_USE:
-        return None
-    try:
-        if refresh.is_current(read_state(source.snapshot)):
-            return source
-    except BaseException:
-        source.close()
-        raise
-    source.close()
-    return None
+    return as_it_is(moment, topic, lambda source: refresh.is_current(read_state(source.snapshot)))
 
 
 def open_computed(moment: Moment, entry: OtherEntry) -> Source:

@@ -18,7 +18,7 @@ from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.views.cache import place_of
+from sowctl.engine.views.cache import WITHOUT, as_it_is, place_of
 from sowctl.engine.views.conflation import keeping
 from sowctl.engine.views.conflation.histories import conflated_changes, unrecorded
 from sowctl.engine.views.conflation.keeping import Keeper, KeptOutlook
@@ -26,23 +26,19 @@ from sowctl.engine.views.conflation.kept import is_recorded, read_kept
 from sowctl.engine.views.conflation.outputs import Outputs
 from sowctl.engine.views.conflation.timeline import Change, Stretch
 from sowctl.engine.views.moment import at_one_instant
-from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
+from sowctl.errors import MissingError, SowError
 from sowctl.store.builder import build
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sowctl.config.model import OtherEntry
+    from sowctl.config.model import OtherEntry, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.moment import Moment
 
 READ = 1000
-_OF_NO_USE = (DamageError, VersionError, MissingError, RefusedError)
-"""What a kept state may be instead of one, where the journal tells the same."""
-_WITHOUT = (StorageError, LockedError, RefusedError, OSError)
-"""Why no state can be kept."""
 
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:
@@ -68,7 +64,7 @@ def outlook(instance: Instance, entry: OtherEntry) -> KeptOutlook:
 def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Source:
     if path is None or not path.exists():
         raise unrecorded(entry, entry.underlying)
-    source = _opened(moment, entry, path)
+    source = open_current(moment.instance, _kept_as(moment, entry, path), now=moment.now)
     kept = read_kept(source.snapshot)
     if kept is not None and (moment.at is None or moment.at >= kept.clock):
         return source
@@ -84,10 +80,9 @@ def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Sour
     )
 
 
-def _opened(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource:
+def _kept_as(moment: Moment, entry: ConflatedTopic, path: Path) -> TopicConfig:
     assert moment.instance.config is not None
-    topic = replace(as_topic(moment.instance.config, entry), file=path)
-    return open_current(moment.instance, topic, now=moment.now)
+    return replace(as_topic(moment.instance.config, entry), file=path)
 
 
 def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource | None:
@@ -98,7 +93,7 @@ def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource 
         return source
     try:
         keeper.advance()
-    except _WITHOUT as problem:
+    except WITHOUT as problem:
         words = problem.message if isinstance(problem, SowError) else str(problem)
         moment.instance.notify_once(f"state of {entry.name}", f"{entry.name} is computed without a kept state: {words}")
         return None
@@ -106,20 +101,9 @@ def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource 
 
 
 def _as_it_is(moment: Moment, entry: ConflatedTopic, keeper: Keeper, path: Path) -> CurrentSource | None:
-    if not path.exists():
-        return None
-    try:
-        source = _opened(moment, entry, path)
-    except _OF_NO_USE:
-        return None
-    try:
-        if keeper.is_current(read_kept(source.snapshot)):
-            return source
-    except BaseException:
-        source.close()
-        raise
-    source.close()
-    return None
+    """The kept state, if it shows the conflated topic as of the moment."""
+    topic = _kept_as(moment, entry, path)
+    return as_it_is(moment, topic, lambda source: keeper.is_current(read_kept(source.snapshot)))
 
 
 def _computed(moment: Moment, entry: ConflatedTopic) -> Source:
