@@ -21,11 +21,11 @@ from sowctl.identity.keys import end_to_end
 from sowctl.identity.keyspace import stable_order, words
 
 if TYPE_CHECKING:
-    from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.engine.writing.topicwriter import StoreWriter
 
 
 def decide_columns(
-    writer: TopicWriter, digests: Sequence[bytes], payloads: list[bytes]
+    writer: StoreWriter, digests: Sequence[bytes], payloads: list[bytes]
 ) -> tuple[list[Status], Published] | None:
     """The outcomes of messages in the order of the input, and the messages as columns; the topic's locks are held.
 
@@ -70,7 +70,7 @@ class _Batch:
         """Messages whose key came before in the batch."""
         return self._meet(self._later, self._earlier, self.checks, self.sizes, self.payloads)
 
-    def meet_waiting(self, writer: TopicWriter) -> bool:
+    def meet_waiting(self, writer: StoreWriter) -> bool:
         """The first message of each key whose record waits as columns in the overlay."""
         waiting = writer.overlay.unpacked
         if waiting is None:
@@ -80,7 +80,7 @@ class _Batch:
         there = (~self._absent).nonzero()[0]
         return self._meet(self.first[there], rows[there], waiting.checks, waiting.sizes, waiting.payloads)
 
-    def meet_stored(self, writer: TopicWriter) -> bool:
+    def meet_stored(self, writer: StoreWriter) -> bool:
         """The first message of each other key whose record is stored."""
         asked = words(self.distinct[self._absent].astype(">u8"))
         found = writer.behind(asked)

@@ -65,13 +65,8 @@ class DryRunWriter:
 
     columned = False
 
-    def takes_columns(self, count: int) -> bool:
-        """No: what a dry run would write is held as values."""
-        return self.columned
-
-    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        """Not asked: nothing waits as columns."""
-        raise NotImplementedError
+    def by_columns(self, count: int) -> None:
+        """None: what a dry run would write is held as values."""
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All live records in key order; what the dry run would have written is not in it."""

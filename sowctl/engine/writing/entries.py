@@ -173,10 +173,10 @@ class _Step:
         chains = preparer.keys.chains
         if chains is not None:
             self._name(chains)
-        elif self._is_plain() and writer.takes_columns(len(ready.payloads)):
+        elif self._is_plain() and (columned := writer.by_columns(len(ready.payloads))) is not None:
             from sowctl.engine.writing.columned import decide_columns
 
-            decided = decide_columns(writer, ready.digests, ready.payloads)
+            decided = decide_columns(columned, ready.digests, ready.payloads)
             if decided is not None:
                 return self._columned(*decided), self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal

@@ -47,13 +47,8 @@ class LogWriter:
 
     columned = False
 
-    def takes_columns(self, count: int) -> bool:
-        """No: there are no records."""
-        return self.columned
-
-    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        """Not asked: nothing waits as columns."""
-        raise NotImplementedError
+    def by_columns(self, count: int) -> None:
+        """None: there are no records."""
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """No records."""

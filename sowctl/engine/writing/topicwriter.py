@@ -66,11 +66,8 @@ class TopicWriter(Protocol):
     def columned(self) -> bool:
         """Whether large batches are decided by columns, once there are many."""
 
-    def takes_columns(self, count: int) -> bool:
-        """Whether a batch of so many messages is decided by columns, and waits as columns in the overlay."""
-
-    def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        """The stored values of ``keys``, which ascend and do not wait as columns in the overlay."""
+    def by_columns(self, count: int) -> StoreWriter | None:
+        """The writer, if a batch of so many messages is decided by columns, and waits as columns in its overlay."""
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
         """Be up to date again: the journal's lock was just taken, and others may have written."""
@@ -167,12 +164,14 @@ class StoreWriter:
         """See :class:`TopicWriter`. Versions are kept as values, and of a record that expires its stamp is asked."""
         return self.rule is None and not self.expires
 
-    def takes_columns(self, count: int) -> bool:
+    def by_columns(self, count: int) -> StoreWriter | None:
         """See :class:`TopicWriter`."""
         if not count or not self.columned:
-            return False
+            return None
         # A small batch goes behind what waits as columns: that is not packed for it.
-        return self.overlay.unpacked is not None or limits.is_columned(count, len(self.overlay) + self._applied)
+        if self.overlay.unpacked is not None or limits.is_columned(count, len(self.overlay) + self._applied):
+            return self
+        return None
 
     def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """The stored values of ``keys``, which ascend and do not wait as columns in the overlay."""
