@@ -79,6 +79,13 @@ CODES: dict[str, str] = {
         Do: Give SOW keys as ``--meta`` shows them, or name a logical topic with its configuration.
         See: sowctl-get(1)
         """,
+    "SOW-QRY-019": """2 nothing that could be computed again
+
+        Why: ``--fresh`` computes what a view or a conflated topic shows from the records or the journal of its topics.
+        Topics, queues and files are not computed from others; of a conflated topic whose source no journal records,
+        only what was kept is known.
+        Do: Leave ``--fresh`` out, or name a view or conflated topic.
+        """,
     "SOW-QRY-020": """6 a reading process that ended early
 
         Why: An evaluation over a large file reads parts of it in processes of their own, and one of them ended

@@ -53,7 +53,8 @@ class QueryOptions(Struct, frozen=True):
     SOW keys come after it, in key order. ``jobs`` processes may read a large store; None: as many as pay.
     ``index_from``: records of a store from which on memo indexes are used and built; None: never. ``counted``: read on
     where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59), and
-    count the records that keys and indexes spared.
+    count the records that keys and indexes spared. ``fresh``: compute a view or conflated topic from its topics, and
+    make its cache anew.
     """
 
     filter: str | None = None
@@ -72,6 +73,7 @@ class QueryOptions(Struct, frozen=True):
     after_key: str | None = None
     jobs: int | None = None
     counted: bool = True
+    fresh: bool = False
 
 
 class SubscribeOptions(Struct, frozen=True):

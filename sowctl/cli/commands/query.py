@@ -40,6 +40,7 @@ EXAMPLES = (
     "sowctl query orders \"/symbol = 'IBM' AND /qty > 500\" -o '/price DESC' -n 3",
     "sowctl query orders --at 2026-01-05T10:00:00Z --format csv --output ten.csv",
     "sowctl query '^orders' --count",
+    "sowctl query totals --fresh",
     "sowctl query orders --projection 'SUM(/qty) AS /sum, /symbol' --grouping /symbol",
     "sowctl query orders '/qty > 500' --explain",
 )
@@ -72,6 +73,7 @@ def run(
     jobs: asking.Jobs = None,
     exit_status: asking.ExitStatus = False,
     follow: asking.Follow = False,
+    fresh: asking.Fresh = False,
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
@@ -121,6 +123,7 @@ def run(
         grouping=grouping,
         after_key=after_key,
         jobs=jobs,
+        fresh=fresh,
         counted=statistics or bool(count and format),
     )
     if no_index:
@@ -133,7 +136,7 @@ def run(
     if follow:
         from sowctl.cli.commands.bodies.subscribe import follow_query
 
-        shaping = (at, count, statistics, explain, projection, sow_key, *printing)
+        shaping = (at, count, statistics, explain, projection, sow_key, fresh, *printing)
         return follow_query(invocation, target, message_type, asked, shaping, literal=literal_topic)
     if explain:
         with invocation.open_instance(target) as instance:

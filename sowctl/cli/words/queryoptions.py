@@ -58,6 +58,9 @@ Jobs: TypeAlias = Annotated[
 ]
 ExitStatus: TypeAlias = Annotated[bool, option("--exit-status", help="end with status 1 if nothing is found")]
 
+Fresh: TypeAlias = Annotated[
+    bool, option("--fresh", help="compute a view or conflated topic anew, whatever its cache holds")
+]
 Follow: TypeAlias = Annotated[bool, option("--follow", help="go on with what is published, until interrupted")]
 
 

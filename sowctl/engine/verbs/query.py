@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
@@ -23,7 +24,7 @@ from sowctl.engine.search.scan import Scan, filtered, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.engine.topics.targets import Target, with_records
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.views.opening import check_fresh, open_target
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -72,6 +73,8 @@ class _Run:
 
     def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
         check_options(options, targets)
+        if options.fresh:
+            check_fresh(instance, targets)
         self._instance = instance
         self._targets = targets
         self._options = options
@@ -166,6 +169,7 @@ class _Run:
         """Every target opened, with the plan for its records. ``shown``: plans are to be printed."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
+        opener = partial(open_target, fresh=self._options.fresh)
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
 
@@ -175,7 +179,7 @@ class _Run:
 
             options = self._options
             with scanning(
-                self._instance, target, options.at, asked, options.batch_size, shown=shown, opener=open_target
+                self._instance, target, options.at, asked, options.batch_size, shown=shown, opener=opener
             ) as scan:
                 numbers = QueryStatistics(scan.source.topic, scan.source.message_type)
                 self._place[scan.source.topic, scan.source.message_type] = len(self.statistics)

@@ -6,10 +6,12 @@ source of the entry as of a moment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sowctl.engine.sources.opening import open_source
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
@@ -28,8 +30,10 @@ OPENERS = {
 """The module of each kind of entry that can be read."""
 
 
-def open_target(instance: Instance, target: Target, at: int | None) -> Source:
+def open_target(instance: Instance, target: Target, at: int | None, *, fresh: bool = False) -> Source:
     """The state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
+
+    ``fresh``: what is derived is computed from its topics, and its caches are made anew (:func:`check_fresh` first).
 
     Raises what opening its topics raises, and UsageError ``SOW-ENG-031`` for what cannot be read.
     """
@@ -43,8 +47,33 @@ def open_target(instance: Instance, target: Target, at: int | None) -> Source:
     entry = topic.derived
     # A conflated topic reads the log itself, not the state of its topics.
     states = entry.kind == "View"
-    found = at_one_instant(instance, entry, at, open_entry, lambda moment: open_entry(moment, entry), states=states)
+    found = at_one_instant(
+        instance, entry, at, open_entry, lambda moment: open_entry(moment, entry), fresh=fresh, states=states
+    )
     return narrowed(found, topic)
+
+
+def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
+    """Raise UsageError ``SOW-QRY-019`` unless every target is computed from topics, and can be computed again."""
+    for target in targets:
+        topic = target.topic
+        entry = topic.derived if topic is not None else None
+        if topic is None or entry is None or entry.kind not in ("View", "ConflatedTopic"):
+            what = "a file" if topic is None else f"{topic.label!r}, a {entry.kind if entry is not None else 'Topic'},"
+            hint = "--fresh is for views and conflated topics"
+            raise UsageError("SOW-QRY-019", f"{what} is not computed from topics", hint=hint)
+        if entry.kind == "ConflatedTopic":
+            from sowctl.config.derived import ConflatedTopic
+            from sowctl.engine.views.conflation.kept import is_recorded
+
+            assert isinstance(entry, ConflatedTopic)
+            if not is_recorded(instance, entry):
+                raise UsageError(
+                    "SOW-QRY-019",
+                    f"what {entry.name!r} shows cannot be computed again: no journal records its source",
+                    hint="sowctl conflate keeps it, and that is all that is known",
+                    topic=entry.name,
+                )
 
 
 def open_entry(moment: Moment, entry: OtherEntry) -> Source:

@@ -89,8 +89,10 @@ def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource 
     """The kept state, brought to the present; None for the past, where none can be kept, or another process keeps a
     later one."""
     keeper = Keeper(moment, entry, path)
-    if (source := _as_it_is(moment, entry, keeper, path)) is not None or moment.at is not None:
+    if not moment.fresh and (source := _as_it_is(moment, entry, keeper, path)) is not None:
         return source
+    if moment.at is not None:
+        return None
     try:
         keeper.advance()
     except WITHOUT as problem:

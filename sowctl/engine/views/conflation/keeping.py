@@ -128,6 +128,8 @@ class Keeper:
             with store.snapshot() as snapshot:
                 kept = read_kept(snapshot)
             if kept is not None and kept.definition == self._digest:
+                if self._moment.fresh and self.recorded:
+                    return self._build(store.lock)
                 if self.is_current(kept) and self.recorded:
                     return Advance(0, 0, self._count(store), "as it was")
                 if kept.clock > self._moment.now:
