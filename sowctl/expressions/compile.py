@@ -167,6 +167,19 @@ def compile_fields(
     return Fields(definitions)
 
 
+def compile_view_filter(
+    text: str, sources: Collection[tuple[str, ...]], extra: Mapping[str, Function] = NO_FUNCTIONS
+) -> Filter:
+    """Compile the filter of a view over ``sources`` (message type and name), one of which each qualifier names.
+
+    Raises ExpressionError.
+    """
+    found = compile_filter(text, Context.VIEW_FILTER, extra)
+    if found.node is not None:
+        _check_qualified(found.node, text, False, sources)
+    return found
+
+
 def compile_projection(
     projection: str | Sequence[str],
     grouping: str | Sequence[str] | None,

@@ -28,7 +28,7 @@ class Context(Enum):
     OOF_FILTER = Rules("the filter of a subscription with out-of-focus messages", nondeterministic=False)
     PAGINATED_FILTER = Rules("the filter of a paginated subscription", nondeterministic=False)
     AGGREGATED_SUBSCRIPTION_FILTER = Rules("the filter of an aggregated subscription", nondeterministic=False)
-    VIEW_FILTER = Rules("the filter of a view", nondeterministic=False)
+    VIEW_FILTER = Rules("the filter of a view", qualifiers=True, nondeterministic=False)
     CONFLATED_FILTER = Rules("the filter of a conflated topic", nondeterministic=False)
     QUEUE_FILTER = Rules("the filter of a queue", nondeterministic=False)
     BARRIER = Rules("a barrier expression", nondeterministic=False)

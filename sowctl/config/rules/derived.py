@@ -99,15 +99,29 @@ def unreachable_field(node: Node, survey: Survey) -> Iterator[Problem]:
     Example: ``[customers]./name`` in a view over ``orders`` alone.
     Instead: add a Join with that topic, or remove the field.
     """
-    read = {source.name for source in sources(node)}
+    entry = survey.entry(node)
+    read: dict[str, set[str]] = {}
+    for source in sources(node):
+        found = resolve(source, entry, survey)
+        others = [other for other in survey.named(source.name) if other is not entry]
+        meant = [found] if found is not None else others if source.type is None else []
+        read.setdefault(source.name, set()).update(other.type for other in meant)
     if not read:
         return
-    for field, tree in _fields(node):
+    condition = [(part, tree) for part in node.all("Filter") for tree in texts.filter_fields(part)]
+    for field, tree in [*_fields(node), *condition]:
         for name in texts.fields(tree):
-            if name.qualifier and name.qualifier[-1] not in read:
-                message = f"field refers to topic '{name.qualifier[-1]}' that is not in UnderlyingTopic"
-                hint = f"the view reads {', '.join(sorted(read))}"
-                yield Problem(field, message, hint, texts.at(field, name.span[0]))
+            topic = name.qualifier[-1] if name.qualifier else None
+            # Of a topic that is not defined nothing is known but its name.
+            known = read.get(topic or "")
+            if topic is None or (
+                known is not None and (len(name.qualifier) < 2 or name.qualifier[0] in known or not known)
+            ):
+                continue
+            what = ".".join(f"[{part}]" for part in name.qualifier) if topic in read else f"topic '{topic}'"
+            message = f"field refers to {what} that is not in UnderlyingTopic"
+            hint = f"the view reads {', '.join(sorted(read))}"
+            yield Problem(field, message, hint, texts.at(field, name.span[0]))
 
 
 def output_type(node: Node, survey: Survey) -> Iterator[Problem]:

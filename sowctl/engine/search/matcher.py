@@ -5,7 +5,7 @@ Called by scans, by lookups and by Spark's tasks, each batch by batch. Ruled by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.search import figures
@@ -28,7 +28,8 @@ class Matcher:
     """A compiled filter over stored values of one message type.
 
     ``seen``: every message was read when it was published, so that none of them can turn out to be unreadable.
-    ``functions`` are those that the configuration's modules add.
+    ``functions`` are those that the configuration's modules add. ``view_of``: it is the filter of a view over these
+    (message type and name), whose fields may name them.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Matcher:
         *,
         seen: bool = False,
         functions: Mapping[str, Function] | None = None,
+        view_of: Collection[tuple[str, str]] = (),
     ) -> None:
         self.type = kind
         self.topic = topic
@@ -51,9 +53,12 @@ class Matcher:
         self._shows = False
         self._read: Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]] | None = None
         if text is not None and text.strip():
-            from sowctl.expressions.compile import compile_filter
+            from sowctl.expressions.compile import compile_filter, compile_view_filter
 
-            self.filter = compile_filter(text, extra=self.functions)
+            if view_of:
+                self.filter = compile_view_filter(text, view_of, self.functions)
+            else:
+                self.filter = compile_filter(text, extra=self.functions)
             if self.filter.slots and not self.type.filterable:
                 raise UsageError(
                     "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"

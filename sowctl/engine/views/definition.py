@@ -15,7 +15,7 @@ from msgspec import Struct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import environment_of
 from sowctl.errors import UsageError
-from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.compile import compile_projection, compile_view_filter
 from sowctl.expressions.rows.joining import JoinStep, plan, source_of
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
@@ -96,10 +96,8 @@ class Program:
         self.instance, self.query = instance, query
         self.functions = functions_of(instance)
         joined = len(query.sources) > 1
-        # A qualifier may leave the message type out.
-        names = [(name,) for _, name in query.sources] + [(kind, name) for kind, name in query.sources]
         self.projection: Projection = compile_projection(
-            query.projection, query.grouping, joined=joined, sources=names, extra=self.functions
+            query.projection, query.grouping, joined=joined, sources=query.sources, extra=self.functions
         )
         self.kind = instance.type_of(query.message_type)
         if not self.kind.constructible:
@@ -108,9 +106,7 @@ class Program:
         self.filter: Filter | None = None
         # Over one topic the filter is the matcher's, which asks it of records as they are read.
         if joined and query.filter:
-            from sowctl.expressions.compile import compile_filter
-
-            self.filter = compile_filter(query.filter, extra=self.functions)
+            self.filter = compile_view_filter(query.filter, query.sources, self.functions)
         self.joins: tuple[Join, ...] = tuple(map(parse_join, query.joins))
         self.slots: list[list[Slot]] = [[] for _ in query.sources]
         self.places = self._placed(self.projection.slots, self.projection.sources)

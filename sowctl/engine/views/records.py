@@ -36,7 +36,9 @@ class RecordReader:
         kind = program.instance.type_of(message_type)
         # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
         text = program.query.filter if len(program.query.sources) == 1 else None
-        self._matcher = Matcher(text, kind, self._topic, program.environment, functions=program.functions)
+        self._matcher = Matcher(
+            text, kind, self._topic, program.environment, functions=program.functions, view_of=program.query.sources
+        )
         self._extract = kind.extractor(program.slots[number])
         sides = program.sides[number]
         self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None

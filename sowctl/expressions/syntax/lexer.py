@@ -155,6 +155,11 @@ def _fault(text: str, at: int) -> Fault:
     word = re.compile("[A-Za-z_][A-Za-z0-9_]*").match(text, at)
     if word is not None:
         name = word[0]
+        if text.startswith("./", word.end()):
+            # A join may leave the brackets out, an expression may not.
+            return Fault(
+                "SOW-EXP-006", f"{name} is neither a field nor a function", at, f"write [{name}]./ for its fields"
+            )
         hint = _FOREIGN.get(name.upper()) or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
         return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
     shown = character if character.isprintable() else f"U+{ord(character):04X}"

@@ -36,7 +36,8 @@ PAGES: dict[str, str] = {
         """,
     "F016": """What: a topic or message type before a field where only one message is looked at.
 
-        Why: Preprocessing, Enrichment and filters see one message of their own topic.
+        Why: Preprocessing, Enrichment and most filters see one message of their own topic; in the Filter of a View a
+        field may name the topic that the view reads.
         Example: ``[orders]./qty`` in Enrichment.
         Instead: write ``/qty``.
         """,
