@@ -57,4 +57,12 @@ CODES: dict[str, str] = {
         place there would never come to rest.
         Do: Keep its place in another topic, or in a file.
         """,
+    "SOW-BKM-010": """11 a place that another run has
+
+        Why: A subscription of the same client with the same id is under way and moves the place on. Two of them would
+        tell everything twice, and store one place over the other.
+        Do: End the other run, which the error names, or give this one a ``--sub-id`` of its own. Without ``--commit`` a
+        place is read and not locked.
+        See: sow-bookmark(5)
+        """,
 }

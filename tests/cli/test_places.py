@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+import sowctl
 from sowctl.cli.main import main
 from sowctl.engine.following.stores.file import FileStore
 from sowctl.engine.following.stores.protocol import Advance, Subscriber
@@ -229,3 +231,27 @@ def test_a_place_that_was_pruned_is_an_error_that_names_the_first_entry(cli: Cli
     check = cli("bookmark", "check", "a.bookmarks")
     assert (check.status, json.loads(check.out)["state"]) == (1, "lost")
     assert told(cli, *keep, "--bookmark-not-found", "epoch") == [5, 6, "completed"]
+
+
+def test_a_place_has_one_run_at_a_time(shop: Cli) -> None:
+    publish(shop, 1, 2)
+    keep = ("--store", "a.bookmarks", *WHO)
+    with sowctl.open("sowctl.xml").place("a.bookmarks", "c", "1"):
+        second = shop(*BASE, *keep, "--commit")
+        assert (second.status, second.out) == (11, "")
+        assert "SOW-BKM-010" in second.err
+        assert f"process {os.getpid()} " in second.err
+        assert "--sub-id" in second.err
+        # To look is free, and so is another id.
+        assert told(shop, *keep) == [1, 2, "completed"]
+        assert told(shop, *keep[:-1], "2", "--commit") == [1, 2, "completed"]
+        # What is set on purpose would be lost: the run stores its own place over it.
+        for command in (("set", "a.bookmarks", "1"), ("rewind", "a.bookmarks", "--to", "0"), ("purge", "a.bookmarks")):
+            refused = shop("bookmark", *command, *WHO, *(["--yes"] if command[0] == "purge" else []))
+            expected = 0 if command[0] != "set" else 11
+            assert refused.status == expected, refused.err
+    assert told(shop, *keep, "--commit") == [1, 2, "completed"]
+    with sowctl.open("sowctl.xml").place("a.bookmarks", "c", "1"):
+        assert shop("bookmark", "rewind", "a.bookmarks", "--to", "0", *WHO).status == 11
+        assert shop("bookmark", "purge", "a.bookmarks", *WHO, "--yes").status == 11
+        assert shop("bookmark", "purge", "a.bookmarks", *WHO, "--dry-run").status == 0

@@ -42,9 +42,9 @@ def run(
     chosen = Chosen(client, sub_id)
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
     sink = Sink(invocation, Choice(format, columns=columns))
-    with opened(invocation, store, store_config) as (_, found):
+    with opened(invocation, store, store_config) as (instance, found):
         if ask:
-            count = len(purge(found, chosen, dry_run=True))
+            count = len(purge(instance, found, chosen, dry_run=True))
             invocation.streams.confirm(f"forget {count:,} subscriptions")
-        sink.write_rows(map(place_row, purge(found, chosen, dry_run=dry_run)))
+        sink.write_rows(map(place_row, purge(instance, found, chosen, dry_run=dry_run)))
     return 0

@@ -104,7 +104,8 @@ def run(
 
     --bookmark begins at a place in the journal: with the records that were retained there, for topics with History, or
     with --no-sow with every message that was published behind it. Messages may come twice that way, and none is left
-    out. The event completed tells that all is replayed. --store keeps the place for the next time.
+    out. The event completed tells that all is replayed. --store keeps the place for the next time; with
+    --commit one run at a time has it.
     """
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import SubscribeOptions

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.bookmarks import Bookmark, Side, Wanted, parse
 from sowctl.engine.following.spans import NotFound, resolve
+from sowctl.engine.following.stores.claim import claimed
 from sowctl.engine.following.stores.protocol import Row, Subscriber
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import RefusedError, SowError, UsageError
@@ -78,7 +79,8 @@ def standings(instance: Instance, store: BookmarkStore, chosen: Chosen) -> list[
 def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: str, *, force: bool = False) -> str:
     """Store a place, as the text that is returned. Times are stored as instants, so that they stay what they are.
 
-    Raises what resolving it raises, unless ``force``: a subscription that goes on there would end with it.
+    Raises what resolving it raises, unless ``force``: a subscription that goes on there would end with it. Raises
+    LockedError ``SOW-BKM-010`` where the subscription is under way: it would store its own place over this one.
     """
     wanted = parse(text, instance.clock)
     if wanted.is_recent:
@@ -86,14 +88,16 @@ def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: s
     if not force and has_log(instance):
         with open_log(instance) as log:
             resolve(instance, log, wanted, not_found=NotFound.FAIL)
-    store.put(who, str(wanted))
+    with claimed(store, [who], instance):
+        store.put(who, str(wanted))
     return str(wanted)
 
 
 def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) -> list[Row]:
     """Set the chosen places back to where ``text`` says; the new rows, by client and id.
 
-    Raises RefusedError ``SOW-BKM-008`` where one of them would go forward: then none is set.
+    Raises RefusedError ``SOW-BKM-008`` where one of them would go forward, LockedError ``SOW-BKM-010`` where one is
+    under way: then none is set.
     """
     wanted = parse(text, instance.clock)
     if wanted.is_recent or wanted.end is not None:
@@ -111,16 +115,19 @@ def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) 
                     f"and {text!r} is behind txid {to}: messages between would be left out",
                     hint="sowctl bookmark set takes a place forward",
                 )
-    for row in rows:
-        store.put(row.who, str(wanted))
+    with claimed(store, [row.who for row in rows], instance):
+        for row in rows:
+            store.put(row.who, str(wanted))
     return [row for row in store.rows() if chosen.has(row.who)]
 
 
-def purge(store: BookmarkStore, chosen: Chosen, *, dry_run: bool = False) -> list[Row]:
-    """Forget the chosen subscriptions; their rows."""
+def purge(instance: Instance, store: BookmarkStore, chosen: Chosen, *, dry_run: bool = False) -> list[Row]:
+    """Forget the chosen subscriptions; their rows. Raises LockedError ``SOW-BKM-010`` where one is under way."""
     rows = [row for row in store.rows() if chosen.has(row.who)]
-    for row in () if dry_run else rows:
-        store.purge(row.who)
+    if not dry_run:
+        with claimed(store, [row.who for row in rows], instance):
+            for row in rows:
+                store.purge(row.who)
     return rows
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sowctl.engine.following.events import Event
+from sowctl.engine.following.stores.file import FileStore
+from sowctl.errors import LockedError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.staged import run as stage
 
@@ -102,7 +107,45 @@ def test_what_was_not_stored_comes_again(shop: Lab, tmp_path: Path) -> None:
     with instance.subscribe("t", sow=False, until_now=True, bookmark=place.recent) as subscription:
         for event in place.events(subscription):
             place.acknowledge(event)
-    # As after a crash: the place is not closed.
-    assert instance.place(str(tmp_path / "a.bookmarks"), "c", "1").recent == "0"
+    # As after a crash: the place is not closed, and the store does not know of it.
+    assert FileStore(tmp_path / "a.bookmarks", instance.seam, instance.clock).rows() == []
     place.close()
     assert instance.place(str(tmp_path / "a.bookmarks"), "c", "1").recent != "0"
+
+
+@pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
+def test_one_run_has_a_place(shop: Lab, store: str) -> None:
+    instance = shop.open()
+    name = store if store == "marks" else str(shop.directory / store)
+    with instance.place(name, "c", "1") as first:
+        with pytest.raises(LockedError) as caught:
+            shop.open().place(name, "c", "1")
+        assert (caught.value.code, caught.value.facts["holder_pid"]) == ("SOW-BKM-010", os.getpid())
+        assert str(os.getpid()) in caught.value.message
+        with shop.open().place(name, "c", "2"), shop.open().place(name, "d", "1"):
+            assert first.recent == "0"
+    with shop.open().place(name, "c", "1"):
+        pass
+    assert not list(shop.directory.rglob("*-place-*"))
+
+
+def test_a_killed_run_leaves_no_lock(shop: Lab) -> None:
+    name = str(shop.directory / "a.bookmarks")
+    child = os.fork()
+    if child == 0:
+        kept = shop.open().place(name, "c", "1")
+        os.kill(os.getpid() if kept.recent else 0, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(list(shop.directory.glob("*-place-*"))) == 1
+    with shop.open().place(name, "c", "1"):
+        pass
+    assert not list(shop.directory.glob("*-place-*"))
+
+
+def test_a_place_that_was_forgotten_is_free(shop: Lab) -> None:
+    name = str(shop.directory / "a.bookmarks")
+    place = shop.open().place(name, "c", "1")
+    del place
+    gc.collect()
+    with shop.open().place(name, "c", "1"):
+        pass

@@ -113,9 +113,9 @@ def test_purge(shop: Lab) -> None:
     for client in ("c", "d"):
         for number in ("1", "2"):
             opened.put(Subscriber(client, number), "0")
-    assert len(purge(opened, Chosen("c"), dry_run=True)) == 2
-    assert [row.who for row in purge(opened, Chosen("c", "2"))] == [Subscriber("c", "2")]
-    assert [row.who for row in purge(opened, Chosen(sub_id="1"))] == [WHO, Subscriber("d", "1")]
+    assert len(purge(shop.open(), opened, Chosen("c"), dry_run=True)) == 2
+    assert [row.who for row in purge(shop.open(), opened, Chosen("c", "2"))] == [Subscriber("c", "2")]
+    assert [row.who for row in purge(shop.open(), opened, Chosen(sub_id="1"))] == [WHO, Subscriber("d", "1")]
     assert [row.who for row in opened.rows()] == [Subscriber("d", "2")]
 
 

@@ -126,7 +126,7 @@ def kept(
     """The options with the place that the store has, and what keeps it; when it ends, the place is stored.
 
     Raises UsageError ``SOW-CLI-033`` for options that do not go together, ``SOW-BKM-009`` for a store that is followed
-    itself, and what opening the store raises.
+    itself, LockedError ``SOW-BKM-010`` where another run has the place, and what opening the store raises.
     """
     _check(keeping)
     if keeping.store is None:
@@ -134,6 +134,7 @@ def kept(
         return
     from sowctl.engine.api import RowVerbs
     from sowctl.engine.following.bookmarks import parse
+    from sowctl.engine.following.stores.claim import claimed
     from sowctl.engine.following.stores.conflating import Conflating
     from sowctl.engine.following.stores.opening import open_store
     from sowctl.engine.following.stores.progress import ByConsumer, ByFlush
@@ -150,22 +151,25 @@ def kept(
     sub_id = keeping.sub_id or " ".join(filter(None, (target, asked.filter)))
     who = Subscriber(keeping.client or "", sub_id)
     count, interval = _every(keeping.every)
-    store = Conflating(open_store(of, keeping.store, RowVerbs()), count, interval, time.monotonic)
-    progress = (ByConsumer if keeping.ack else ByFlush)(store, who, instance.publisher)
-    if asked.bookmark is None or parse(asked.bookmark, instance.clock).is_recent:
-        asked = replace(asked, bookmark=progress.recent)
-    assert asked.bookmark is not None
-    progress.until(parse(asked.bookmark, instance.clock))
-    places = Places(instance, progress, store, acknowledged=keeping.ack, commit=keeping.commit)
-    try:
-        yield asked, places
-    finally:
-        # What an interrupt or an error has left in the output's buffer goes out first; where it cannot, it does not
-        # count as printed.
-        with suppress(OSError):
-            invocation.streams.stdout.flush()
-            progress.flushed()
-        places.close()
+    found = open_store(of, keeping.store, RowVerbs())
+    # Without --commit a place is read and stays where it is, however many read it.
+    with claimed(found, [who] if keeping.commit else [], instance):
+        store = Conflating(found, count, interval, time.monotonic)
+        progress = (ByConsumer if keeping.ack else ByFlush)(store, who, instance.publisher)
+        if asked.bookmark is None or parse(asked.bookmark, instance.clock).is_recent:
+            asked = replace(asked, bookmark=progress.recent)
+        assert asked.bookmark is not None
+        progress.until(parse(asked.bookmark, instance.clock))
+        places = Places(instance, progress, store, acknowledged=keeping.ack, commit=keeping.commit)
+        try:
+            yield asked, places
+        finally:
+            # What an interrupt or an error has left in the output's buffer goes out first; where it cannot, it does
+            # not count as printed.
+            with suppress(OSError):
+                invocation.streams.stdout.flush()
+                progress.flushed()
+            places.close()
 
 
 def _check(keeping: Keeping) -> None:

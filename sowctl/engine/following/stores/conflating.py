@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from sowctl.engine.following.stores.protocol import Advance, BookmarkStore, Memory, Row, Subscriber
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.identity.bookmarks import Bookmark
 
 
@@ -74,6 +76,10 @@ class Conflating(BookmarkStore):
         """Forget a subscription at once."""
         self._forget(who)
         return self._store.purge(who)
+
+    def lock_file(self, who: Subscriber) -> Path | None:
+        """As of the store behind."""
+        return self._store.lock_file(who)
 
     def close(self) -> None:
         """Write what waits, and close the store."""

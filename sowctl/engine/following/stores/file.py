@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, ClassVar
 from sowctl.breaks import unbroken
 from sowctl.directories import sync_directory
 from sowctl.engine.following.stores import filecodec as codec
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Memory, Row, Subscriber
+from sowctl.engine.following.stores.protocol import (
+    NOTHING,
+    Advance,
+    BookmarkStore,
+    Memory,
+    Row,
+    Subscriber,
+    lock_beside,
+)
 from sowctl.errors import StorageError
 
 if TYPE_CHECKING:
@@ -84,6 +92,10 @@ class FileStore(BookmarkStore):
             return False
         self._append(codec.pack_purge(who), lambda: self._state.pop(who, None))
         return True
+
+    def lock_file(self, who: Subscriber) -> Path | None:
+        """Beside the file."""
+        return lock_beside(self.path, who)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from sowctl.engine.following.events import Delivery, Event, Events
 from sowctl.engine.following.spans import is_last_of
+from sowctl.engine.following.stores.claim import Claim
 from sowctl.engine.following.stores.conflating import Conflating
 from sowctl.engine.following.stores.progress import ByConsumer
 from sowctl.identity.bookmarks import Bookmark
@@ -27,6 +28,7 @@ class Place:
     """Where one subscription goes on. Use it in a ``with`` statement: what is acknowledged is stored at its end, too.
 
     ``every``: seconds between two writes, 0 for every acknowledgement. After a crash what was not stored comes again.
+    Raises LockedError ``SOW-BKM-010`` (exit 11) where another run has the place: it is that of one run at a time.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class Place:
         every: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        # Taken before the place is read: another run may be moving it.
+        self._claim = Claim(store, who, instance)
         self._store = Conflating(store, 1 << 62, every, monotonic)
         self._progress = ByConsumer(self._store, who, instance.publisher)
         self._instance = instance
@@ -67,8 +71,11 @@ class Place:
         return event.bookmark is not None and event.data is not None and self._acknowledged(event.bookmark)
 
     def close(self) -> None:
-        """Store what is acknowledged."""
-        self._progress.close()
+        """Store what is acknowledged, and leave the place to others."""
+        try:
+            self._progress.close()
+        finally:
+            self._claim.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from msgspec import Struct
+from xxhash import xxh3_64_hexdigest
 
 from sowctl.described import DescribedStruct
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.values.times import Micros
 
 
@@ -98,6 +101,20 @@ class BookmarkStore(Protocol):
         """Forget a subscription; whether it was there."""
         ...
 
+    def lock_file(self, who: Subscriber) -> Path | None:
+        """The file whose lock says that a run has the place; None where no other process could see the place."""
+        ...
+
     def close(self) -> None:
         """Write what is not written yet, and let go of files."""
         ...
+
+
+def lock_beside(path: Path, who: Subscriber, topic: str = "") -> Path:
+    """The file beside a store whose lock is that of one place; names of clients may be long, and hold any character.
+
+    ``topic`` is told where several stores share a ``path``.
+    """
+    text = f"{len(topic)}:{topic}{len(who.client)}:{who.client}{who.sub_id}"
+    real = path.resolve()
+    return real.with_name(f"{real.name}-place-{xxh3_64_hexdigest(text.encode())}")

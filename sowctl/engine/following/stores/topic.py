@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Memory, Row, Subscriber
+from sowctl.engine.following.stores.protocol import (
+    NOTHING,
+    Advance,
+    BookmarkStore,
+    Memory,
+    Row,
+    Subscriber,
+    lock_beside,
+)
 from sowctl.engine.sources.opening import open_now
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import MissingError, UsageError
@@ -21,6 +29,8 @@ from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
 
 if TYPE_CHECKING:
+    from pathlib import Path as FilePath
+
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
 
@@ -90,6 +100,13 @@ class TopicStore(BookmarkStore):
             return False
         self._verbs.delete(self.instance, self.topic, self._message(who, "0"))
         return True
+
+    def lock_file(self, who: Subscriber) -> FilePath | None:
+        """Beside the topic's store, else in the directory of the journal: one of both keeps the rows."""
+        if self.topic.file is not None:
+            return lock_beside(self.topic.file, who)
+        log = self.instance.log
+        return None if log is None else lock_beside(log.directory / "bookmarks", who, self.topic.label)
 
     def close(self) -> None:
         """Nothing is open between two calls."""
