@@ -23,7 +23,8 @@ class Changes(DescribedStruct):
     """Changes of one topic, in their order: keys and stored values in parallel.
 
     ``publishers`` and ``sequences`` are the two parts of each entry's bookmark (decision 54); both None for a topic
-    without a journal, whose changes have no bookmarks.
+    without a journal, whose changes have no bookmarks. ``at_once``: they are what lies between two states, without an
+    order among them.
     """
 
     topic: Topic
@@ -31,6 +32,7 @@ class Changes(DescribedStruct):
     values: Sequence[bytes]
     publishers: Sequence[int] | None = None
     sequences: Sequence[int] | None = None
+    at_once: bool = False
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -45,6 +47,7 @@ class Changes(DescribedStruct):
             [self.values[place] for place in places],
             None if self.publishers is None else [self.publishers[place] for place in places],
             None if self.sequences is None else [self.sequences[place] for place in places],
+            self.at_once,
         )
 
 

@@ -112,7 +112,7 @@ class Rows:
             del self._known[key]
             keys.append(key)
             values.append(tombstone(key, bytes(CHECK.stop - CHECK.start), latest[0], self._instance.now))
-        return Changes((self.topic.name, self.topic.message_type), keys, values) if keys else None
+        return Changes((self.topic.name, self.topic.message_type), keys, values, at_once=True) if keys else None
 
 
 def _each(source: Source) -> Iterator[tuple[bytes, bytes]]:

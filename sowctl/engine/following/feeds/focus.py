@@ -89,13 +89,7 @@ class FocusFeed(Feed):
         """What changes mean to what the subscriber holds."""
         matching = self._places(changes)
         self._prepare(changes, matching)
-        rows: list[Row] = []
-        for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
-            txid, time = stamps(value)
-            if self._ends and self._ends[0][0] <= time:
-                rows += self._ended(time)
-            rows += self._told(key, value, txid, time, place, matches=place in matching)
-        yield from self._delivered(rows, changes)
+        yield from self._delivered(self._rows(changes, matching), changes)
 
     def expire(self, now: int) -> Iterator[Delivery]:
         """Records whose lifetime has ended."""
@@ -107,6 +101,16 @@ class FocusFeed(Feed):
 
     def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
         """Read of all changes together what is cheaper to read so."""
+
+    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[Row]:
+        """What the changes tell, one after the other."""
+        rows: list[Row] = []
+        for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
+            txid, time = stamps(value)
+            if self._ends and self._ends[0][0] <= time:
+                rows += self._ended(time)
+            rows += self._told(key, value, txid, time, place, matches=place in matching)
+        return rows
 
     def _told(self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool) -> Sequence[Row]:
         """What one change tells, and what is held behind it."""

@@ -4,14 +4,15 @@ All records that match are held in order (:mod:`order`), without their bodies in
 the last record of a full page moves nothing on it, and most changes are such; any other change moves the page by at
 most one record at each end, or is about a record on it. So nothing is sorted again, and the page is read off the
 order only where a change may have moved it. Of what one change does, records that leave come first, then those that
-enter (behaviour 4.4); each has the bookmark of the entry that caused it and its own time (decision 56).
+enter (behaviour 4.4); each has the bookmark of the entry that caused it and its own time (decision 56). Rows of a view
+change together: the page is looked at once behind all of them, so that no record leaves and returns in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.engine.following.feeds.focus import FocusFeed, Row
 from sowctl.engine.following.feeds.order import Ordered
@@ -31,6 +32,17 @@ Item = tuple[Any, ...]
 PART = 1000
 
 
+class Change(NamedTuple):
+    """What has become of a record: its value, what it was before, or why it is gone, with the stamps of the event."""
+
+    value: bytes
+    before: bytes | None
+    reason: Reason | None
+    txid: int
+    time: int
+    place: int | None
+
+
 class PageFeed(FocusFeed):
     """The records from the ``skip_n``-th on, ``top_n`` of them."""
 
@@ -44,6 +56,8 @@ class PageFeed(FocusFeed):
         self._page: list[Item] = []
         self._fresh: dict[bytes, Item] = {}
         self._moved = False
+        # What has changed in the instant at hand; None where each change is one of its own.
+        self._step: dict[bytes, Change] | None = None
 
     def prepare(self, source: Source | None) -> None:
         """Read every record that matches."""
@@ -122,25 +136,43 @@ class PageFeed(FocusFeed):
         self._order.remove(self._items[key])
         self._was = self._items.pop(key)
 
+    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[Row]:
+        """What the changes tell: those of one instant are made before the page is looked at again."""
+        if changes.publishers is not None:
+            return super()._rows(changes, matching)
+        rows: list[Row] = []
+        for step in steps(changes):
+            if len(step) == 1:
+                rows += super()._rows(changes.chosen(step), frozenset({0}) if step[0] in matching else frozenset())
+                continue
+            txid, time = max(stamps(changes.values[place]) for place in step)
+            if self._ends and self._ends[0][0] <= time:
+                rows += self._ended(time)
+            self._step = {}
+            for place in step:
+                value = changes.values[place]
+                self._told(changes.keys[place], value, *stamps(value), place, matches=place in matching)
+            changed, self._step = self._step, None
+            if self._moved:
+                rows += self._turned(changed, txid, step[-1])
+        return rows
+
     def _published_row(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[Row]:
         was, item = self._items.get(key), self._fresh[value]
-        if was == item and not self._moved:
+        if was == item and not self._moved and self._step is None:
             # It stays where it is: nothing else moves.
             return super()._published_row(key, value, before, txid, time, place) if self._shows(item) else ()
         if was is not None:
             self._order.remove(was)
         self._order.add(item)
         self._items[key] = item
-        if not self._touched(was) and not self._touched(item):
-            return ()
-        return self._turned(key, value, before, None, txid, time, place)
+        touched = self._touched(was) or self._touched(item)
+        return self._changed(key, Change(value, before, None, txid, stamps(value)[1], place), touched=touched)
 
     def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
-        if not self._touched(self._was):
-            return ()
-        return self._turned(key, value, None, reason, txid, time, place)
+        return self._changed(key, Change(value, None, reason, txid, time, place), touched=self._touched(self._was))
 
     def _touched(self, item: Item | None) -> bool:
         """Whether a change at this place of the order may move what is on the page."""
@@ -151,34 +183,46 @@ class PageFeed(FocusFeed):
     def _shows(self, item: Item) -> bool:
         return bool(self._page) and self._page[0] <= item <= self._page[-1]
 
-    def _turned(
-        self,
-        key: bytes,
-        value: bytes,
-        before: bytes | None,
-        reason: Reason | None,
-        txid: int,
-        time: int,
-        place: int | None,
-    ) -> Sequence[Row]:
-        """The page behind a change of ``key``, and what its subscriber is told; ``reason``: why the record is gone."""
+    def _changed(self, key: bytes, change: Change, *, touched: bool) -> Sequence[Row]:
+        """What a change tells; nothing yet where others of its instant are to come."""
+        if self._step is not None:
+            self._step[key] = change
+            self._moved = self._moved or touched
+            return ()
+        return self._turned({key: change}, change.txid, change.place) if touched else ()
+
+    def _turned(self, changed: Mapping[bytes, Change], txid: int, place: int | None) -> Sequence[Row]:
+        """The page behind changes of one instant, and what its subscriber is told; ``place`` is that of the last."""
         old, self._page = self._page, self._order.part(self._skip, self._size)
         self._moved = False
         shown, shows = {item[-1] for item in old}, {item[-1] for item in self._page}
         rows: list[Row] = []
         for one in (item[-1] for item in old if item[-1] not in shows):
-            if one == key:
-                rows += super()._left(reason or "match", key, value, txid, time, place)
+            change = changed.get(one)
+            if change is not None:
+                reason = change.reason or "match"
+                rows += super()._left(reason, one, change.value, change.txid, change.time, change.place)
             else:
                 rows += super()._left("match", one, other := self._value(one), txid, stamps(other)[1], place)
-        for one in (item[-1] for item in self._page if item[-1] not in shown or item[-1] == key):
-            if one == key:
-                known = before if one in shown else None
-                rows += super()._published_row(key, value, known, txid, time, place)
+        for one in (item[-1] for item in self._page if item[-1] not in shown or item[-1] in changed):
+            change = changed.get(one)
+            if change is not None:
+                known = change.before if one in shown else None
+                rows += super()._published_row(one, change.value, known, change.txid, change.time, change.place)
             else:
                 other = self._value(one)
                 rows += super()._published_row(one, other, None, txid, stamps(other)[1], place)
         return rows
+
+
+def steps(changes: Changes) -> Iterator[Sequence[int]]:
+    """The places of changes that are of one instant: all rows of a view, else those with one txid."""
+    if changes.at_once:
+        yield range(len(changes))
+        return
+    txids = [stamps(value)[0] for value in changes.values]
+    for _, run in groupby(range(len(txids)), key=txids.__getitem__):
+        yield list(run)
 
 
 def _items(keys: Sequence[bytes], ranked: Sequence[Any]) -> Sequence[Item]:
