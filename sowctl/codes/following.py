@@ -112,4 +112,10 @@ CODES: dict[str, str] = {
         Do: Wait for the event ``completed``.
         See: sow-events(5)
         """,
+    "SOW-FOL-026": """2 a number that is too small
+
+        Why: An option of a subscription has a number that it cannot have, such as ``most`` of 0, which would end before
+        it has begun, or a time that is negative or no number.
+        Do: Leave the option out, or give the least that the error names, or more.
+        """,
 }

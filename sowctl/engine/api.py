@@ -184,7 +184,8 @@ class TopicHandle:
     def subscribe(self, filter: str | None = None, **changes: Any) -> Subscription:
         """Follow the topic: iterate for events (``for``, ``async for``), the records of one instant first.
 
-        Use it in a ``with`` statement; ``cancel()`` ends it, from another thread, too. ``changes`` are fields of
+        Use it in a ``with`` statement; ``cancel()`` ends it, from another thread, too. Publishing to the topic is free
+        with any event in hand: the records are read to the end before the first one is given. ``changes`` are fields of
         :class:`~sowctl.engine.options.SubscribeOptions`, which says what they mean: order_by, top_n, skip_n, select,
         sow, batch_size, query_id, until_now, lasting, most, progress_every, oof, delta, no_empties, send_keys,
         conflation, conflation_key, bookmark, bookmark_not_found, rate, rate_max_gap, events.

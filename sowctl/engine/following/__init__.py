@@ -15,6 +15,7 @@ In the order in which data passes:
 * ``feeds``: what changes mean to a subscriber of one topic, a room of its own; ``held``: what subscribers hold.
 * ``followed``: the feed of a topic, and where its changes come from.
 * ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
+* ``spool``: events that were read and not taken yet.
 * ``subscription``: all of it together: begun, driven, ended.
 * ``stores``: where subscriptions go on after a restart.
 """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.terms import MAX_BATCH, check_aggregated, order_of, select_of
 from sowctl.errors import UsageError
@@ -14,11 +15,11 @@ from sowctl.errors import UsageError
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.options import SubscribeOptions
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.messages.base import MessageType
     from sowctl.values.paths import Path
 
+_DEFAULTS = SubscribeOptions()
 Selecting = Callable[[bytes], bytes]
 
 
@@ -80,7 +81,54 @@ def is_page(options: SubscribeOptions) -> bool:
     return options.top_n is not None and options.skip_n is not None
 
 
+_TEXTS = (
+    "filter",
+    "order_by",
+    "select",
+    "query_id",
+    "conflation",
+    "conflation_key",
+    "projection",
+    "grouping",
+    "bookmark",
+    "bookmark_not_found",
+    "rate",
+)
+_SWITCHES = ("sow", "until_now", "oof", "delta", "no_empties", "send_keys", "events")
+_COUNTS = "top_n", "skip_n", "batch_size", "most"
+_LEAST = {"top_n": 0, "skip_n": 0, "most": 1}
+_SECONDS = {"lasting": 0.0, "progress_every": 0.001, "rate_max_gap": 0.0}
+"""Options that are texts, true or false, whole numbers, and seconds; of numbers the least."""
+
+
+def check_options(options: SubscribeOptions) -> None:
+    """Refuse values that options cannot have.
+
+    Raises TypeError for a value of another type, UsageError ``SOW-FOL-026`` for a number that is too small; both name
+    the option.
+    """
+    for names, kinds, words in (
+        (_TEXTS, (str,), "a text"),
+        (_SWITCHES, (bool,), "true or false"),
+        (_COUNTS, (int,), "a whole number"),
+        (_SECONDS, (int, float), "a number of seconds"),
+    ):
+        for name in names:
+            value = getattr(options, name)
+            if value is None and getattr(_DEFAULTS, name) is None:
+                continue
+            # True is an int to Python, and a mistake here.
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                raise TypeError(f"{name} is {words}, not {type(value).__name__}: {value!r}")
+    for name, least in (_LEAST | _SECONDS).items():
+        value = getattr(options, name)
+        # Not a number is not above the least either.
+        if value is not None and not value >= least:
+            raise UsageError("SOW-FOL-026", f"{name} is at least {least:g}, not {value!r}", hint=f"leave out {name}")
+
+
 def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
+    check_options(options)
     if options.skip_n is not None and options.top_n is None:
         raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")
     if not 1 <= options.batch_size <= MAX_BATCH:

@@ -55,13 +55,18 @@ class Subscription:
         *,
         inputs: Collection[int] = (),
         output: int | None = None,
+        direct: bool = False,
     ) -> None:
-        """``inputs`` end a wait when they can be read, ``output`` when its reader has gone."""
+        """``inputs`` end a wait when they can be read, ``output`` when its reader has gone.
+
+        ``direct``: events are handed out while the stores that they are read from are open. That is for who writes to
+        none of them meanwhile; others get them when they are closed.
+        """
         self.txid = 0
         self.options = options
         self._instance = instance
         self._topics = tuple(topics)
-        self._inputs, self._output = inputs, output
+        self._inputs, self._output, self._direct = inputs, output, direct
         self._followed = followed_by(instance, compiled(instance, topics, options))
         self._conflation = conflation_of(options)
         self._replay = replay_of(instance, self._topics, options)
@@ -108,7 +113,7 @@ class Subscription:
         """What there is to hand out now, without waiting."""
         if not self._begun:
             self._begun = True
-            yield from self._conflated(self._begin())
+            yield from self._apart(self._conflated(self._begin()))
         if self._paused or self._cancelled:
             return
         replay = self._replay
@@ -249,6 +254,14 @@ class Subscription:
         return found
 
     # delivering
+
+    def _apart(self, deliveries: Generator[Delivery]) -> Iterator[Delivery]:
+        """What is read of stores, behind the reading where somebody may write to them with an event in hand."""
+        if self._direct:
+            return deliveries
+        from sowctl.engine.following.spool import spooled
+
+        return spooled(deliveries)
 
     def _begin(self) -> Generator[Delivery]:
         """The records at the instant where following begins."""
@@ -418,8 +431,14 @@ class Subscription:
             raise UsageError("SOW-FOL-009", "the topic of a page stays", hint="end this subscription, begin another")
         if not self._begun:
             self._begun = True
-            yield from self._conflated(self._begin())
-        old, new = self._followed, followed_by(self._instance, wanted)
+            yield from self._apart(self._conflated(self._begin()))
+        yield from self._apart(self._replace(options, topics, followed_by(self._instance, wanted)))
+
+    def _replace(
+        self, options: SubscribeOptions, topics: tuple[TopicConfig, ...], new: dict[Ref, Followed]
+    ) -> Generator[Delivery]:
+        """:meth:`replace` with what was asked for, checked."""
+        old = self._followed
         with closing(self._opened(new)) as together:
             # The old subscription comes to its end at the instant where the new one begins.
             states = dict(zip(new, together.sources, strict=True))

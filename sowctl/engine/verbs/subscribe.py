@@ -24,14 +24,16 @@ def subscribe(
     *,
     inputs: Collection[int] = (),
     output: int | None = None,
+    direct: bool = False,
 ) -> Subscription:
     """Follow ``topics`` (:func:`~sowctl.engine.topics.targets.followed` finds them).
 
     ``inputs`` are descriptors that end a wait when they can be read; ``output`` is the one that events are written to,
-    if any: a wait ends when nobody reads it any more.
+    if any: a wait ends when nobody reads it any more. ``direct``: the caller writes to no topic that is followed while
+    it takes events; then records need not be read to the end before the first one is given.
 
     Nothing is opened before the first event is asked for. Raises UsageError (exit 2) for texts and options at once;
     iterating raises what sources and journals raise, MissingError ``SOW-FOL-001`` (exit 10) where entries were removed
     before they were read, and DamageError ``SOW-FOL-002`` (exit 5) where the journal is not the one that was followed.
     """
-    return Subscription(instance, topics, options, inputs=inputs, output=output)
+    return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct)

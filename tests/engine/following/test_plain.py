@@ -162,7 +162,7 @@ def test_it_ends_after_a_time(lab: Lab) -> None:
 
 def test_a_position_is_told_though_nothing_matches(lab: Lab) -> None:
     lab.publish("t", message(id=1))
-    with following(lab, "t", "/id > 100", progress_every=0.0) as subscription:
+    with following(lab, "t", "/id > 100", progress_every=0.001) as subscription:
         assert told(news(subscription), "command") == [("group_begin",), ("group_end",)]
         numbered(lab, "t", 2, 4)
         (event,) = news(subscription)

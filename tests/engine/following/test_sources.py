@@ -9,10 +9,17 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from sowctl.engine.following import waking
+from sowctl.engine.following.spool import spooled
+from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.search import figures
+from sowctl.engine.topics.targets import followed
+from sowctl.engine.verbs.subscribe import subscribe
+from sowctl.errors import UsageError
 from tests.support.following import Holder, following, news, told
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -251,3 +258,85 @@ def test_looking_alone_takes_over_where_events_do_not_come(lab: Lab, monkeypatch
             assert time.monotonic() - begin < 10
         timer.join()
         assert any("looked for" in note for note in lab.notes)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"most": "x"}, {"most": True}, {"top_n": "1"}, {"top_n": 1.0}, {"skip_n": b"1"}, {"batch_size": None},
+        {"bookmark": 5}, {"bookmark": b"0"}, {"conflation": 1}, {"conflation_key": ["/id"]}, {"select": 1},
+        {"order_by": ["/id"]}, {"oof": 1}, {"sow": "no"}, {"until_now": None}, {"lasting": "10s"}, {"lasting": True},
+        {"progress_every": "1s"}, {"rate": 1000}, {"query_id": 7}, {"bookmark_not_found": True}, {"events": 0},
+    ],
+)  # fmt: skip
+def test_options_of_another_type_are_named(lab: Lab, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=rf"^{next(iter(options))} is "):
+        lab.open().topic("t").subscribe(**options)
+    with pytest.raises(TypeError, match=next(iter(options))):
+        lab.open().subscribe("^t", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"most": 0}, {"most": -1}, {"top_n": -1}, {"top_n": 1, "skip_n": -1}, {"lasting": -1}, {"progress_every": 0},
+        {"lasting": float("nan")}, {"bookmark": "0", "rate": "5", "rate_max_gap": -0.5},
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be_are_named(lab: Lab, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        lab.open().topic("t").subscribe(**options)
+    assert caught.value.code == "SOW-FOL-026"
+    assert any(name in caught.value.message for name in options)
+
+
+def test_an_unknown_option_and_a_filter_that_is_none(lab: Lab) -> None:
+    with pytest.raises(TypeError, match="atmost"):
+        lab.open().topic("t").subscribe(atmost=1)
+    with pytest.raises(TypeError, match="filter is a text"):
+        lab.open().topic("t").subscribe(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("topic", ["t", "past", "alone"])
+def test_publishing_with_any_event_in_hand(lab: Lab, topic: str) -> None:
+    lab.publish(topic, *(message(id=number) for number in range(3)))
+    with lab.open() as instance:
+        handle = instance.topic(topic)
+        found = []
+        with handle.subscribe(most=4) as subscription:
+            for event in subscription:
+                found.append(event.command)
+                if len(found) <= 4:
+                    handle.publish([message(id=10 + len(found)).encode()])
+                elif len(found) == 6:
+                    handle.delete(filter="/id = 11")
+        assert found == ["group_begin", "sow", "sow", "sow", "group_end", "publish", "publish", "publish", "publish"]
+
+
+def test_publishing_while_a_replacement_is_read(lab: Lab) -> None:
+    lab.publish("t", *(message(id=number) for number in range(4)))
+    handle = lab.open().topic("t")
+    with handle.subscribe("/id < 2", oof=True) as subscription:
+        assert len(news(subscription)) == 4
+        found = []
+        for delivery in subscription.replace(SubscribeOptions(filter="/id > 0", oof=True)):
+            for event in delivery:
+                found.append(event.command)
+                handle.publish([message(id=100 + len(found)).encode()])
+        assert found == ["group_begin", "oof", "sow", "sow", "group_end"]
+        assert len(news(subscription)) == 5
+
+
+@pytest.mark.parametrize("memory", [0, 40, 1000])
+def test_a_spool_gives_what_it_was_given(lab: Lab, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "READ", 3)
+    monkeypatch.setattr(figures, "DECODED", 3)
+    lab.publish("t", *(message(id=number) for number in range(20)))
+    instance = lab.open()
+    topics = followed(instance, "t")
+    with subscribe(instance, topics, direct=True) as subscription:
+        expected = list(subscription.ready())
+    with subscribe(instance, topics, direct=True) as subscription:
+        found = list(spooled(subscription.ready(), memory))
+    assert len(found) > 5
+    assert [list(one) for one in found] == [list(one) for one in expected]

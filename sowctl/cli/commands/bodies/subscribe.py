@@ -55,7 +55,7 @@ class Printing:
         output = self._out.fileno() if own else None
         self._hearing = Hearing(streams.stdin.fileno()) if self._listens and own else None
         inputs = [] if self._hearing is None else [self._hearing.number]
-        with subscribe(self._instance, topics, options, inputs=inputs, output=output) as subscription:
+        with subscribe(self._instance, topics, options, inputs=inputs, output=output, direct=True) as subscription:
             if self._listens and not own:
                 self._write(subscription.ready(), subscription)
                 self._told(subscription, streams.stdin.read())
