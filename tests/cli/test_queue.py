@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import sowctl
 from tests.cli.conftest import Cli
 from tests.support.instances import topic_xml
 from tests.support.queues import lab_xml, queue_xml
@@ -69,6 +74,45 @@ def test_cancel_renew_expire_requeue_and_purge(shop: Cli) -> None:
     assert shop("queue", "purge", "work").status == 8, "nobody can be asked"
     assert shop("queue", "purge", "work", "--yes").err == "4 messages dropped\n"
     assert json.loads(shop("queue", "depth", "work", "--json").out)["pending"] == 0
+
+
+def test_lines_before_one_that_names_nothing_count(shop: Cli) -> None:
+    leased = shop("queue", "lease", "work", "-n", "2").out.splitlines()
+    result = shop("queue", "ack", "work", "-", stdin="\n".join([leased[0], "what?", leased[1]]).encode())
+    assert (result.status, "SOW-QUE-011" in result.err) == (2, True)
+    assert shop("queue", "depth", "work").out == "4\n"
+
+
+@pytest.mark.parametrize(("verb", "left"), [("ack", {"ready": 4}), ("cancel", {"ready": 4, "dead": 1}), ("renew", {})])
+def test_a_line_has_its_effect_while_the_writer_waits(
+    shop: Cli, tmp_path: Path, verb: str, left: dict[str, int]
+) -> None:
+    leased = shop("queue", "lease", "work").out.encode()
+    command = [sys.executable, "-m", "sowctl", "queue", verb, "work", "-"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(sowctl.__file__).parents[1])}
+
+    def seen() -> dict[str, object]:
+        row = json.loads(shop("queue", "info", "work", "--format", "json").out)
+        (row,) = row if isinstance(row, list) else [row]
+        leases = rows(shop("queue", "peek", "work").out)
+        return dict(row) | {"until": [one.get("lease_until") for one in leases]}
+
+    before = seen()
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
+        assert run.stdin is not None
+        # It waits for a first line before it does anything, and for a second one after it.
+        run.stdin.write(leased)
+        run.stdin.flush()
+        end = time.monotonic() + 20
+        while True:
+            now = seen()
+            if all(now[name] == count for name, count in left.items()) and now["until"] != before["until"]:
+                break
+            assert time.monotonic() < end, now
+            time.sleep(0.02)
+        assert run.poll() is None
+        run.stdin.close()
+        assert run.wait(20) == 0
 
 
 def test_nothing_to_lease_is_status_one(shop: Cli) -> None:

@@ -1,4 +1,4 @@
-"""Standard input of a command that writes at the same time, read by a thread of its own.
+"""Standard input of which a command hears while something else goes on, or line by line.
 
 A consumer that answers each line before it reads the next one writes while the command writes. If the command read only
 between two waits, both pipes would fill up, and each side would wait for the other for ever.
@@ -7,9 +7,39 @@ between two waits, both pipes would fill up, and each side would wait for the ot
 from __future__ import annotations
 
 import os
+import select
+from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
+
+_PART = 1 << 18
+"""Bytes that are read at once."""
+
+
+def lines_by_pause(source: int, most: int) -> Iterator[list[bytes]]:
+    """The lines that come from descriptor ``source``: what there is whenever nothing more has come yet, or ``most``.
+
+    Who writes one line and waits for what it brings about does not wait for others to be written. While the caller is
+    busy with some lines, more gather, so that many that come quickly are still taken together.
+    """
+    lines: list[bytes] = []
+    rest = b""
+    while True:
+        if len(lines) >= most or (lines and not select.select([source], [], [], 0)[0]):
+            yield lines[:most]
+            del lines[:most]
+            continue
+        data = os.read(source, _PART)
+        if not data:
+            break
+        *fresh, rest = (rest + data).split(b"\n")
+        lines += fresh
+    if rest:
+        lines.append(rest)
+    while lines:
+        yield lines[:most]
+        del lines[:most]
 
 
 class Hearing:

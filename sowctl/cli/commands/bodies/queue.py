@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
 
+from sowctl.cli.commands.bodies.hearing import lines_by_pause
 from sowctl.cli.context import Invocation
+from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.values.times import format_time
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.queues.queue import OpenQueue
 
 AT_ONCE = 1000
-"""Handles of one change: as many acknowledgements share a sync."""
+"""Handles of one change at most: as many acknowledgements share a sync."""
 _GOOD = ("done", "deferred", "max_cancels", "max_deliveries")
 _WORDS = {
     "stale": "is not leased with this token any more",
@@ -30,22 +32,53 @@ _WORDS = {
 
 
 def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[Handle]]:
-    """Batches of the messages that operands name; ``-`` stands for the lines of standard input."""
+    """Batches of the messages that operands name; ``-`` stands for the lines of standard input, as they come.
+
+    Raises UsageError ``SOW-QUE-011`` for one that names none, after those before it.
+    """
     from sowctl.engine.verbs.queue import read_handle
 
     owner = queue.instance.publisher
-    found = (read_handle(text, owner) for text in _lines(invocation, texts) if text.strip())
-    while batch := list(islice(found, AT_ONCE)):
-        yield batch
+    for part in _parts(invocation, texts):
+        handles: list[Handle] = []
+        for text in part:
+            if not text.strip():
+                continue
+            try:
+                handles.append(read_handle(text, owner))
+            except UsageError:
+                # What was named before it was meant, whatever comes behind it.
+                if handles:
+                    yield handles
+                raise
+        if handles:
+            yield handles
 
 
-def _lines(invocation: Invocation, texts: Sequence[str]) -> Iterator[str]:
+def _parts(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[str]]:
+    named: list[str] = []
     for text in texts:
         if text != "-":
-            yield text
+            named.append(text)
             continue
-        for line in invocation.streams.stdin:
-            yield line.decode("utf-8", "replace")
+        if named:
+            yield named
+            named = []
+        for lines in _lines(invocation.streams.stdin):
+            yield [line.decode("utf-8", "replace") for line in lines]
+    if named:
+        yield named
+
+
+def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+    try:
+        source = stream.fileno()
+    except OSError:
+        # A caller's own stream, or a standard input that is closed.
+        while lines := list(islice(stream, AT_ONCE)):
+            yield lines
+        return
+    yield from lines_by_pause(source, AT_ONCE)
 
 
 def settle(
