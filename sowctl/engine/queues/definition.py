@@ -12,6 +12,9 @@ from sowctl.errors import ConfigError, MissingError, UsageError
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
+_SHOWN = 8
+"""Names of queues that a message lists at most."""
+
 
 def queues_of(instance: Instance) -> tuple[Queue, ...]:
     """The queues of the configuration, in file order."""
@@ -30,15 +33,26 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
         forms = ", ".join(f"[{one.message_type}].[{name}]" for one in found)
         raise UsageError("SOW-ENG-030", f"{name!r} exists with several message types", hint=f"write one of {forms}")
     if not found:
-        names = ", ".join(one.name for one in queues_of(instance))
+        hint = _nearest(name, [one.name for one in queues_of(instance)])
         raise MissingError(
             "SOW-QUE-001",
             f"there is no queue {name!r} in this configuration",
-            hint=f"its queues are: {names}" if names else "the configuration has no queues",
+            hint=hint,
         )
     if instance.log is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog", hint="queues live in the log")
     return found[0]
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    """What to say to a name that no queue has: those that are spelled like it, or which there are."""
+    from difflib import get_close_matches
+
+    if near := get_close_matches(name, names, n=3, cutoff=0.6):
+        return f"did you mean {' or '.join(near)}?"
+    if not names:
+        return "the configuration has no queues"
+    return f"its queues are: {', '.join(names)}" if len(names) <= _SHOWN else "sowctl queue list lists its queues"
 
 
 def state_path(instance: Instance, queue: Queue) -> Path:
