@@ -10,9 +10,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import lmdb
+from msgspec import Struct
 
 from sowctl.breaks import unbroken
 from sowctl.directories import make_directories
@@ -35,6 +37,38 @@ SYNCED = "synced"
 """What the lock file says where every change was synced."""
 
 
+class _Opened(Struct, eq=False):
+    """The environment of a file, of which LMDB allows one in a process. All who have the file open in this process use
+    it, one after the other, as each takes the file's lock by a descriptor of its own. ``identity`` is device and inode
+    of the file, ``synced``: LMDB syncs commits.
+    """
+
+    identity: tuple[int, int]
+    env: lmdb.Environment
+    databases: dict[str, Any]
+    mapped: int
+    synced: bool
+    pid: int
+    users: int = 0
+    closed: bool = False
+
+    def serves(self, identity: tuple[int, int]) -> bool:
+        """Whether this process may use it for this file."""
+        return not self.closed and self.identity == identity and self.pid == os.getpid()
+
+    def close(self) -> None:
+        """Close it for everybody."""
+        if not self.closed:
+            self.closed = True
+            # Also in a child that inherited it: without LMDB's own locks there is nothing that its parent would miss.
+            self.env.close()
+
+
+_opened: dict[tuple[int, int], _Opened] = {}
+"""What is open in this process, by device and inode of the lock file, which is never another one."""
+_guard = Lock()
+
+
 class QueueFile:
     """The file at ``path``. ``boot`` names the present start of the machine: no change is synced, and a file that was
     written since an earlier start is not used. Where it is None, each change is synced.
@@ -51,11 +85,7 @@ class QueueFile:
         self._seam = seam
         self._tell = tell
         self._lock = FileLock(path.with_name(f"{path.name}-lock"), seam)
-        self._env: lmdb.Environment | None = None
-        self._databases: dict[str, Any] = {}
-        self._identity: tuple[int, int] | None = None
-        self._pid = 0
-        self._mapped = 0
+        self._opened: _Opened | None = None
         self._size = 0
         self._housed = False
 
@@ -71,21 +101,23 @@ class QueueFile:
         Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, VersionError, StorageError.
         """
         with unbroken(), self._locked():
-            self._current()
-            assert self._env is not None
-            txn = self._begin()
+            opened = self._current()
+            txn = self._begin(opened)
             try:
                 try:
-                    rows = Rows(txn, self._databases, self._seam, str(self.path))
+                    rows = Rows(txn, opened.databases, self._seam, str(self.path))
                     yield rows
                     rows.finish()
                     self._seam.call("lmdb.commit", txn.commit)
+                    if self.boot is None and not opened.synced:
+                        self._seam.call("lmdb.sync", opened.env.sync, True)
                 except BaseException:
                     with suppress(lmdb.Error):
                         txn.abort()
                     raise
             except lmdb.Error as problem:
                 # What LMDB keeps in memory after a failed commit is not to be trusted.
+                opened.close()
                 self.close()
                 raise self._explained(problem, "write to the queue") from problem
 
@@ -103,10 +135,15 @@ class QueueFile:
             return aside
 
     def close(self) -> None:
-        """Close the environment; the next change opens it again."""
-        env, self._env, self._identity = self._env, None, None
-        if env is not None and self._pid == os.getpid():
-            env.close()
+        """Close the environment, unless others of this process use it; the next change opens it again."""
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        with _guard:
+            opened.users -= 1
+            if opened.users and not opened.closed:
+                return
+            opened.close()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -135,8 +172,8 @@ class QueueFile:
         found = holders(self._lock.path)
         return f" ({', '.join(map(str, sorted(found)))})" if found else ""
 
-    def _current(self) -> None:
-        """Have the environment of the file that the path shows now; the lock is held."""
+    def _current(self) -> _Opened:
+        """The environment of the file that the path shows now; the lock is held."""
         with explained(self.path, "open the queue"):
             marked = self._mark()
             try:
@@ -149,22 +186,37 @@ class QueueFile:
                 self._make()
                 now = self.path.stat()
             self._size = now.st_size
-            if self._env is not None and self._identity == (now.st_dev, now.st_ino) and self._pid == os.getpid():
-                return
+            identity, mine = (now.st_dev, now.st_ino), self._opened
+            if mine is not None and mine.serves(identity):
+                return mine
             self.close()
             try:
-                # A file that was cut would end this process by SIGBUS.
-                inspect(self.path, self._seam)
-                self._env, self._databases = self._open(self.path)
+                mine = self._attach(identity)
             except DamageError as problem:
                 raise damaged(problem.message, str(self.path)) from problem
             except lmdb.Error as problem:
                 raise self._explained(problem, "open the queue") from problem
-            self._identity, self._pid = (now.st_dev, now.st_ino), os.getpid()
+            self._opened = mine
             if marked != (self.boot or SYNCED):
                 if self.boot is None:
-                    self._seam.call("lmdb.sync", self._env.sync, True)
+                    self._seam.call("lmdb.sync", mine.env.sync, True)
                 self._remark()
+            return mine
+
+    def _attach(self, identity: tuple[int, int]) -> _Opened:
+        """The environment of this file in this process, opened unless it is."""
+        with _guard:
+            there = os.fstat(self._lock.fd)
+            found = _opened.get((there.st_dev, there.st_ino))
+            if found is None or not found.serves(identity):
+                if found is not None:
+                    # Another file has taken its place: whoever still has it opened finds that out, too.
+                    found.close()
+                # A file that was cut would end this process by SIGBUS.
+                inspect(self.path, self._seam)
+                found = _opened[there.st_dev, there.st_ino] = self._open(self.path)
+            found.users += 1
+            return found
 
     def _mark(self) -> str:
         """What the lock file says of the data file: that it is synced, or the start of the machine it was made in."""
@@ -183,25 +235,25 @@ class QueueFile:
         temporary = self.path.with_name(f"{self.path.name}.new")
         temporary.unlink(missing_ok=True)
         try:
-            env, _ = self._open(temporary)
-            self._seam.call("lmdb.sync", env.sync, True)
-            env.close()
+            opened = self._open(temporary)
+            self._seam.call("lmdb.sync", opened.env.sync, True)
+            opened.close()
             self._seam.call("file.rename", os.rename, temporary, self.path)
         except lmdb.Error as problem:
             raise translate(problem, self.path, "make the queue's state file") from problem
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _open(self, path: Path) -> tuple[lmdb.Environment, dict[str, Any]]:
+    def _open(self, path: Path) -> _Opened:
         size = path.stat().st_size if path.exists() else 0
-        self._mapped = max(_MAP, 4 * size)
+        mapped = max(_MAP, 4 * size)
         env = self._seam.call(
             "lmdb.open",
             lmdb.open,
             str(path),
             subdir=False,
             lock=False,
-            map_size=self._mapped,
+            map_size=mapped,
             max_dbs=len(NAMES),
             mode=FILE_MODE,
             sync=self.boot is None,
@@ -209,22 +261,23 @@ class QueueFile:
             readahead=False,
         )
         try:
-            return env, {name: env.open_db(name.encode()) for name in NAMES}
+            databases = {name: env.open_db(name.encode()) for name in NAMES}
+            made = path.stat()
+            return _Opened((made.st_dev, made.st_ino), env, databases, mapped, self.boot is None, os.getpid())
         except BaseException:
             env.close()
             raise
 
-    def _begin(self) -> lmdb.Transaction:
-        assert self._env is not None
+    def _begin(self, opened: _Opened) -> lmdb.Transaction:
         for _ in range(_ATTEMPTS):
             # Others may have made the file larger than this process has mapped.
-            if self._mapped < self._size + _ROOM:
-                self._mapped = 2 * self._size + _MAP
-                self._seam.call("lmdb.resize", self._env.set_mapsize, self._mapped)
+            if opened.mapped < self._size + _ROOM:
+                opened.mapped = 2 * self._size + _MAP
+                self._seam.call("lmdb.resize", opened.env.set_mapsize, opened.mapped)
             try:
-                return self._seam.call("lmdb.begin", self._env.begin, write=True)
+                return self._seam.call("lmdb.begin", opened.env.begin, write=True)
             except lmdb.MapResizedError:
-                self._mapped, self._size = 0, self.path.stat().st_size
+                opened.mapped, self._size = 0, self.path.stat().st_size
             except lmdb.Error as problem:
                 raise self._explained(problem, "write to the queue") from problem
         raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self.path))
