@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,11 @@ def queue_xml(*parts: str, name: str = "work", underlying: str | None = "orders"
 
 
 class QueueLab(Lab):
-    """A lab with the topic orders and queues over it."""
+    """A lab with the topic orders and queues over it. Randomness is real: tokens must differ in forked processes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._random = os.urandom  # type: ignore[assignment]  # any source of bytes
 
     @contextmanager
     def queue(self, name: str = "work", seam: Seam | None = None, lock_wait: float = 5.0) -> Iterator[OpenQueue]:

@@ -1,7 +1,8 @@
 """Leasing, acknowledging, cancelling, renewing: what a change does to single messages (``behaviour`` 5.4, 11.64-11.72).
 
 Every lease has a token of its own. Who names the token acts on the lease that it got, and on no later one of the same
-message: a worker that was stopped for longer than its lease can neither finish nor renew that of its successor.
+message: a worker that was stopped for longer than its lease can neither finish nor renew that of its successor. Tokens
+are random, so that this holds, too, where the state file was lost, or an older copy of it was put back.
 """
 
 from __future__ import annotations
@@ -140,9 +141,8 @@ def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease
 
 def _lease_run(turn: Turn, page: Page, start: int, stop: int, number: int, until: int) -> Iterable[Lease]:
     """Lease the messages from ``start`` to ``stop`` (exclusive), which lie in one block."""
-    count, state = stop - start, turn.rows.state
-    tokens = range(state.token + 1, state.token + 1 + count)
-    state.token += count
+    count = stop - start
+    tokens = turn.tokens(count)
     page.states[start:stop] = bytes((LEASED,)) * count
     page.holders[start:stop] = array("I", (number,)) * count
     page.tokens[start:stop] = array("Q", tokens)
@@ -265,6 +265,9 @@ def renew(turn: Turn, handles: Iterable[Handle], client: int | None) -> list[Out
         if spot is not None:
             _, page, index = spot
             page.until[index] = until
+            # Where LeasePeriod has become shorter, or the clock went back, it ends before the page was to be looked at.
+            if until != NEVER:
+                page.alarm = earlier(page.alarm, until)
         outcomes.append("done" if spot is not None else outcome)
     return outcomes
 

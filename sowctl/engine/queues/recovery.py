@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sowctl.store.queue.rows import Rows
 
 
+_HOLDERS = 0x7FFFFFFF
+"""Numbers of holders are u32; half of them are left to count on."""
 CHANGED = "the definition of the queue has changed"
 
 
@@ -123,11 +125,12 @@ def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int, *, 
     """
     kept: list[Kept] = []
     holders = {}
-    # Tokens count on from the clock where no file tells the last one: a worker from before must not hit a new lease.
-    state = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now, token=now)
+    state = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now)
+    # Holders count on from the clock where no file tells the last one: a worker from before keeps its number.
+    state.holder = max(0, now // 1_000_000) & _HOLDERS
     if not rows.is_new:
         old = rows.state
-        state.token, state.holder = max(now, old.token), old.holder
+        state.token, state.holder = old.token, old.holder
         state.created = old.created
         if keep:
             kept = list(_worth_keeping(rows))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sowctl.store.queue.page import PAGE_MESSAGES
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sowctl.config.derived import Queue
     from sowctl.engine.queues.settling import QueueEntry
     from sowctl.journal.reader import Journal
@@ -16,9 +20,20 @@ class NeedsJournal(Exception):
 
 
 class Turn:
-    """One change while it is made. ``now`` is one reading of the clock, ``owner`` the instance's publisher id."""
+    """One change while it is made. ``now`` is one reading of the clock, ``owner`` the instance's publisher id,
+    ``random(n)`` gives n random bytes."""
 
-    def __init__(self, rows: Rows, log: Journal, queue: Queue, owner: int, now: int, *, journals: bool) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        log: Journal,
+        queue: Queue,
+        owner: int,
+        now: int,
+        random: Callable[[int], bytes],
+        *,
+        journals: bool,
+    ) -> None:
         self.rows = rows
         self.log = log
         self.queue = queue
@@ -27,7 +42,15 @@ class Turn:
         self.entries: list[QueueEntry] = []
         self.alive: frozenset[int] | None = None
         """The workers that live, where that was just looked up."""
+        self._random = random
         self._journals = journals
+
+    def tokens(self, count: int) -> range:
+        """Tokens for so many leases of one page, in a row from a random one on; never 0."""
+        first = (int.from_bytes(self._random(7), "big") or 1) << 8
+        assert count <= 1 << 8 == PAGE_MESSAGES
+        self.rows.state.token = first + count - 1
+        return range(first, first + count)
 
     def journal(self, entry: QueueEntry) -> None:
         """Have an entry written before this change is committed. Raises NeedsJournal."""

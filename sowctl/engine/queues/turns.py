@@ -131,7 +131,7 @@ class Turns:
                 locks.enter_context(self.writer.lock())
             rows = locks.enter_context(self._file.change())
             now = self.instance.now
-            turn = Turn(rows, self.log, self.queue, self._owner, now, journals=journals)
+            turn = Turn(rows, self.log, self.queue, self._owner, now, self.instance.random, journals=journals)
             # Who holds the journal's lock knows its end.
             last = self.writer.last_txid if journals else self.log.last_txid()
             self._renew(turn, last)

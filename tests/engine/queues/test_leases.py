@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 
 from sowctl.engine.queues.figures import oldest_needed
@@ -10,7 +12,7 @@ from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
 from sowctl.errors import LockedError, MissingError
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
-from tests.support.queues import ids
+from tests.support.queues import ids, lab_xml, queue_xml
 
 
 def test_a_stalled_worker_cannot_touch_its_successors_lease(queues: MakeQueueLab) -> None:
@@ -50,18 +52,55 @@ def test_renewing_counts_from_now(queues: MakeQueueLab) -> None:
     assert lab.ack(leased) == ["done"]
 
 
+def test_a_renewal_may_make_a_lease_shorter(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>1h</LeasePeriod>")
+    lab.put(1)
+    (leased,) = lab.lease()
+    lab.config.write_text(lab.config.read_text().replace("1h", "1s"))
+    with lab.queue() as queue:
+        assert queue.renew([handle_of(leased)]) == ["done"]
+    lab.clock.tick(1)
+    assert lab.states() == [(1, "ready")]
+
+
+def test_several_handles_of_one_queue_in_one_process(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2, 3)
+    found: list[list[int]] = []
+    with lab.queue() as one, lab.queue() as two:
+        first = one.lease(1, "a")
+        assert ids(two.lease(1, "b")) == [2]
+        # A query of the queue opens it once more; and other threads have handles of their own.
+        assert lab.query("work") == ['{"id":3}']
+        threads = [Thread(target=lambda: found.append(ids(lab.lease()))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        two.close()
+        assert one.acknowledge([handle_of(one) for one in first]) == ["done"]
+    assert sorted(found) == [[], [], [], [3]]
+    assert lab.states() == [(2, "leased"), (3, "leased")]
+
+
 def test_tokens_are_not_given_twice_even_when_the_state_is_lost(queues: MakeQueueLab) -> None:
     lab = queues()
     lab.put(1, 2, 3)
     tokens = [one.token for one in lab.lease(3)]
     assert len(set(tokens)) == 3
+    # Neither the clock nor a counter makes them: the same instant, and then an older state.
     lab.state_file().unlink()
-    lab.clock.tick(0.001)
     again = lab.lease(3)
     assert not set(tokens) & {one.token for one in again}
     with lab.queue() as queue:
         stale = [Handle(handle_of(one).name, token) for one, token in zip(again, tokens, strict=True)]
         assert queue.acknowledge(stale) == ["stale"] * 3
+    lab.cancel(*again)
+    kept = lab.state_file().read_bytes()
+    (mine,) = lab.lease()
+    lab.state_file().write_bytes(kept)
+    (theirs,) = lab.lease()
+    assert (mine.txid, lab.ack(mine)) == (theirs.txid, ["stale"])
 
 
 def test_back_off(queues: MakeQueueLab) -> None:
@@ -229,6 +268,13 @@ def test_no_such_queue(queues: MakeQueueLab) -> None:
     with pytest.raises(MissingError) as caught:
         lab.open().queue("none")
     assert (caught.value.code, caught.value.hint) == ("SOW-QUE-001", "its queues are: work")
+    with pytest.raises(MissingError) as caught:
+        lab.open().queue("wrok")
+    assert caught.value.hint == "did you mean work?"
+    many = queues(xml=lab_xml(*(queue_xml(name=f"q{number}") for number in range(20))))
+    with pytest.raises(MissingError) as caught:
+        many.open().queue("none")
+    assert caught.value.hint == "sowctl queue list lists its queues"
 
 
 def test_a_queue_before_anything_was_published(queues: MakeQueueLab) -> None:
