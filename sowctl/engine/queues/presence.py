@@ -1,6 +1,8 @@
 """Whether workers live: each holds the lock of a file of its own, which ends with its process.
 
 A lock tells more than a process id: it counts in other containers of the machine, and no other process gets it later.
+The commands of a worker hold the lock, too. So what a worker leaves beside its lock, the files with messages for its
+commands, is removed together with it by whoever finds the lock free: no command can be reading them any more.
 """
 
 from __future__ import annotations
@@ -23,41 +25,44 @@ class Presence:
         self._directory = path.with_name(f"{path.name}-workers")
         self._seam = seam
         self._own: dict[int, FileLock] = {}
+        self._messages = 0
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number}.lock"
 
-    def enter(self, number: int) -> None:
-        """From here on this process is the worker of this number. Raises OSError."""
+    def enter(self, number: int) -> bool:
+        """From here on this process is the worker of this number; False where another one has it. Raises OSError."""
         if number in self._own:
-            return  # a change that is made again
+            return True  # a change that is made again
         make_directories(self._directory, self._seam)
         lock = FileLock(self._path(number), self._seam)
         if not lock.acquire(exclusive=True, wait=0):
-            raise OSError(f"the lock of worker {number} is taken")
+            return False
         self._own[number] = lock
+        return True
 
     def leave(self, number: int) -> None:
         """The worker of this number ends."""
         lock = self._own.pop(number, None)
         if lock is not None:
-            self._path(number).unlink(missing_ok=True)
+            self._remove(number)
             lock.release()
 
     def alone(self) -> bool:
         """Whether this process is now the one that does what one at a time does; :meth:`leave` 0 ends it."""
-        try:
-            self.enter(0)
-        except OSError:
-            return False
-        return True
+        return self.enter(0)
 
     def descriptor(self, number: int) -> int:
         """The descriptor of the lock of a worker of this process."""
         return self._own[number].fd
 
+    def message_file(self, number: int, content: bytes) -> MessageFile:
+        """A file for a command of this worker. Raises OSError."""
+        self._messages += 1
+        return MessageFile(self._directory.absolute() / f"{number}.message-{self._messages}", content)
+
     def lives(self, number: int) -> bool:
-        """Whether the worker of this number lives. The file of one that does not is removed."""
+        """Whether the worker of this number lives. The files of one that does not are removed."""
         held = self._own.get(number)
         if held is not None and held.pid == os.getpid():
             return True
@@ -66,6 +71,33 @@ class Presence:
         lock = FileLock(self._path(number), self._seam)
         if not lock.acquire(exclusive=True, wait=0):
             return True
-        self._path(number).unlink(missing_ok=True)
+        self._remove(number)
         lock.release()
         return False
+
+    def sweep(self) -> None:
+        """Remove the files of all workers that have ended, also of those that no state file knows of."""
+        if self._directory.is_dir():
+            for path in list(self._directory.glob("*.lock")):
+                if path.stem.isdecimal():
+                    self.lives(int(path.stem))
+
+    def _remove(self, number: int) -> None:
+        # The lock's name goes last: as long as it is there, somebody will look here again.
+        for path in self._directory.glob(f"{number}.message-*"):
+            path.unlink(missing_ok=True)
+        self._path(number).unlink(missing_ok=True)
+
+
+class MessageFile:
+    """A file with a message, for a command that wants a name; removed by :meth:`close`."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.name = str(path)
+        # Like temporary files: for this user alone.
+        path.touch(0o600)
+        path.write_bytes(content)
+
+    def close(self) -> None:
+        """The command has ended."""
+        Path(self.name).unlink(missing_ok=True)

@@ -90,6 +90,8 @@ class OpenQueue:
         self.queue = queue
         self.turns = Turns(instance, queue)
         self._bodies: Bodies | None = None
+        # Workers of this process: name, slots, room.
+        self._workers: dict[int, tuple[str, int, int]] = {}
 
     def __enter__(self) -> OpenQueue:
         return self
@@ -131,8 +133,14 @@ class OpenQueue:
         """Lease up to ``count`` messages to a worker that entered."""
         from sowctl.engine.queues import leases
 
-        found = self.turns.make(lambda turn: leases.lease(turn, number, count), journals=self._journals)
-        return self.messages(found)
+        def act(turn: Turn) -> list[Lease]:
+            if turn.rows.holder(number) is None:
+                # The state was made anew; what was leased to this worker is no more, but it lives on.
+                turn.rows.add_holder(number, self._entered(turn, number, *self._workers[number]))
+                turn.rows.state.holder = max(turn.rows.state.holder, number)
+            return leases.lease(turn, number, count)
+
+        return self.messages(self.turns.make(act, journals=self._journals))
 
     def acknowledge(self, handles: Iterable[Handle], client: str = "", *, expire: bool = False) -> list[Outcome]:
         """Finish messages; durable when this returns. ``client`` as for :meth:`lease`, where Leasing is strict."""
@@ -172,17 +180,22 @@ class OpenQueue:
         """Become a worker with so many ``slots``, with ``room`` for so many messages in flight; returns its number."""
 
         def act(turn: Turn) -> int:
-            state = turn.rows.state
+            state, presence = turn.rows.state, self.turns.presence
+            # Nobody else enters now. What workers left is cleared away here, where it holds up none at work.
+            presence.sweep()
             number = state.holder + 1
-            self.turns.presence.enter(number)
+            # A worker of before the state was made anew may still have it.
+            while not presence.enter(number):
+                number += 1
             state.holder = number
-            turn.rows.add_holder(
-                number,
-                Holder(name, True, os.getpid(), socket.gethostname(), turn.now, turn.now, slots, room),
-            )
+            turn.rows.add_holder(number, self._entered(turn, number, name, slots, room))
             return number
 
         return self.turns.make(act)
+
+    def _entered(self, turn: Turn, number: int, name: str, slots: int, room: int) -> Holder:
+        self._workers[number] = name, slots, room
+        return Holder(name, True, os.getpid(), socket.gethostname(), turn.now, turn.now, slots, room)
 
     def leave(self, number: int) -> None:
         """End a worker: what it still has returns to the queue."""

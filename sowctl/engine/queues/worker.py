@@ -154,9 +154,7 @@ class Worker:
         arguments = list(self.options.command)
         given: BinaryIO | int = subprocess.DEVNULL
         if any(PLACEHOLDER in argument for argument in arguments):
-            named = tempfile.NamedTemporaryFile(prefix="sowctl-message-")  # noqa: SIM115 - closed with the job
-            named.write(payload)
-            named.flush()
+            named = self.queue.turns.presence.message_file(self._number, payload)
             files.append(named)
             arguments = [argument.replace(PLACEHOLDER, named.name) for argument in arguments]
         else:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.queues.figures import info_of
-from sowctl.engine.queues.queue import OpenQueue
+from sowctl.engine.queues.queue import OpenQueue, handle_of
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
 from sowctl.errors import LockedError, MissingError
 from sowctl.values.times import system_clock
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
 from tests.support.processes import Child
-from tests.support.queues import QueueLab
+from tests.support.queues import QueueLab, ids
 
 APPEND = 'cat >> "$OUT"; echo >> "$OUT"'
 """A command that writes its message down, one a line."""
@@ -245,3 +245,66 @@ def test_new_messages_wake_a_worker(queues: MakeQueueLab) -> None:
         child.signal(signal.SIGTERM)
         child.wait_for(b"stopped")
     assert len(lines(lab)) == 4
+
+
+def message_files(lab: QueueLab) -> list[str]:
+    return sorted(path.name for path in lab.state_file().with_name("work.json.queue-workers").glob("*.message-*"))
+
+
+def test_message_files_go_with_the_commands(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2)
+    work(lab, "sh", "-c", 'basename "$0" >> "$OUT"', "{}")
+    assert len(set(lines(lab))) == 2
+    assert message_files(lab) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_next_worker_removes_the_message_file_of_a_killed_one(queues: MakeQueueLab, lost: bool) -> None:
+    lab = live(queues())
+    lab.put(1)
+    begun, let_go = lab.directory / "out.begun", lab.directory / "out.end"
+    slow = 'touch "$OUT.begun"; while [ ! -e "$OUT.end" ]; do sleep 0.05; done; cat "$0" > "$OUT.seen"'
+    with worker_in(lab, "sh", "-c", slow, "{}") as child:
+        end = time.monotonic() + 10
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        child.kill()
+        if lost:
+            # Then no state says that there was such a worker.
+            lab.state_file().unlink()
+        else:
+            time.sleep(0.6)
+        with lab.queue() as queue:
+            queue.leave(queue.enter("next", 1, 1))
+        assert len(message_files(lab)) == 1, "its command has yet to read it"
+        let_go.touch()
+        while not (lab.directory / "out.seen").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(0.2)
+    assert (lab.directory / "out.seen").read_text() == '{"id":1}'
+    assert work(lab, "cat").acknowledged == 1
+    assert message_files(lab) == []
+    assert list(lab.state_file().with_name("work.json.queue-workers").iterdir()) == []
+
+
+def test_a_worker_outlives_the_loss_of_the_state(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2, 3)
+    with lab.queue() as queue:
+        number = queue.enter("old", 1, 1)
+        (first,) = queue.lease_to(number, 1)
+        lab.state_file().unlink()
+        with lab.queue() as other:
+            successor = other.enter("new", 1, 1)
+            assert successor != number
+            (again,) = other.lease_to(successor, 1)
+            assert again.payload == first.payload
+            assert queue.acknowledge([handle_of(first)]) == ["stale"], "its lease went with the state"
+            assert ids(queue.lease_to(number, 1)) == [2]
+            assert sorted((one.name, one.in_flight) for one in info_of(queue).holders) == [("new", 1), ("old", 1)]
+            other.leave(successor)
+        queue.leave(number)
+    assert lab.states() == [(1, "ready"), (2, "ready"), (3, "ready")]
