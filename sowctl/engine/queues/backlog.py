@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.config.matching import topic_matches
-from sowctl.engine.queues.settling import QueueEntry, apply_entry, count_end, earlier, finish, spot_of
+from sowctl.engine.queues.settling import DEADLY, QueueEntry, apply_entry, count_end, earlier, finish, spot_of
 from sowctl.journal.block import Position
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
-from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS
+from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS, REQUEUE
 from sowctl.store.queue.page import BARRIER, PAGE_MESSAGES, READY
 from sowctl.store.queue.values import Barrier
 
@@ -248,6 +248,10 @@ class Backlog:
             name = int.from_bytes(keys[at : at + 8], "big"), int.from_bytes(checks[at : at + 8], "big")
             reason = columns.correlation_ids[place] if columns.correlation_ids is not None else None
             entry = QueueEntry(operation, name, (reason or b"").decode("ascii", "replace"))
+            # Its own entries a state has done already. What they did may be undone since: a message that died and was
+            # requeued is leased by now, perhaps. Acknowledgements are for ever, and done again where they are missing.
+            if first + place <= rows.told and (operation == REQUEUE or entry.reason in DEADLY):
+                continue
             apply_entry(rows, self._owner, entry, columns.times[place], self._queue.deferred_ack_expiration_us)
 
 

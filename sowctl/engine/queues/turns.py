@@ -219,6 +219,7 @@ class Turns:
         first, last = writer.append(group, moment)
         writer.sync()
         state = turn.rows.state
+        turn.rows.told = last
         # Nothing was appended meanwhile: these entries need not be read to know what they say.
         if state.applied == first - 1:
             end = writer.end()

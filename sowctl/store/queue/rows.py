@@ -20,6 +20,7 @@ from sowctl.store.queue.values import Barrier, Dead, Holder, QueueState, damaged
 
 NAMES = ("meta", "pages", "ready", "alarms", "held", "names", "deferred", "due", "holders", "barriers", "dead")
 STATE_KEY = b"state"
+TOLD_KEY = b"told"
 _U64 = Layout(">Q")
 _PAIR = Layout(">QQ")
 _TRIPLE = Layout(">QQQ")
@@ -56,6 +57,7 @@ class Rows:
         self._near: tuple[int, int, Page] | None = None
         self._holders: dict[int, Holder] = {}
         self._has_names: bool | None = None
+        self._told: int | None = None
         raw = self._get("meta", STATE_KEY)
         self._state = None if raw is None else unpack_state(raw, place)
 
@@ -70,11 +72,24 @@ class Rows:
         assert self._state is not None
         return self._state
 
+    @property
+    def told(self) -> int:
+        """The txid of the last entry that a change of this state wrote into the journal, 0 for none."""
+        if self._told is None:
+            raw = self._get("meta", TOLD_KEY)
+            self._told = 0 if raw is None else _U64.unpack(raw)[0]
+        return self._told
+
+    @told.setter
+    def told(self, txid: int) -> None:
+        self._told = txid
+
     def begin(self, state: QueueState) -> None:
         """Empty the file; ``state`` is its new one."""
         self._pages.clear()
         self._holders.clear()
         self._near = self._has_names = None
+        self._told = 0
         for name in NAMES:
             self._seam.call("lmdb.put", self._txn.drop, self._databases[name], delete=False)
         self._state = state
@@ -322,6 +337,8 @@ class Rows:
             self._replace("holders", _U64.pack(number), pack(holder))
         if self._state is not None:
             self._replace("meta", STATE_KEY, pack_state(self._state))
+        if self._told:
+            self._replace("meta", TOLD_KEY, _U64.pack(self._told))
 
     def _settle(self, name: str, first: int, before: set[int], after: set[int], *, inverted: bool) -> None:
         for gone in before - after:

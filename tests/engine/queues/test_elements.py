@@ -168,6 +168,22 @@ def test_acknowledged_while_it_is_beyond_the_target_depth(queues: MakeQueueLab) 
     assert lab.depth().pending == 599
 
 
+def test_own_entries_that_are_read_again_touch_no_later_lease(queues: MakeQueueLab) -> None:
+    parts = "<LeasePeriod>1h</LeasePeriod>", "<TargetQueueDepth>1000</TargetQueueDepth>", "<MaxCancels>1</MaxCancels>"
+    lab = queues(*parts)
+    lab.put(*range(1500))
+    assert lab.cancel(*lab.lease()) == ["max_cancels"]
+    with lab.queue() as queue:
+        assert queue.requeue([_handle(queue.dead()[0]).name]) == ["done"]  # type: ignore[attr-defined]
+    (held,) = lab.lease(1, "a")
+    # Now there is room, and the journal is read beyond the entries about the first message.
+    lab.ack(*lab.lease(600, "b"), client="b")
+    assert (lab.depth().leased, lab.depth().whole) == (1, True)
+    info = lab.info()
+    assert (info.requeued, info.expired) == (1, {"max_cancels": 1})
+    assert lab.ack(held, client="a") == ["done"]
+
+
 def test_expiration_is_the_queues_where_the_message_has_none(queues: MakeQueueLab) -> None:
     lab = queues("<Expiration>10s</Expiration>")
     lab.put(1)
