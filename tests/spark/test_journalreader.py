@@ -15,7 +15,8 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql import SparkSession
 
-from sowctl.engine.verbs.journal import EntryFilter, EntryRecord, dump
+from sowctl.engine.upkeep.searching.entries import EntryRecord
+from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.errors import DamageError, UsageError
 from sowctl.spark.errors import CarriedError, translated, unpacked
 from sowctl.spark.options import Options

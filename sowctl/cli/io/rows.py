@@ -12,7 +12,7 @@ from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import TopicInfo
-    from sowctl.engine.verbs.journal import EntryBatch
+    from sowctl.engine.upkeep.searching.entries import EntryBatch
     from sowctl.journal.block import FileInfo
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.bulk.staging import staging
-from sowctl.engine.verbs.journal import EntryBatch, EntryRecord
+from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.journal.stretch import Stretch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.verbs.journal import require_topic
+from sowctl.engine.upkeep.searching.entries import require_topic
 from sowctl.errors import MissingError, UsageError
 from sowctl.journal.block import Position
 from sowctl.journal.reader import Journal

@@ -1,0 +1,6 @@
+"""Upkeep: stores and journals as what lies on disk, to be searched, checked, mended, packed, kept and removed.
+
+Rooms, each of one matter:
+
+* ``searching``: entries of a journal found, followed and bisected.
+"""

@@ -1,0 +1,4 @@
+"""The verbs of upkeep, one module for each command; none imports another, what two share stands in ``engine/upkeep``.
+
+* ``journal_check``: every byte of a journal, read and compared.
+"""
