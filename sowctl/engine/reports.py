@@ -213,6 +213,24 @@ class CheckReport(Struct):
     not_verified: tuple[str, ...] = ()
 
 
+class JournalCheckReport(Struct):
+    """How much a check of a journal has read, and in words what it could not verify.
+
+    ``stored`` bytes on disk are ``bytes`` to be read; of the ``files``, ``compressed`` are and ``archived`` lie in the
+    archive. ``groups`` have happened.
+    """
+
+    files: int
+    compressed: int
+    archived: int
+    stored: int
+    bytes: int
+    blocks: int
+    groups: int
+    entries: int
+    not_verified: tuple[str, ...] = ()
+
+
 class ReindexReport(Struct):
     """What ``reindex`` did for one topic: ``paths`` with an index of so many ``records``, their ``bytes`` in all, or
     how many bytes were ``removed``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, VersionError
@@ -24,13 +24,21 @@ from sowctl.seam import SEAM, Seam
 
 
 class JournalCoverage(Struct):
-    """How much a check has looked at; filled while its findings are consumed."""
+    """How much a check has looked at; filled while its findings are consumed.
+
+    ``bytes`` as they are read, ``stored`` as they lie on disk; ``packed`` files of ``files`` are compressed,
+    ``archived`` lie in the archive. ``missed``: in words, what could not be read.
+    """
 
     files: int = 0
+    packed: int = 0
+    archived: int = 0
     bytes: int = 0
+    stored: int = 0
     blocks: int = 0
     entries: int = 0
     groups: int = 0
+    missed: list[str] = field(default_factory=list)
 
 
 def check_journal(
@@ -99,6 +107,7 @@ class _Check:
                     file.close()
             except (DamageError, VersionError) as error:
                 yield _finding(error, str(path), 0)
+                self.coverage.missed.append(f"{path.name}: {error.message}")
                 self.last_txid = None
                 self.broken = True
 
@@ -111,8 +120,12 @@ class _Check:
 
     def _file(self, file: JournalFile, is_last: bool) -> Iterator[Finding]:
         header = file.header
-        self.coverage.files += 1
+        # A compressed file is unpacked to its end here: what its own checksum says is known before a block is read.
         self.coverage.bytes += file.size
+        self.coverage.stored += file.stored
+        self.coverage.files += 1
+        self.coverage.packed += file.is_packed
+        self.coverage.archived += file.path.parent != self.directory
         # The first file that can be read decides which journal this is; later ones are compared with it.
         if not self.lineage:
             self.lineage = header.lineage
@@ -137,6 +150,7 @@ class _Check:
             if isinstance(item, Damage):
                 self.broken = True
                 yield _finding(item.error, str(file.path), item.offset)
+                self._miss(file, item.offset, item.size)
             else:
                 yield from self._group(file, walker, item)
         self.last_txid = walker.last_txid
@@ -176,6 +190,7 @@ class _Check:
             except DamageError as error:
                 self.broken = True
                 yield _finding(error, str(file.path), ref.offset)
+                self._miss(file, ref.offset, ref.header.size)
                 continue
             if happened:
                 self.state.absorb(place, block.map)
@@ -183,6 +198,10 @@ class _Check:
         # The topics file is compared at the place that it describes, which need not be the end of the journal.
         if self.told is not None and self.told.end == self.state.end and not self.broken:
             yield from self._compare(self.told)
+
+    def _miss(self, file: JournalFile, offset: int, size: int) -> None:
+        if size:
+            self.coverage.missed.append(f"{file.path.name}: {size:,} bytes at {offset}")
 
     def _block(self, block: Block, happened: bool) -> Iterator[Finding]:
         """Contents against header and map. Raises DamageError ``SOW-JRN-014``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, FixNames, Force, Format, Output
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Columns, FixNames, Force, Format, JournalPlace, Output
 from sowctl.errors import UsageError
 from sowctl.values.units import whole_number
 
@@ -19,9 +19,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    directory: Annotated[
-        str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
-    ] = None,
+    directory: JournalPlace = None,
     topic: Annotated[str | None, option("--topic", help="only entries of this topic", metavar="NAME")] = None,
     keys: Annotated[
         list[str] | None, option("--key", help="only entries with this SOW key; may be repeated", metavar="KEY")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.words.options import Columns, Format, JournalPlace
 
 EXAMPLES = (
     "sowctl journal list",
@@ -16,9 +13,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    directory: Annotated[
-        str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
-    ] = None,
+    directory: JournalPlace = None,
     format: Format = None,
     columns: Columns = None,
 ) -> int:

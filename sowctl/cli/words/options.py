@@ -33,6 +33,10 @@ Leased: TypeAlias = Annotated[
 Leaser: TypeAlias = Annotated[str, option("--client", help="who leased; default command-line", metavar="NAME")]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
 
+JournalPlace: TypeAlias = Annotated[
+    str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
+]
+
 Filter: TypeAlias = Annotated[
     str | None, option("--filter", "-f", help="only records for which this expression is true", metavar="EXPR")
 ]

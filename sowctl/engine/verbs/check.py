@@ -17,16 +17,15 @@ from sowctl.engine.reports import CheckReport
 from sowctl.engine.sources.current import open_file
 from sowctl.engine.topics.positions import (
     KEY_PARTS,
-    applied_of,
     check_position,
     definition_of,
     has_log,
     meta_of,
     note_unlocked,
     open_log,
-    standings,
 )
 from sowctl.engine.topics.targets import QUEUES, Target
+from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 
@@ -263,7 +262,7 @@ class CheckRun:
             )
 
     def _journal(self) -> Iterator[Finding]:
-        from sowctl.journal.check import JournalCoverage, check_journal
+        from sowctl.journal.check import JournalCoverage
 
         instance = self._instance
         if instance.log is None or instance.config is None:
@@ -274,26 +273,12 @@ class CheckRun:
                 return
         except SowError:
             pass  # what is missing is among the findings
-        # What stores have applied proves how far the journal must go.
-        stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
         coverage = JournalCoverage()
-        try:
-            with open_log(instance) as log:
-                lineage = log.lineage
-        except SowError:
-            # No store has this lineage, so no position counts: what is wrong with the journal is found below.
-            lineage = b""
-        yield from check_journal(
-            instance.log.directory,
-            instance.config.name,
-            seam=instance.seam,
-            acknowledged=applied_of(lineage, stores),
-            coverage=coverage,
-            archive=instance.log.archive_directory,
-        )
+        yield from check_log(instance, coverage)
         read = self._read
         read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
         self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
+        self._missed.extend(coverage.missed)
 
 
 def check(instance: Instance, targets: Sequence[Target] | None = None) -> CheckRun:

@@ -1,0 +1,50 @@
+"""The journal of an instance, every byte of it read and compared, with what its stores prove of it.
+
+Called by ``check``, which checks stores as well, and by ``journal check``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.positions import applied_of, open_log, standings
+from sowctl.errors import ConfigError, SowError
+from sowctl.journal.check import JournalCoverage, check_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.engine.instance import Instance
+    from sowctl.findings import Finding
+
+
+def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | None = None) -> Iterator[Finding]:
+    """Yield what is wrong with the journal; ``coverage`` is filled meanwhile.
+
+    ``directory`` is another place of it, where no store knows about it. Raises ConfigError ``SOW-ENG-020`` without a
+    TransactionLog, MissingError ``SOW-JRN-001`` without a file.
+    """
+    config, log = instance.config, instance.log
+    if config is None or (log is None and directory is None):
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    if directory is not None or log is None:
+        assert directory is not None
+        yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage)
+        return
+    # What stores have applied proves how far the journal must go.
+    stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
+    try:
+        with open_log(instance) as journal:
+            lineage = journal.lineage
+    except SowError:
+        # No store has this lineage, so no position counts: what is wrong with the journal is found below.
+        lineage = b""
+    yield from check_journal(
+        log.directory,
+        config.name,
+        seam=instance.seam,
+        acknowledged=applied_of(lineage, stores),
+        coverage=coverage,
+        archive=log.archive_directory,
+    )

@@ -1,0 +1,62 @@
+"""journal check: every byte of a journal, read and compared; what is wrong comes as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import JournalCheckReport
+from sowctl.engine.upkeep.searching.checking import check_log
+from sowctl.journal.check import JournalCoverage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.engine.instance import Instance
+    from sowctl.findings import Finding
+
+
+class JournalCheckRun:
+    """Iterate for findings, once; ``report`` and ``coverage`` say, when they have ended, what was read and what not."""
+
+    def __init__(self, instance: Instance, directory: Path | None) -> None:
+        self._covered = JournalCoverage()
+        self._findings = check_log(instance, self._covered, directory)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return self._findings
+
+    @property
+    def report(self) -> JournalCheckReport:
+        """What was read, as numbers, and in words what was not."""
+        read = self._covered
+        return JournalCheckReport(
+            files=read.files,
+            compressed=read.packed,
+            archived=read.archived,
+            stored=read.stored,
+            bytes=read.bytes,
+            blocks=read.blocks,
+            groups=read.groups,
+            entries=read.entries,
+            not_verified=tuple(read.missed),
+        )
+
+    @property
+    def coverage(self) -> str:
+        """One line: what was read, and what was not."""
+        read = self._covered
+        where = f" ({read.packed:,} compressed, {read.archived:,} archived)" if read.packed or read.archived else ""
+        done = (
+            f"checked {read.files:,} files{where}, {read.bytes:,} bytes, {read.blocks:,} blocks, "
+            f"{read.entries:,} entries in {read.groups:,} groups"
+        )
+        return done + (f"; not verified: {'; '.join(read.missed)}" if read.missed else "; all of it was read")
+
+
+def journal_check(instance: Instance, directory: Path | None = None) -> JournalCheckRun:
+    """Check the journal of the instance, or the one in ``directory``.
+
+    Iterating raises MissingError ``SOW-JRN-001`` (exit 10) where there is no file, StorageError ``SOW-JRN-020``.
+    """
+    return JournalCheckRun(instance, directory)

@@ -1,0 +1,44 @@
+"""The commands that look after journals, from the command line: statuses, formats, questions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+
+@pytest.fixture
+def rolled(tmp_path: Path) -> Lab:
+    """Forty entries in several files; the working directory of ``cli`` is the instance's."""
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)), journal_size=1500)
+    for number in range(20):
+        lab.publish("t", message(id=number, text="x" * 40), message(id=number + 100, text="y" * 40), client="feed")
+    return lab
+
+
+def damage(lab: Lab) -> Path:
+    """One wrong bit in the middle of the second file."""
+    path = lab.journals()[1]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    return path
+
+
+def test_check_says_what_it_read(rolled: Lab, cli: Cli) -> None:
+    done = cli("journal", "check")
+    assert (done.status, done.out) == (0, "")
+    assert "no damage found" in done.err and "40 entries in 20 groups; all of it was read" in done.err
+    row = json.loads(cli("journal", "check", "--summary", "json").out)
+    assert (row["entries"], row["errors"], row["not_verified"]) == (40, 0, [])
+    path = damage(rolled)
+    done = cli("journal", "check", "--format", "json", "--summary", "json")
+    *findings, summary = map(json.loads, done.out.splitlines())
+    assert done.status == 5
+    assert findings[0]["rule"] == "SOW-JRN-010"
+    assert summary["errors"] == len(findings) and path.name in summary["not_verified"][0]
+    assert cli("journal", "check", "nowhere").status == 10
