@@ -8,7 +8,7 @@ text here. Nothing that reads or writes data imports this room; tests compare it
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``bookmarks``, ``cli``, ``configuration``,
 ``engine`` (instances, topics, findings of ``check``), ``expressions``, ``following``, ``journal``, ``messages`` (types,
 framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``queues``,
-``spark``, ``store``, ``views``.
+``spark``, ``store``, ``upkeep``, ``views``.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-SNP": ErrorArea("Snapshots", "queries", "sowctl-snapshot(1)"),
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),
     "SOW-STO": ErrorArea("Stores", "store", "sow-store(5)"),
+    "SOW-UPK": ErrorArea("Looking after files", "upkeep", "sow-journal(5)"),
     "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),
     "SOW-VIW": ErrorArea("Views", "views", "sowctl-behaviour(7)"),
 }

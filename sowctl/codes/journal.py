@@ -155,4 +155,26 @@ CODES: dict[str, str] = {
         txids away.
         Do: Ask for read permission on it, as on the journal files.
         """,
+    "SOW-JRN-060": """11 the upkeep of the journal is locked
+
+        Why: Another process moves, compresses, removes or repairs files of this journal, and did not finish within
+        ``--lock-wait``. Publishing and reading do not wait for it.
+        Do: Wait for it, or raise ``--lock-wait``. The message names the process where that is known.
+        """,
+    "SOW-JRN-061": """6 a journal file that cannot be moved
+
+        Why: The system refused a step of moving the file into the archive: the disk there is full, a permission is
+        missing, or the copy read differently from the original. The file is whole in one of the two places, or in both.
+        Do: Make room or correct the permissions, and run the command again: it goes on where it ended.
+        """,
+    "SOW-JRN-062": """6 a journal file that cannot be removed
+
+        Why: The system refused to remove the file. Those before it are gone; it and those behind it are whole.
+        Do: Correct the permissions of the directory, and run the command again.
+        """,
+    "SOW-JRN-063": """10 a journal file that was removed while it was needed
+
+        Why: Another process removed the oldest files of the journal while this one was still reading them.
+        Do: Run the command again; it begins with the first txid that is left, which the message names.
+        """,
 }

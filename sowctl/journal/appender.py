@@ -158,9 +158,14 @@ _FULL = {
 }
 
 
+def reason_of(error: OSError) -> str:
+    """Why a call to the system failed, in plain words."""
+    return _FULL.get(error.errno or 0, error.strerror or str(error))
+
+
 def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_back: bool = False) -> StorageError:
     """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe."""
-    reason = _FULL.get(error.errno or 0, error.strerror or str(error))
+    reason = reason_of(error)
     durable = "" if acknowledged is None else f"; everything up to txid {acknowledged} is on disk"
     hint = "make room and run the command again" if error.errno in _FULL else "look at permissions and at the disk"
     if error.errno == errno.EFBIG:

@@ -12,10 +12,10 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sowctl.errors import DamageError, MissingError, SowError, VersionError
+from sowctl.errors import DamageError, MissingError, SowError, StorageError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Position
-from sowctl.journal.files import BlockRef, JournalFile, find_files, refuse_gap, refuse_other
+from sowctl.journal.files import BlockRef, JournalFile, find_files, list_files, refuse_other
 from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
 from sowctl.journal.lock import is_locked
 from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
@@ -87,19 +87,21 @@ class _Check:
     def run(self) -> Iterator[Finding]:
         # Read before anything else: what it counts in is in the files that are looked at after it.
         self.topics_file = read_topics(self.directory, self.instance)
-        paths = find_files(self.directory, self.instance, self.archive)
-        numbers = list(paths)
-        if not numbers:
-            raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
         try:
-            refuse_gap(numbers, self.directory, self.instance, self.archive)
+            paths = list_files(self.directory, self.instance, self.archive)
         except DamageError as error:
             yield _finding(error, str(self.directory), None)
             self.broken = True
+            paths = find_files(self.directory, self.instance, self.archive)
+        numbers = list(paths)
+        if not numbers:
+            raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
         for number in numbers:
             path, *others = paths[number]
             try:
-                file = JournalFile(path, number, self.seam)
+                file = self._opened(path, number)
+                if file is None:
+                    continue
                 try:
                     yield from self._others(file, others)
                     yield from self._file(file, number == numbers[-1])
@@ -110,6 +112,18 @@ class _Check:
                 self.coverage.missed.append(f"{path.name}: {error.message}")
                 self.last_txid = None
                 self.broken = True
+
+    def _opened(self, path: Path, number: int) -> JournalFile | None:
+        """A file, wherever it lies by now; None where it was removed since, with all before it."""
+        try:
+            return JournalFile(path, number, self.seam)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            paths = find_files(self.directory, self.instance, self.archive)
+            if number < min(paths, default=0):
+                return None
+            return JournalFile(paths.get(number, [path])[0], number, self.seam)
 
     def _others(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
         for path in others:

@@ -7,7 +7,7 @@ found, the map when it is asked for, the body when it is loaded. Ruled by ``sow-
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -80,6 +80,23 @@ def find_files(directory: Path, instance: str, archive: Path | None = None) -> d
     # While a file is being moved or compressed there are two copies, and only the old one is known to be complete. So
     # the uncompressed copy comes before the compressed one, and the journal's own directory before the archive.
     return {number: [path for _, _, path in sorted(found[number])] for number in sorted(found)}
+
+
+def list_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
+    """As :func:`find_files`, none missing between others; empty where there is none. Raises DamageError
+    ``SOW-JRN-006``, StorageError ``SOW-JRN-020``."""
+    found = find_files(directory, instance, archive)
+    # A directory is not read at one instant: while files are removed (the oldest first) or compressed, one may be
+    # missed that is, or was, there. What two looks agree on is so.
+    while _has_gap(found):
+        before, found = found, find_files(directory, instance, archive)
+        if list(before) == list(found):
+            refuse_gap(list(found), directory, instance, archive)
+    return found
+
+
+def _has_gap(numbers: Collection[int]) -> bool:
+    return bool(numbers) and max(numbers) - min(numbers) + 1 != len(numbers)
 
 
 def refuse_gap(numbers: Sequence[int], directory: Path, instance: str, archive: Path | None) -> None:

@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import FileInfo, Position
-from sowctl.journal.files import JournalFile, find_files, refuse_gap, refuse_other, searched
+from sowctl.journal.files import JournalFile, list_files, refuse_other, searched
 from sowctl.journal.format import FILE_HEADER_SIZE, block_place, file_name
 from sowctl.journal.state import JournalState, from_checkpoint
 from sowctl.seam import Seam
+
+REMOVED = "SOW-JRN-063"
 
 
 class FileSet:
@@ -48,7 +50,7 @@ class FileSet:
             last.size = last.current_size()
 
     def _list(self) -> None:
-        self._paths = find_files(self.directory, self.instance, self.archive)
+        self._paths = list_files(self.directory, self.instance, self.archive)
         self.numbers = list(self._paths)
         if not self.numbers:
             raise MissingError(
@@ -58,7 +60,6 @@ class FileSet:
                 place=str(self.directory),
                 hint="publish something first, or look at the directory and the instance name",
             )
-        refuse_gap(self.numbers, self.directory, self.instance, self.archive)
 
     def last(self) -> JournalFile:
         """The file that grows."""
@@ -101,6 +102,8 @@ class FileSet:
             # It was moved to the archive, or compressed, since the directories were looked at.
             # Listed again once: a file moves in one direction only, so the second look finds it.
             self._list()
+            if number < self.numbers[0]:
+                raise self._removed(number) from error
             file = JournalFile(self.path(number), number, self._seam)
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
         # mistake that must not be decided by order.
@@ -111,6 +114,17 @@ class FileSet:
                 file.close()
                 raise
         return file
+
+    def _removed(self, number: int) -> MissingError:
+        """The error for a file that was removed, as those before it, after a reader had seen that it was there."""
+        first = self.first_txid(self.numbers[0])
+        return MissingError(
+            REMOVED,
+            f"file {number:010d} of the journal was removed while it was needed: the first txid left is {first}",
+            place=str(self.directory / file_name(self.instance, number)),
+            hint="run the command again: it begins with what is left; or put the removed files back",
+            first_txid=first,
+        )
 
     def release(self, file: JournalFile) -> None:
         """Close a file, unless it stays open."""

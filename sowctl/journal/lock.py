@@ -1,4 +1,7 @@
-"""The lock of a journal: one writer at a time, with a name to complain about (``sow-journal(5)``, "Writing")."""
+"""The lock of a journal: one writer at a time, with a name to complain about (``sow-journal(5)``, "Writing").
+
+Who looks after the files of a journal has a lock of the same kind (:mod:`sowctl.journal.upkeep.lock`).
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,17 @@ class JournalLock:
         holder: str,
         started: Micros,
         notify: Callable[[str], None] = _silent,
+        *,
+        path: Path | None = None,
+        what: str = "the journal",
     ) -> None:
-        """Open or create the file; ``notify`` is told of a long wait. Raises OSError."""
+        """Open or create the file; ``notify`` is told of a long wait. Raises OSError.
+
+        ``path`` and ``what``: another lock of the same kind, and what it guards.
+        """
         self._notify = notify
-        self.path = directory / f"{instance}.lock"
+        self._what = what
+        self.path = directory / f"{instance}.lock" if path is None else path
         self._seam = seam
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = seam.call("file.open", os.open, self.path, flags, FILE_MODE)
@@ -76,7 +86,7 @@ class JournalLock:
         """
 
         def tell() -> None:
-            self._notify(f"waiting for the journal, which is locked by {self._holder()[0]}: {self.path}")
+            self._notify(f"waiting for {self._what}, which is locked by {self._holder()[0]}: {self.path}")
 
         if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
             with breakable():
@@ -135,7 +145,7 @@ class JournalLock:
         who, facts = self._holder()
         return LockedError(
             "SOW-JRN-030",
-            f"the journal is locked by {who}; waited {wait:g} s",
+            f"{self._what} is locked by {who}; waited {wait:g} s",
             place=str(self.path),
             hint="wait for it, or raise --lock-wait",
             **facts,

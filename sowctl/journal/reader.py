@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
-from sowctl.journal.files import find_files, refuse_gap
+from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.scan import JournalScan
@@ -45,9 +45,7 @@ class Journal:
         """Whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is missing."""
         # A missing file between others is an error even for this question: a new journal must never begin beside the
         # rest of one.
-        numbers = list(find_files(directory, instance, archive))
-        refuse_gap(numbers, directory, instance, archive)
-        return bool(numbers)
+        return bool(list_files(directory, instance, archive))
 
     @classmethod
     def open(

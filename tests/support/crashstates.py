@@ -232,6 +232,10 @@ class Recorder(Seam):
         if old is not None and new is not None:
             self.operations.append(Rename(old, new))
 
+    def _file_link(self, _: Any, __: Any, source: Any, target: Any) -> None:
+        if (new := self._name(target)) is not None:
+            self.operations.append(Create(new, Path(source).stat().st_ino))
+
     def _file_unlink(self, _: Any, __: Any, path: Any) -> None:
         if (name := self._name(path)) is not None:
             self.operations.append(Unlink(name))

@@ -97,6 +97,23 @@ class KillAt(CountingSeam):
         raise AssertionError("SIGKILL came back")
 
 
+def died_at_call(n: int, work: Callable[[Seam], object], *, after: bool) -> bool:
+    """Whether ``work``, carried out in a process of its own, was killed at its ``n``-th call; False: it makes fewer."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work(KillAt(n, after=after))
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        return True
+    assert os.WEXITSTATUS(status) == 0, f"call {n}: the work failed"
+    return False
+
+
 class ShortWriteAt(CountingSeam):
     """Writes only the first ``keep`` bytes (default: half) at the ``n``-th ``file.write`` or ``file.pwrite``.
 

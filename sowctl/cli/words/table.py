@@ -59,6 +59,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
     Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
+    Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
     Command("view list", "view_list", "list the views, their caches, and how far these are behind", LOOK),
     Command("view show", "view_show", "print a view: definition, sources, cache, costs", LOOK),
     Command("view refresh", "view_refresh", "bring the caches of views up to date", TIME),

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.topics.positions import has_log, open_log
-from sowctl.errors import DamageError, MissingError, StorageError
+from sowctl.errors import DamageError, MissingError
+from sowctl.journal.fileset import REMOVED
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -87,9 +88,9 @@ class Tail:
                 if block.header.is_last:
                     # Between two groups: where the next reading begins without a search.
                     self._place = block.end
-        except StorageError as error:
+        except MissingError as error:
             # Files that are removed in the middle of reading leave entries unread, as those removed before do.
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.code == REMOVED:
                 self.close()
                 if (rest := self._opened()) is not None:
                     self._refuse_pruned(rest)

@@ -1,1 +1,9 @@
-"""Looking after the files of a journal; nothing that reads or writes entries imports this room."""
+"""What is done with the files of a journal as files, under a lock of its own.
+
+Ruled by ``sow-journal(5)``, "Looking after files".
+
+lock      one at a time: who archives, compresses, removes or repairs
+survey    the files as values: how large, how old, what they hold
+moving    a file into the archive: at each moment it is whole in one of the two places
+removing  files that go for good, the oldest first
+"""

@@ -81,6 +81,8 @@ CONFIG = """\
   </SOW>
   <TransactionLog>
     <JournalDirectory>journal</JournalDirectory>
+    <!-- Here "sowctl journal archive" puts files that do not grow any more. -->
+    <JournalArchiveDirectory>archive</JournalArchiveDirectory>
     <!-- sowctl: ignore B009 because one morning fits into a small file; a server wants 250MB to 2GB -->
     <JournalSize>10MB</JournalSize>
     <FlushInterval>100ms</FlushInterval>

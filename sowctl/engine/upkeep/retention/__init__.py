@@ -1,0 +1,5 @@
+"""How long files are kept, and where: what the Actions of a configuration say, and what a person asks for.
+
+* ``journals``: the journal of an instance for this room: its lock, its files.
+* ``archiving``: finished files of the journal into its archive.
+"""

@@ -1,0 +1,78 @@
+"""Finished journal files into the JournalArchiveDirectory, where all readers find them as before.
+
+Called by ``sowctl journal archive`` and by the action of that name. Ruled by ``sow-journal(5)``, "Looking after files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.upkeep.retention.journals import files_of, logged, looked_after
+from sowctl.errors import ConfigError
+from sowctl.journal.upkeep.moving import move
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.upkeep.survey import SurveyedFile
+
+
+class Archived(Struct, frozen=True):
+    """A file that was moved, or with ``dry_run`` would be: from where, to where, its bytes on disk and its txids."""
+
+    number: int
+    path: Path
+    archived: Path
+    size: int
+    first_txid: int
+    last_txid: int | None
+    dry_run: bool
+
+
+def archive(
+    instance: Instance, *, older_than: int | None = None, keep: int = 0, dry_run: bool = False
+) -> Iterator[Archived]:
+    """Move finished files, the oldest first, each given when it is there; the file that grows stays.
+
+    ``older_than`` microseconds: only files to which nothing was written for so long and that hold nothing newer.
+    ``keep``: so many of the youngest finished ones stay. Raises ConfigError ``SOW-UPK-001`` without a
+    JournalArchiveDirectory, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-061``, and what looking at the journal
+    raises.
+    """
+    _, log = logged(instance)
+    target = log.archive_directory
+    if target is None or target.resolve() == log.directory.resolve():
+        raise ConfigError(
+            "SOW-UPK-001",
+            "there is no archive for the journal"
+            if target is None
+            else "the JournalArchiveDirectory is the JournalDirectory",
+            place=str(log.place),
+            hint="give the TransactionLog a JournalArchiveDirectory, best on another device: readers look in both",
+        )
+    with looked_after(instance):
+        chosen = _chosen(files_of(instance), target, older_than, keep, instance.now)
+        for number, path, size, file in chosen:
+            if not dry_run:
+                move(path, target, instance.seam)
+            yield Archived(number, path, target / path.name, size, file.first_txid, file.last_txid, dry_run)
+
+
+def _chosen(
+    files: list[SurveyedFile], target: Path, older_than: int | None, keep: int, now: int
+) -> list[tuple[int, Path, int, SurveyedFile]]:
+    """Number, path and size of what is to be moved. All copies of a file are: two of them, of which one is compressed,
+    are left where compressing was interrupted."""
+    finished = [file for file in files if any(path.parent != target for path in file.paths) and file.is_finished]
+    finished = finished[: len(finished) - keep] if keep else finished
+    found = []
+    for file in finished:
+        age = file.age(now)
+        if older_than is not None and (age is None or age < older_than):
+            # The oldest first and without a gap, as they are removed later.
+            break
+        found += [(file.number, path, path.stat().st_size, file) for path in file.paths if path.parent != target]
+    return found

@@ -1,0 +1,132 @@
+"""A journal file into another directory: at each moment, whatever fails, it is whole in one of the two places.
+
+Within a file system it gets its second name before it loses the first; into another one it is copied under a hidden
+name, synced, read again and compared before it gets its name there. Which of these steps were done is told by the names
+alone. Called under the lock of :mod:`sowctl.journal.upkeep.lock`. Ruled by ``sow-journal(5)``, "Looking after files".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sowctl.directories import make_directories, sync_directory
+from sowctl.errors import StorageError
+from sowctl.journal.appender import reason_of
+from sowctl.journal.format import FILE_MODE
+from sowctl.journal.state import write_all
+from sowctl.seam import Seam
+
+_CHUNK = 4 << 20
+"""Bytes that are copied at a time."""
+# What link(2) says where there cannot be a second name: another file system, or one without such names.
+_NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
+
+
+def hidden(path: Path) -> Path:
+    """The name under which a file is made before it gets its own: readers do not see it, the next attempt replaces
+    it."""
+    return path.with_name(f".{path.name}.new")
+
+
+def move(source: Path, directory: Path, seam: Seam) -> Path:
+    """Move a file that does not grow into ``directory``, which is made if it is missing; its new path.
+
+    What an interrupted move has left is gone on with. Raises StorageError ``SOW-JRN-061``, with the file where it was.
+    """
+    target = directory / source.name
+    try:
+        make_directories(directory, seam)
+        # Of a copy that was interrupted: this time a second name may do.
+        hidden(target).unlink(missing_ok=True)
+        if not _is_there(source, target, seam):
+            _second_name(source, target, seam)
+        # Order: the new name is on disk before the old one goes, in whichever order the system writes its directories.
+        sync_directory(directory, seam)
+        seam.call("file.unlink", os.unlink, source)
+        sync_directory(source.parent, seam)
+    except OSError as error:
+        with suppress(OSError):
+            hidden(target).unlink(missing_ok=True)
+        raise StorageError(
+            "SOW-JRN-061",
+            f"the journal file cannot be moved to {directory}: {reason_of(error)}",
+            place=str(source),
+            hint="nothing is lost: the file is where it was, there, or in both places; make room or correct the "
+            "permissions and run the command again, which goes on",
+        ) from error
+    return target
+
+
+def _is_there(source: Path, target: Path, seam: Seam) -> bool:
+    """Whether ``target`` is the same file already, or a whole copy of it; synced then."""
+    try:
+        if target.is_symlink() or not target.is_file():
+            return False
+        if target.samefile(source):
+            return True
+        # Who copied it is not known: it counts as on disk only when it was synced, and is compared after that.
+        fd = seam.call("file.open", os.open, target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        seam.call("file.sync", os.fsync, fd)
+        return _same(source, fd, seam)
+    finally:
+        os.close(fd)
+
+
+def _second_name(source: Path, target: Path, seam: Seam) -> None:
+    fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        # A file that was compressed or restored by hand may not be on disk yet.
+        seam.call("file.sync", os.fsync, fd)
+        try:
+            seam.call("file.link", os.link, source, target, follow_symlinks=False)
+        except OSError as error:
+            # A file that stands there and is not the same is replaced by the copy, which is renamed over it.
+            if error.errno not in _NO_LINK and not isinstance(error, FileExistsError):
+                raise
+            _copy(source, fd, target, seam)
+    finally:
+        os.close(fd)
+
+
+def _copy(source: Path, fd: int, target: Path, seam: Seam) -> None:
+    """Copy, sync, compare what is on disk then, rename."""
+    temporary, found = hidden(target), os.fstat(fd)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
+    try:
+        at = 0
+        while chunk := seam.call("file.read", os.pread, fd, _CHUNK, at):
+            write_all(seam, copy, chunk)
+            at += len(chunk)
+        os.fchmod(copy, found.st_mode & 0o777)
+        os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+        seam.call("file.sync", os.fsync, copy)
+        # What is compared should come from the disk, not from the memory that it was written from.
+        os.posix_fadvise(copy, 0, 0, os.POSIX_FADV_DONTNEED)
+        if not _same(source, copy, seam):
+            raise OSError(errno.EIO, "the copy was written and reads differently")
+    finally:
+        os.close(copy)
+    seam.call("file.rename", os.rename, temporary, target)
+
+
+def _same(source: Path, other: int, seam: Seam) -> bool:
+    """Whether a file and an open one have the same bytes."""
+    fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        if os.fstat(fd).st_size != os.fstat(other).st_size:
+            return False
+        at = 0
+        while chunk := seam.call("file.read", os.pread, fd, _CHUNK, at):
+            if chunk != seam.call("file.read", os.pread, other, _CHUNK, at):
+                return False
+            at += len(chunk)
+        return True
+    finally:
+        os.close(fd)
