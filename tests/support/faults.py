@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -105,6 +106,8 @@ def died_at_call(n: int, work: Callable[[Seam], object], *, after: bool) -> bool
         try:
             work(KillAt(n, after=after))
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     status = os.waitpid(child, 0)[1]

@@ -60,6 +60,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
+    Command("journal prune", "journal_prune", "remove old journal files that nothing needs any more", TIME),
     Command("view list", "view_list", "list the views, their caches, and how far these are behind", LOOK),
     Command("view show", "view_show", "print a view: definition, sources, cache, costs", LOOK),
     Command("view refresh", "view_refresh", "bring the caches of views up to date", TIME),

@@ -166,6 +166,11 @@ class Chains:
                 self._add(*self._pending[place])
         self._position, self._moved = last_txid, True
 
+    def saved(self, lineage: bytes) -> int:
+        """The txid up to which the file knows the chains of the journal of ``lineage``."""
+        self._load(None)
+        return self._position if self._lineage == lineage else 0
+
     def save(self) -> None:
         """Put what is new into the file. Raises StorageError ``SOW-ENG-055``."""
         if self.path is None or not (self._fresh or self._moved):

@@ -62,6 +62,10 @@ class ChainKeeper(Protocol):
     def learn(self, places: Iterable[int], last_txid: int) -> None:
         """The messages at these places of the batch are written, up to ``last_txid``."""
 
+    def saved(self, lineage: bytes) -> int:
+        """The txid up to which what is kept on disk knows the journal of ``lineage``."""
+        ...
+
     def save(self) -> None:
         """Put what is new into the file."""
 

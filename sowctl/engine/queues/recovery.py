@@ -23,6 +23,7 @@ from sowctl.values.units import whole_number
 if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.instance import Instance
+    from sowctl.identity.bookmarks import Bookmark
     from sowctl.journal.reader import Journal
     from sowctl.store.queue.rows import Rows
 
@@ -68,8 +69,14 @@ def of_another_copy(rows: Rows, log: Journal) -> bool:
 
 
 def begins_with_entry(queue: Queue, log: Journal) -> int | None:
-    """The txid of the entry that begins a queue whose RecoveryPoint is creation; None where there is none yet."""
+    """The txid of the entry that begins a queue whose RecoveryPoint is creation; None where there is none yet.
+
+    Where older journals are gone and had entries of the queue, that before the oldest that is left: it had begun.
+    """
     ref = queue.name, queue.message_type
+    # A queue's first entry is the one that begins it. No file goes that has a message which is not processed yet.
+    if log.before(ref).last_txid:
+        return log.first_txid - 1
     for block in log.blocks(topic=ref):
         columns = block.columns()
         if BEGIN not in bytes(columns.operations) or ref not in block.topics:
@@ -97,12 +104,21 @@ def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
         except SowError as problem:
             if problem.code != "SOW-ENG-070":
                 raise
-            if "|" in point:
-                parse_bookmark(point)
+            if "|" in point and _is_gone(instance, log, parse_bookmark(point)):
+                return log.first_txid - 1
             instance.notify(f"the RecoveryPoint {point} of queue {queue.name!r} is not in the journals: it begins now")
             return log.last_txid()
         return log.last_txid() if place is None else place.txid
     return _before(log, parse_time(point, instance.clock))
+
+
+def _is_gone(instance: Instance, log: Journal, mark: Bookmark) -> bool:
+    """Whether a bookmark that the journals do not hold stands before the oldest file that is left."""
+    if mark.publisher == instance.publisher and not log.highest_sequence(mark.publisher):
+        return 0 < mark.sequence < log.first_txid
+    # Numbers of a publisher only grow, so its highest one before the oldest file tells.
+    known = log.beginning().publishers.get(mark.publisher)
+    return known is not None and mark.sequence <= known[1]
 
 
 def _before(log: Journal, since: int) -> int:

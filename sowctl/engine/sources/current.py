@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.sources.source import Matched, Pairs, StoredSource, alone
 from sowctl.engine.topics.expiration import expires, unexpired
 from sowctl.engine.topics.positions import (
+    BEHIND,
     check_position,
     has_log,
     naming_replay,
@@ -25,6 +26,8 @@ from sowctl.engine.topics.positions import (
     refuse_other_history,
     refuse_other_topic,
 )
+from sowctl.errors import DamageError, MissingError
+from sowctl.journal.fileset import REMOVED
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.read import Run
@@ -257,6 +260,16 @@ def open_current(
                 before, attempts = snapshot.meta.applied, attempts - 1
                 snapshot.renew()
                 attempts = attempts if snapshot.meta.applied != before else 0
+            except (DamageError, MissingError) as error:
+                # Files that this state of the store needs were removed after the snapshot was taken, when the store
+                # had gone on and was synced: the state that it has now does not need them.
+                before = snapshot.meta.applied
+                if error.code not in (BEHIND, REMOVED) or not attempts:
+                    raise
+                attempts -= 1
+                snapshot.renew()
+                if snapshot.meta.applied == before:
+                    raise
         return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path if path == topic.file else None)
 
 

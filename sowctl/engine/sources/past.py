@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.store.meta import Definition
 
@@ -191,22 +192,37 @@ def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
     """
     assert way.log is not None
     ref = topic.name, topic.message_type
-    touched: set[bytes] = set()
     # what was replaced or deleted before the oldest file is not in the store any more
     removed = way.current.meta.removal_mark if expires(topic.expiration) else 0
-    provable = max(way.log.before(ref).last_time, removed)
-    for block in way.log.blocks(topic=ref):
-        for entry in block.entries():
-            if entry.topic == ref and entry.key not in touched and not entry.flags & UNKEYED:
-                # Only a key's first entry is looked at: what stood before it is the question.
-                touched.add(entry.key)
-                # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
-                # file that is gone: before this entry's time the key's state cannot be told.
-                if not entry.flags & INSERTED:
-                    provable = max(provable, entry.time)
+    provable, touched = provable_from(way.log, ref, max(way.log.before(ref).last_time, removed))
     if way.at < provable:
         raise _too_early(topic, provable, "older journals are gone")
     return _Pieced(way.current, _folded(instance, topic, way), touched, topic, way.at)
+
+
+def provable_from(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple[int, set[bytes]]:
+    """The first instant whose state the entries of a topic behind ``after`` prove, and the keys that they touch.
+
+    ``since``: the time of the topic's last entry up to there, or of the last physical removal, if that is later.
+    """
+    touched: set[bytes] = set()
+    provable = since
+    for block in log.blocks(after=after, topic=ref):
+        columns, own = block.columns(), block.topics.index(ref)
+        keys, skip = bytes(columns.keys), max(0, after + 1 - block.first_txid)
+        for place, (topic, flags) in enumerate(zip(columns.topics, columns.flags, strict=True)):
+            if topic != own or place < skip or flags & UNKEYED:
+                continue
+            key = keys[8 * place : 8 * place + 8]
+            # Only a key's first entry is looked at: what stood before it is the question.
+            if key in touched:
+                continue
+            touched.add(key)
+            # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
+            # file that is gone: before this entry's time the key's state cannot be told.
+            if not flags & INSERTED:
+                provable = max(provable, columns.times[place])
+    return provable, touched
 
 
 class _Pieced(Source):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 
+BEHIND = "SOW-ENG-001"
 OTHER_HISTORY = "SOW-ENG-085"
 OTHER_KEYS = "SOW-RPL-010"
 KEY_PARTS = frozenset(("key_mode", "key_fields", "key_domain"))
@@ -186,7 +187,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     # Files may be gone in between; that is harmless where none of their entries was of this topic.
     if meta.applied < first_txid - 1 and meta.applied < log.before(topic).last_txid:
         raise DamageError(
-            "SOW-ENG-001",
+            BEHIND,
             f"the store has applied txid {meta.applied}, but the oldest journal file begins at {first_txid} (looked in "
             f"{log.searched})",
             place=str(place),

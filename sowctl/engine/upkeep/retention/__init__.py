@@ -2,4 +2,6 @@
 
 * ``journals``: the journal of an instance for this room: its lock, its files.
 * ``archiving``: finished files of the journal into its archive.
+* ``holders``: who still needs which entries of the journal.
+* ``pruning``: the oldest files removed, as far as nobody does.
 """

@@ -1,0 +1,239 @@
+"""Who still needs entries of the journal: stores, RecoveryPoints, queues, conflated topics, key chains, subscriptions.
+
+Each holder says behind which txid it needs entries, of which topics, why, and which command lets them go. What a holder
+needs only grows less while the journal is looked after, but for people who set a bookmark back at that moment. Called
+by :mod:`sowctl.engine.upkeep.retention.pruning`. Ruled by ``sow-journal(5)``, "Looking after files".
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.config.derived import ConflatedTopic
+from sowctl.config.model import TopicConfig
+from sowctl.engine.queues.definition import queues_of
+from sowctl.engine.sources.recovery import recovery_start
+from sowctl.engine.topics.positions import check_position, definition_of, meta_of
+from sowctl.errors import ConfigError, MissingError, SowError, UsageError
+from sowctl.store.env import Store
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.stores.protocol import BookmarkStore
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.upkeep.survey import SurveyedFile
+
+
+class Holder(Struct, frozen=True):
+    """Who needs entries behind the txid ``after``: those of ``topics``, None for all.
+
+    ``release``: the command that lets them go, as far as there is one. ``file``: what has to be on disk before entries
+    that it needs no more are removed; ``topic`` the topic whose store it is, None for a kept state.
+    """
+
+    kind: str
+    name: str
+    after: int
+    topics: tuple[Topic, ...] | None
+    why: str
+    release: str | None = None
+    file: Path | None = None
+    topic: TopicConfig | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is, and its name."""
+        return f"{self.kind} {self.name}"
+
+    def holds(self, file: SurveyedFile) -> bool:
+        """Whether a file that is finished has entries that it needs, or stands behind one that has."""
+        assert file.last_txid is not None
+        if self.topics is None:
+            return file.last_txid > self.after
+        return any(file.last_of(topic) > self.after for topic in self.topics)
+
+    def sync(self, instance: Instance) -> None:
+        """Bring what it has applied to the disk, meta page included. Raises what opening for writing raises."""
+        if self.file is None:
+            return
+        assert instance.config is not None
+        definition = None if self.topic is None else definition_of(instance.config.name, self.topic)
+        with Store.open(
+            self.file,
+            write=True,
+            seam=instance.seam,
+            lock_wait=instance.lock_wait,
+            durable=False,
+            definition=definition,
+            command=instance.holder,
+            notify=instance.notify,
+        ) as store:
+            store.sync()
+
+
+def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> Iterator[Holder]:
+    """Everything that may need entries of ``log``, whose end was asked for; ``bookmarks`` are files of places besides
+    those that are found. Raises what reading a file of places or a queue raises."""
+    # What readers would remark at their own beginning is no matter here.
+    quiet = replace(instance, notify=lambda words: None)
+    for topic in instance.topics:
+        if topic.journalled:
+            yield _of_topic(quiet, log, topic)
+            if (chained := _of_chains(quiet, log, topic)) is not None:
+                yield chained
+    for entry in instance.config.sow if instance.config is not None else ():
+        if isinstance(entry, ConflatedTopic) and (held := _of_conflated(quiet, log, entry)) is not None:
+            yield held
+    yield from _of_queues(quiet)
+    for name, store in _bookmark_stores(quiet, bookmarks):
+        yield from _of_bookmarks(quiet, log, name, store)
+
+
+def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> Holder:
+    """The store of a topic, or the RecoveryPoint of one that has none."""
+    ref = topic.name, topic.message_type
+    replay = f"sowctl replay {shlex.quote(topic.name)}"
+    if topic.file is None:
+        point = topic.recovery_point.strip()
+        why = f"it has no store: every reader folds it from its RecoveryPoint ({point}) on"
+        release = None if point.lower() == "now" else "a later RecoveryPoint in the configuration"
+        return Holder("RecoveryPoint of", topic.name, recovery_start(topic, log, instance), (ref,), why, release)
+    if not topic.file.exists():
+        return Holder("store", topic.name, 0, (ref,), "it is missing, and is made of the journal", replay)
+    try:
+        meta = meta_of(topic.file, instance)
+        after = check_position(meta, log, ref, topic.file)
+    except SowError as error:
+        # What stands in the way of reading it is told by its own command; until then everything stays.
+        return Holder("store", topic.name, 0, (ref,), error.message, replay)
+    # A store of another lineage has applied nothing of this journal, wherever it stands.
+    after = after if meta.lineage == log.lineage else 0
+    return Holder(
+        "store", topic.name, after, (ref,), f"it has applied everything up to txid {after}", replay, topic.file, topic
+    )
+
+
+def _of_chains(instance: Instance, log: Journal, topic: TopicConfig) -> Holder | None:
+    """The file of a topic whose keys are chained: it knows the chains up to a txid."""
+    from sowctl.engine.keys.generators import generated_keys
+
+    if topic.key_generator is None:
+        return None
+    try:
+        chains = generated_keys(instance, topic, instance.type_of(topic.message_type)).chains
+    except ConfigError:
+        return None  # nothing stands in for the generator: publishing is refused as well
+    if chains is None:
+        return None
+    try:
+        after = chains.saved(log.lineage)
+        why = f"its file of chains knows them up to txid {after}"
+    except SowError as error:
+        after, why = 0, error.message
+    ref = topic.name, topic.message_type
+    return Holder("key chains of", topic.name, after, (ref,), why, f"sowctl publish {shlex.quote(topic.name)}")
+
+
+def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> Holder | None:
+    """What a conflated topic shows depends on when its source changed: its kept state, or all of the journal."""
+    from sowctl.engine.views.cache import place_of
+    from sowctl.engine.views.conflation.kept import definition_digest, is_recorded, read_kept
+    from sowctl.engine.views.moment import entry_of, refs_of
+
+    if not is_recorded(instance, entry):
+        return None
+    topics = tuple((name, kind) for kind, name in refs_of(instance, entry))
+    conflate = f"sowctl conflate {shlex.quote(entry.name)}"
+    if not isinstance(entry_of(instance, (entry.message_type, entry.underlying)), TopicConfig):
+        why = "what it shows is computed from the journal's beginning, as its source is no topic"
+        return Holder("conflated topic", entry.name, 0, topics, why)
+    path = place_of(instance, entry)
+    kept = None
+    if path is not None and path.exists():
+        try:
+            with Store.open(path, write=False, seam=instance.seam) as store, store.snapshot() as snapshot:
+                kept = read_kept(snapshot)
+        except SowError:
+            kept = None
+    if kept is None or kept.lineage != log.lineage.hex() or kept.definition != definition_digest(instance, entry):
+        why = "it has no kept state of this journal, and is computed from its beginning"
+        return Holder("conflated topic", entry.name, 0, topics, why, conflate)
+    why = f"its kept state has taken everything up to txid {kept.applied}"
+    return Holder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
+
+
+def _of_queues(instance: Instance) -> Iterator[Holder]:
+    """The oldest message of each queue that is not processed, or dead and not forgotten."""
+    from sowctl.engine.queues.figures import oldest_needed
+    from sowctl.engine.queues.queue import OpenQueue
+
+    for config in queues_of(instance):
+        with OpenQueue(instance, config) as queue:
+            oldest = oldest_needed(queue)
+        if oldest is not None:
+            why = f"its oldest message that is not processed, or dead and not forgotten, has txid {oldest}"
+            release = f"sowctl queue info {shlex.quote(config.name)}"
+            yield Holder("queue", config.name, oldest - 1, None, why, release)
+
+
+def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple[str, BookmarkStore]]:
+    """The bookmark stores of an instance: its topics that are ones, the files that are named, and those that lie beside
+    the configuration, where its paths count from, and in the working directory."""
+    from sowctl.engine.following.stores.file import FileStore
+    from sowctl.engine.following.stores.opening import ENDING
+    from sowctl.engine.following.stores.topic import TopicStore
+
+    for topic in instance.topics:
+        try:
+            yield topic.name, TopicStore(instance, topic, _Reading())
+        except UsageError:
+            continue
+    config = instance.config
+    assert config is not None
+    places = dict.fromkeys(place.resolve() for place in (instance.working, config.directory, config.root))
+    files = {path.resolve(): path for name in named if (path := instance.working / name)}
+    for place in places:
+        files |= {path.resolve(): path for path in sorted(place.glob(f"*{ENDING}")) if path.is_file()}
+    for path in files.values():
+        if not path.exists():
+            raise MissingError("SOW-UPK-003", "there is no such bookmark store", place=str(path))
+        yield str(path), FileStore(path, instance.seam, instance.clock)
+
+
+class _Reading:
+    """For a store in a topic of which only rows are read."""
+
+    def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        raise AssertionError("nothing is written")
+
+    def delete(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        raise AssertionError("nothing is written")
+
+
+def _of_bookmarks(instance: Instance, log: Journal, name: str, store: BookmarkStore) -> Iterator[Holder]:
+    """Where each subscription of a store goes on; which topics it follows is not known. One whose place is gone
+    already, or was never there, holds nothing."""
+    from sowctl.engine.following.bookmarks import parse
+    from sowctl.engine.following.spans import NotFound, resolve
+
+    try:
+        for row in store.rows():
+            try:
+                after = resolve(instance, log, parse(row.bookmark, instance.clock), not_found=NotFound.FAIL).after
+            except (MissingError, UsageError):
+                continue
+            who = f"{name} {row.who.client}/{row.who.sub_id}"
+            release = (
+                f"sowctl bookmark purge {shlex.quote(name)} --client {shlex.quote(row.who.client)} "
+                f"--sub-id {shlex.quote(row.who.sub_id)}"
+            )
+            yield Holder("bookmark", who, after, None, f"its subscription goes on behind txid {after}", release)
+    finally:
+        store.close()

@@ -1,0 +1,208 @@
+"""The oldest journal files removed for good, as far as nothing needs their entries any more.
+
+First a plan: which files a rule of retention lets go, and who still needs some of them. Carrying it out syncs the
+stores, plans once more with what they say then, and removes the files, the oldest first. Called by ``sowctl journal
+prune`` and by the action amps-action-do-remove-journal. Ruled by ``sow-journal(5)``, "Looking after files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from sowctl.engine.sources.past import provable_from
+from sowctl.engine.topics.expiration import expires
+from sowctl.engine.topics.positions import meta_of, open_log
+from sowctl.engine.upkeep.retention.holders import Holder, holders
+from sowctl.engine.upkeep.retention.journals import files_of, looked_after
+from sowctl.errors import SowError
+from sowctl.journal.upkeep.removing import remove
+from sowctl.values.times import Micros, format_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.upkeep.survey import SurveyedFile
+
+
+class Retention(Struct, frozen=True):
+    """What is to be kept; exactly one is given. ``keep_for`` microseconds: files that were written to so lately, or
+    hold something as young. ``keep_size`` bytes: the youngest files that take no more, and the one that grows.
+    ``before_txid``, ``before_time``: files with an entry that is not before it."""
+
+    keep_for: int | None = None
+    keep_size: int | None = None
+    before_txid: int | None = None
+    before_time: Micros | None = None
+
+
+class PrunedFile(Struct, frozen=True):
+    """A file that the rule lets go. ``removed``: with ``dry_run`` it would be; else ``held_by`` says who needs it."""
+
+    number: int
+    path: Path
+    size: int
+    first_txid: int
+    last_txid: int
+    latest: str | None
+    removed: bool
+    held_by: tuple[str, ...] = ()
+
+
+class Held(Struct, frozen=True):
+    """Who needs files that the rule lets go: from file ``number`` on, why, and the command that lets go of them."""
+
+    holder: str
+    number: int
+    after: int
+    why: str
+    release: str | None
+
+
+class PastLost(Struct, frozen=True):
+    """A topic whose past states stand in the journal alone: ``first_instant`` is the first that can be asked for then.
+
+    None where that is not known.
+    """
+
+    topic: str
+    message_type: str
+    first_instant: str | None
+
+
+class PruneReport(Struct):
+    """What was removed, or with ``dry_run`` would be; ``first_txid`` is the first one that is left."""
+
+    first_txid: int
+    removed: int = 0
+    bytes: int = 0
+    files: list[PrunedFile] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    past: list[PastLost] = field(default_factory=list)
+    dry_run: bool = False
+
+
+class _Plan(Struct):
+    """Files that the rule lets go, those of them that nothing needs, who needs the others, and whom to sync."""
+
+    wanted: list[SurveyedFile]
+    free: list[SurveyedFile]
+    left: SurveyedFile
+    holders: list[Holder]
+
+    @property
+    def concerned(self) -> list[Holder]:
+        """The holders that have something on disk which stands for entries of files that go."""
+        if not self.free:
+            return []
+        last = self.free[-1]
+        return [one for one in self.holders if one.file is not None and any(map(last.last_of, one.topics or ()))]
+
+
+def prune(instance: Instance, rule: Retention, *, bookmarks: Sequence[str] = (), dry_run: bool = False) -> PruneReport:
+    """Remove the files that ``rule`` lets go and that nothing needs.
+
+    ``bookmarks``: files of bookmark stores besides those that are found. Raises LockedError ``SOW-JRN-060``,
+    StorageError ``SOW-JRN-062``, MissingError ``SOW-UPK-003``, what looking at the journal raises, and what opening a
+    store to sync it raises: then nothing was removed.
+    """
+    with looked_after(instance):
+        plan = _planned(instance, rule, bookmarks)
+        if not dry_run:
+            concerned = plan.concerned
+            for holder in concerned:
+                holder.sync(instance)
+            if concerned:
+                # What a store says now is on disk; before the sync, a power failure could have taken it back.
+                plan = _planned(instance, rule, bookmarks)
+        report = _report(instance, plan, dry_run)
+        if not dry_run:
+            remove(plan.free, instance.seam)
+        return report
+
+
+def _planned(instance: Instance, rule: Retention, bookmarks: Sequence[str]) -> _Plan:
+    files = files_of(instance)
+    wanted = list(_let_go(files, rule, instance.now))
+    if not wanted:
+        return _Plan([], [], files[0], [])
+    with open_log(instance) as log:
+        log.last_txid()
+        found = list(holders(instance, log, bookmarks))
+    free: list[SurveyedFile] = []
+    for file in wanted:
+        if any(holder.holds(file) for holder in found):
+            break
+        free.append(file)
+    return _Plan(wanted, free, files[len(free)], found)
+
+
+def _let_go(files: list[SurveyedFile], rule: Retention, now: Micros) -> Iterator[SurveyedFile]:
+    """The oldest files that the rule does not keep; never the last one, and never one behind a file that is kept."""
+    size = sum(file.size for file in files)
+    for file in files[:-1]:
+        age = file.age(now)
+        assert age is not None
+        assert file.last_txid is not None
+        if rule.keep_for is not None and age < rule.keep_for:
+            return
+        if rule.keep_size is not None and size <= rule.keep_size:
+            return
+        if rule.before_txid is not None and file.last_txid >= rule.before_txid:
+            return
+        if rule.before_time is not None and file.latest >= rule.before_time:
+            return
+        size -= file.size
+        yield file
+
+
+def _report(instance: Instance, plan: _Plan, dry_run: bool) -> PruneReport:
+    report = PruneReport(plan.left.first_txid, dry_run=dry_run)
+    for file in plan.wanted:
+        assert file.last_txid is not None
+        removed = file in plan.free
+        keepers = () if removed else tuple(one.label for one in plan.holders if one.holds(file))
+        latest = format_time(file.latest) if file.latest else None
+        report.files.append(
+            PrunedFile(file.number, file.path, file.size, file.first_txid, file.last_txid, latest, removed, keepers)
+        )
+        report.removed += removed
+        report.bytes += file.size if removed else 0
+    for holder in plan.holders:
+        first = next((file for file in plan.wanted if holder.holds(file)), None)
+        if first is not None:
+            report.held.append(Held(holder.label, first.number, holder.after, holder.why, holder.release))
+    if plan.free:
+        with open_log(instance) as log:
+            report.past = list(_past(instance, log, plan))
+    return report
+
+
+def _past(instance: Instance, log: Journal, plan: _Plan) -> Iterator[PastLost]:
+    """The topics of which something can be asked for now that stands in files that go."""
+    last = plan.free[-1]
+    assert last.last_txid is not None
+    for topic in instance.topics:
+        # A topic with History has its versions in its store; the states of one without a store begin with its
+        # RecoveryPoint, which lies behind what goes.
+        if topic.history is None and topic.file is not None and topic.journalled:
+            ref = topic.name, topic.message_type
+            if last.last_of(ref) >= plan.free[0].first_txid:
+                yield PastLost(topic.name, topic.message_type, _first_instant(instance, log, topic, last))
+
+
+def _first_instant(instance: Instance, log: Journal, topic: TopicConfig, last: SurveyedFile) -> str | None:
+    assert topic.file is not None
+    assert last.last_txid is not None
+    assert last.behind is not None
+    ref = topic.name, topic.message_type
+    try:
+        removed = meta_of(topic.file, instance).removal_mark if expires(topic.expiration) else 0
+        since = max(last.behind.topics[ref].last_time, removed)
+        return format_time(provable_from(log, ref, since, last.last_txid)[0])
+    except SowError:
+        return None
