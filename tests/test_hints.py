@@ -117,8 +117,8 @@ def test_what_texts_name_exists(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("run sowctl journal check", "there is no command 'sowctl journal check'"),
-        ("'journal check' shows more", "there is no command 'journal check'"),
+        ("run sowctl journal polish", "there is no command 'sowctl journal polish'"),
+        ("'journal polish' shows more", "there is no command 'journal polish'"),
         ("--no-lock reads it", "there is no option --no-lock here"),
         ("sowctl query {name} --sequence 3 > FILE", "'sowctl query' has no --sequence"),
         ("run sowctl repair {name}", "there is no command 'sowctl repair'"),

@@ -257,6 +257,31 @@ CODES: dict[str, str] = {
         an older encoding.
         Do: Write the argument in UTF-8.
         """,
+    "SOW-CLI-085": """2 a pattern that is none
+
+        Why: The pattern of ``--regex`` is empty, or PCRE2 refuses it.
+        Do: Correct it where the message points. Characters with a meaning of their own need a backslash.
+        See: sowctl-journal-search(1)
+        """,
+    "SOW-CLI-086": """2 topics of several message types
+
+        Why: A search names topics of more than one message type.
+        Do: Search for them one after the other, or leave the types out.
+        See: sowctl-journal-search(1)
+        """,
+    "SOW-CLI-087": """2 no key that could have such a text
+
+        Why: ``--key`` takes the text of key fields, or a publisher's key, and none of the topics that are searched has
+        keys of this kind in the configuration.
+        Do: Give the SOW key with ``--sow-key``, as ``sowctl journal dump`` shows it.
+        See: sowctl-journal-search(1)
+        """,
+    "SOW-CLI-088": """2 no operation of an entry
+
+        Why: ``--operation`` takes what entries do: publish, delete, and of queues ack, expire, requeue, begin.
+        Do: Give one of these words.
+        See: sowctl-journal-search(1)
+        """,
     "SOW-CLI-090": """2 a configuration on standard input
 
         Why: Relative paths in a configuration count from its directory, which standard input does not have.

@@ -231,6 +231,22 @@ class JournalCheckReport(Struct):
     not_verified: tuple[str, ...] = ()
 
 
+class SearchReport(Struct):
+    """What a search in a journal looked at: of ``blocks`` with so many ``examined`` entries, how many were passed over
+    by their headers, by their lists of topics and publishers, by their columns, and of how many the payloads were
+    read; ``matched`` entries were found. ``unreadable``: messages that the filter met and that are none of their type.
+    """
+
+    matched: int = 0
+    examined: int = 0
+    blocks: int = 0
+    by_header: int = 0
+    by_map: int = 0
+    by_columns: int = 0
+    payloads_read: int = 0
+    unreadable: int = 0
+
+
 class ReindexReport(Struct):
     """What ``reindex`` did for one topic: ``paths`` with an index of so many ``records``, their ``bytes`` in all, or
     how many bytes were ``removed``."""

@@ -6,7 +6,7 @@ reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -288,6 +288,35 @@ class Block:
                 correlation,
                 logical,
                 payload,
+            )
+
+    def entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
+        """The entries at these ascending places, 0 for the first; of the payloads no others are cut out."""
+        columns, first, topics, publishers = self.columns(), self.first_txid, self.topics, self.publishers
+        ends = list(accumulate(columns.lengths, initial=0))
+        payloads = self.payload_bytes() if places else memoryview(b"")
+        nothing: list[bytes | None] = [None] * self.header.count
+        users, ids = columns.user_keys or nothing, columns.correlation_ids or nothing
+        logical = columns.logical_topics or nothing
+        for place in places:
+            who = columns.publishers[place]
+            publisher, client = (None, None) if who == NO_PUBLISHER else publishers[who]
+            yield Entry(
+                first + place,
+                columns.operations[place],
+                topics[columns.topics[place]],
+                bytes(columns.keys[8 * place : 8 * place + 8]),
+                bytes(columns.checks[8 * place : 8 * place + 8]),
+                columns.times[place],
+                columns.expirations[place],
+                publisher,
+                client,
+                columns.sequences[place],
+                columns.flags[place],
+                users[place],
+                ids[place],
+                logical[place],
+                bytes(payloads[ends[place] : ends[place + 1]]),
             )
 
     def _contradiction(self, error: ValueError) -> DamageError:

@@ -440,6 +440,22 @@ class BlockRef:
             raise self.damage()
         return columns, payloads
 
+    def raw_columns(self) -> memoryview:
+        """The columns as bytes, decompressed, their CRC checked; the payloads stay unread.
+
+        Raises DamageError ``SOW-JRN-010``.
+        """
+        from sowctl.journal.columns import decompress
+
+        header = self.header
+        raw = self.file.read(self.offset + BLOCK_HEADER_SIZE + header.map_size, header.columns_stored)
+        if len(raw) != header.columns_stored or crc32(raw) != header.columns_crc:
+            raise self.damage()
+        try:
+            return decompress(header.codec, raw, header.columns_raw)
+        except ValueError as error:
+            raise self.damage() from error
+
     def load(self) -> Block:
         """The block, verified and in memory. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
         columns, payloads = self.body()

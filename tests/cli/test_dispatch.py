@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,8 +163,8 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
     result = cli(*words)
     assert (result.status, result.err) == (0, "")
     assert result.out.splitlines()[0] == "Usage: sowctl journal COMMAND [ARGUMENTS]..."
-    assert "\n  list  list the journal files" in result.out
-    assert "\n  dump  print journal entries\n" in result.out
+    assert re.search(r"\n  list +list the journal", result.out)
+    assert re.search(r"\n  dump +print journal entries\n", result.out)
 
 
 @pytest.mark.parametrize(

@@ -42,3 +42,18 @@ def test_check_says_what_it_read(rolled: Lab, cli: Cli) -> None:
     assert findings[0]["rule"] == "SOW-JRN-010"
     assert summary["errors"] == len(findings) and path.name in summary["not_verified"][0]
     assert cli("journal", "check", "nowhere").status == 10
+
+
+def test_search_prints_entries_or_their_number(rolled: Lab, cli: Cli) -> None:
+    done = cli("journal", "search", "--key", "103", "--client", "feed")
+    assert done.status == 0
+    (row,) = map(json.loads, done.out.splitlines())
+    assert (row["operation"], row["client"], row["data"]["id"]) == ("publish", "feed", 103)
+    assert "1 found in 40 entries" in done.err
+    assert cli("journal", "search", "--filter", "/id > 100", "--count").out == "19\n"
+    done = cli("journal", "search", "--regex", "y{40}", "--txid", "3:6", "--no-data", "--summary", "json")
+    *rows, report = map(json.loads, done.out.splitlines())
+    assert [row["txid"] for row in rows] == [4, 6]
+    assert "data" not in rows[0] and report["matched"] == 2
+    assert cli("journal", "search", "--regex", "(").status == 2
+    assert cli("journal", "search", "--topic", "nope").status == 10

@@ -5,7 +5,7 @@ bodies are modules of their own, in ``bodies``. In the groups of ``sowctl --help
 
 * records: ``publish``, ``query``, ``get``, ``delete``
 * history and upkeep: ``replay``, ``expire``, ``history``, ``snapshot``, ``store_reindex``
-* inspection: ``info``, ``hash``, ``key``, ``check``, ``journal_*`` (list, dump, check), ``eval``, ``functions``
+* inspection: ``info``, ``hash``, ``key``, ``check``, ``journal_*`` (list, dump, search, check), ``eval``, ``functions``
 * the pipeline on Spark: ``pipeline_*`` (load, rebuild, snapshot, view, export, stream, submit_args)
 * configuration: ``validate``, ``lint``, ``config_*`` (show, diff, init, schema)
 * sowctl itself: ``doctor``, ``demo``, ``explain``, ``man``, ``completion``

@@ -35,9 +35,7 @@ def run(
     but a store is another topic's, or has the keys of another definition, with 8; where one could not be read, with the
     status of that: 6 for permission, 11 for a lock.
     """
-    import json
-
-    from sowctl.cli.io.reporting import show_findings
+    from sowctl.cli.io.reporting import show_findings, show_words
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.check import check
     from sowctl.output.findings import Tally
@@ -49,11 +47,5 @@ def run(
         tally = Tally()
         findings = tally.through(examination)
         show_findings(invocation, findings, as_json=format == "json", status=5, clean="no damage found")
-    if summary == "json":
-        row = as_dict(examination.report) | tally.by_name()
-        invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
-    elif summary == "text":
-        invocation.streams.talk(examination.coverage)
-    else:
-        invocation.note(examination.coverage)
+    show_words(invocation, examination.coverage, as_dict(examination.report) | tally.by_name(), summary)
     return examination.status

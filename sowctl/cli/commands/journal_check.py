@@ -35,10 +35,9 @@ def run(
     those before it, the files with one another, the topics file, and how far the stores prove that the journal went.
     Says at the end how much was read, and what could not be. Ends with status 5 where damage was found.
     """
-    import json
     from pathlib import Path
 
-    from sowctl.cli.io.reporting import show_findings
+    from sowctl.cli.io.reporting import show_findings, show_words
     from sowctl.engine.verbs.upkeep.journal_check import journal_check
     from sowctl.output.findings import Tally
     from sowctl.output.reports import as_dict
@@ -48,11 +47,5 @@ def run(
         tally = Tally()
         findings = tally.through(examination)
         status = show_findings(invocation, findings, as_json=format == "json", status=5, clean="no damage found")
-    if summary == "json":
-        row = as_dict(examination.report) | tally.by_name()
-        invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
-    elif summary == "text":
-        invocation.streams.talk(examination.coverage)
-    else:
-        invocation.note(examination.coverage)
+    show_words(invocation, examination.coverage, as_dict(examination.report) | tally.by_name(), summary)
     return status

@@ -8,7 +8,6 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import Columns, FixNames, Force, Format, JournalPlace, Output
 from sowctl.errors import UsageError
-from sowctl.values.units import whole_number
 
 EXAMPLES = (
     "sowctl journal dump --topic orders --from -15m",
@@ -47,12 +46,13 @@ def run(
     journal is skipped and told; where entries are missing there that were acknowledged, the command ends with 5 behind
     the last one that it could read.
     """
-    txids, entries = _range("--txid", txid), _range("--limit", limit, only="last")
+    from sowctl.cli.words.when import numbers, position
+
+    txids, entries = numbers("--txid", txid), numbers("--limit", limit, only="last")
     from pathlib import Path
 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.rows import entries_of
-    from sowctl.cli.words.when import position
     from sowctl.engine.topics.targets import split_target
     from sowctl.engine.verbs.journal import EntryFilter, dump
 
@@ -87,16 +87,3 @@ def _key(text: str) -> int:
             "SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys"
         )
     return int.from_bytes(key, "big")
-
-
-def _range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:
-    """``N:M``; a lone ``M`` is M itself, or with ``only="last"`` 1 to M."""
-    if text is None:
-        return None
-    low, colon, high = text.partition(":")
-    first, last = whole_number(low), whole_number(high if colon else low)
-    if not first or last is None:
-        raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="such as 10 or 1000:1010")
-    if last < first:
-        raise UsageError("SOW-CLI-018", f"{name} {text} is empty: it ends before it begins", hint="such as 1000:1010")
-    return (1 if only == "last" and not colon else first), last

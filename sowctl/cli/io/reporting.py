@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
@@ -109,6 +109,18 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
         invocation.streams.talk(reports.as_text(report))
     else:
         invocation.note(reports.as_text(report))
+
+
+def show_words(invocation: Invocation, words: str, row: Mapping[str, object], summary: str | None) -> None:
+    """As :func:`show_report`, for what was done in ``words`` of the caller's; ``row`` is the same for programs."""
+    import json
+
+    if summary == "json":
+        invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
+    elif summary == "text":
+        invocation.streams.talk(words)
+    else:
+        invocation.note(words)
 
 
 def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:

@@ -62,6 +62,19 @@ def position(invocation: Invocation, text: str | None) -> LogPosition:
     return LogPosition(time=parse_time(text, invocation.clock))
 
 
+def numbers(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:
+    """``N:M``; a lone ``M`` is M itself, or with ``only="last"`` 1 to M. Raises UsageError ``SOW-CLI-018``."""
+    if text is None:
+        return None
+    low, colon, high = text.partition(":")
+    first, last = whole_number(low), whole_number(high if colon else low)
+    if not first or last is None:
+        raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="such as 10 or 1000:1010")
+    if last < first:
+        raise UsageError("SOW-CLI-018", f"{name} {text} is empty: it ends before it begins", hint="such as 1000:1010")
+    return (1 if only == "last" and not colon else first), last
+
+
 def seconds(name: str, text: str | None) -> float | None:
     """An interval such as ``5m`` in seconds. Raises UsageError ``SOW-CLI-022``."""
     return _number(name, text, parse_seconds, "such as 30, 500ms, 5m, 2h")

@@ -1,0 +1,234 @@
+"""journal search: the entries of a journal that have a key, a client, a time, a message as asked for.
+
+A block that cannot hold such an entry is passed over by its header, by its map or by its columns; payloads are read of
+those alone that are left (``sow-journal(5)``, Map and Columns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.reports import SearchReport
+from sowctl.engine.search.keytext import keys_meant, not_a_key
+from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.targets import Target, split_target
+from sowctl.engine.upkeep.searching.criteria import Criteria
+from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord, batch_of, require_named
+from sowctl.engine.upkeep.searching.payloads import PayloadTest
+from sowctl.errors import SowError, UsageError
+from sowctl.identity.hashes import client_hash
+from sowctl.identity.keys import named_key
+from sowctl.journal.format import OPERATIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+
+CODES = {word: code for code, word in OPERATIONS.items()}
+
+
+class SearchOptions(Struct, frozen=True):
+    """Which entries to find; all that is given has to hold, None and empty ask for nothing.
+
+    ``topics``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``. ``keys``: texts of key fields, or
+    publishers' keys; ``sow_keys``: SOW keys as decimals; any of either. ``operations``: any of these words. Times in
+    microseconds UTC, bounds inclusive. ``pattern``: PCRE2, looked for in payloads. ``limit``: the first so many.
+    """
+
+    topics: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    sow_keys: tuple[str, ...] = ()
+    client: str | None = None
+    operations: tuple[str, ...] = ()
+    from_time: int | None = None
+    to_time: int | None = None
+    from_txid: int | None = None
+    to_txid: int | None = None
+    filter: str | None = None
+    pattern: str | None = None
+    limit: int | None = None
+
+
+class Search:
+    """Iterate for the entries, in txid order, once; ``report`` says, also meanwhile, what was looked at."""
+
+    def __init__(
+        self, instance: Instance, options: SearchOptions, *, data: bool = True, directory: Path | None = None
+    ) -> None:
+        self.report = SearchReport()
+        self._instance = instance
+        self._options = options
+        self._data = data
+        self._directory = directory
+        # Texts are refused before anything is opened.
+        self._test = PayloadTest(instance, options.filter, options.pattern)
+        self._topics = [split_target(text) for text in options.topics]
+        self._sow_keys = frozenset(map(_sow_key, options.sow_keys))
+        self._operations = bytes(map(_operation, options.operations)) or None
+
+    @property
+    def coverage(self) -> str:
+        """One line: what was found, and what had to be read for it."""
+        read = self.report
+        return (
+            f"{read.matched:,} found in {read.examined:,} entries; of {read.blocks:,} blocks {read.by_header:,} were "
+            f"passed over by their times, {read.by_map:,} by their topics and publishers, {read.by_columns:,} by their "
+            f"columns, {read.payloads_read:,} were read"
+        )
+
+    def __iter__(self) -> Iterator[EntryBatch]:
+        instance, left = self._instance, self._options.limit
+        with open_log(instance, directory=self._directory, whole=self._directory is None) as log:
+            wanted = self._criteria(log)
+            for block, found in self._places(log, wanted) if wanted is not None else ():
+                places = found[:left]
+                self.report.matched += len(places)
+                yield from self._batches(block, places)
+                if left is not None:
+                    left -= len(places)
+                    if left <= 0:
+                        return
+            tell_tail(instance, log)
+
+    def _criteria(self, log: Journal) -> Criteria | None:
+        """What is looked for; None where no entry can have one of the keys."""
+        options = self._options
+        topics = []
+        for name, message_type in self._topics:
+            require_named(self._instance, log, name, message_type)
+            topics.append((name, message_type))
+        kinds = {message_type for _, message_type in topics}
+        if len(kinds) > 1:
+            raise UsageError(
+                "SOW-CLI-086",
+                "topics of one search are of one message type, or none is named",
+                hint="search for them one after the other",
+            )
+        named = self._named_keys()
+        asked = bool(options.keys or options.sow_keys)
+        if asked and not self._sow_keys and not named:
+            return None
+        return Criteria(
+            names=frozenset(name for name, _ in topics) if topics else None,
+            message_type=kinds.pop() if kinds else None,
+            keys=self._sow_keys if asked else None,
+            named=named,
+            client=client_hash(options.client) if options.client is not None else None,
+            operations=self._operations,
+            from_time=options.from_time,
+            to_time=options.to_time,
+            from_txid=options.from_txid,
+            to_txid=options.to_txid,
+        )
+
+    def _named_keys(self) -> dict[Topic, frozenset[bytes]]:
+        """The SOW keys that the texts of keys may mean in each topic. Raises UsageError where none makes such keys."""
+        texts = self._options.keys
+        if not texts:
+            return {}
+        found: dict[Topic, frozenset[bytes]] = {}
+        problem: SowError | None = None
+        for topic in self._keyed():
+            try:
+                meant = keys_meant(texts, Target(topic=topic), None, fields=False)
+            except SowError as error:
+                problem = error
+                continue
+            keys = frozenset(key for some in meant for key in some)
+            if keys:
+                ref = topic.name, topic.message_type
+                found[ref] = found.get(ref, frozenset()) | keys
+        # Of several topics one may not make keys of such texts; where none does, its reason is the answer.
+        if not found and problem is not None:
+            raise problem
+        if not found and not self._keyed():
+            raise UsageError(
+                "SOW-CLI-087",
+                "no topic of the configuration that is searched makes keys of fields, or takes them from publishers",
+                hint="--sow-key takes the SOW keys that sowctl journal dump shows",
+            )
+        return found
+
+    def _keyed(self) -> list[TopicConfig]:
+        """The topics of the configuration in which keys have texts."""
+        from sowctl.engine.topics.targets import find_publishable
+
+        if not self._topics:
+            return [topic for topic in self._instance.topics if topic.journalled]
+        found = []
+        for name, message_type in self._topics:
+            try:
+                found.append(find_publishable(self._instance, name, message_type))
+            except SowError:
+                continue  # only the journal knows it
+        return [topic for topic in found if topic.keys or topic.key_mode == "user"]
+
+    def _places(self, log: Journal, wanted: Criteria) -> Iterator[tuple[Block, list[int]]]:
+        """Blocks with the places of their entries that are meant."""
+        report, keys, test = self.report, wanted.every_key, self._test
+        for ref in log.unread(after=(wanted.from_txid or 1) - 1):
+            header = ref.header
+            if wanted.to_txid is not None and header.first_txid > wanted.to_txid:
+                return
+            report.blocks += 1
+            report.examined += header.count
+            if not wanted.by_header(header):
+                report.by_header += 1
+            elif not wanted.by_map(header, ref.names()):
+                report.by_map += 1
+            elif wanted.asks_columns and not wanted.by_columns(ref, keys):
+                report.by_columns += 1
+            else:
+                block = ref.load()
+                places = wanted.places(block)
+                if not places:
+                    report.by_columns += 1
+                    continue
+                report.payloads_read += 1
+                if test.asks:
+                    places = test.places(block, places)
+                    report.unreadable = test.unreadable
+                if places:
+                    yield block, places
+
+    def _batches(self, block: Block, places: list[int]) -> Iterator[EntryBatch]:
+        held: list[EntryRecord] = []
+        for entry in block.entries_at(places):
+            # A batch has one topic, and the order of txids is kept.
+            if held and held[-1].entry.topic != entry.topic:
+                yield batch_of(self._instance, held)
+                held = []
+            held.append(EntryRecord(entry, self._instance.publisher, data=self._data))
+        if held:
+            yield batch_of(self._instance, held)
+
+
+def search(instance: Instance, options: SearchOptions, *, data: bool = True, directory: Path | None = None) -> Search:
+    """Search the journal of the instance, or the one in ``directory``.
+
+    Raises UsageError (exit 2) for texts at once; iterating raises MissingError ``SOW-ENG-012`` for a topic that does
+    not exist, and what reading the journal raises.
+    """
+    return Search(instance, options, data=data, directory=directory)
+
+
+def _sow_key(text: str) -> bytes:
+    key = named_key(text)
+    if key is None:
+        raise not_a_key(text)
+    return key
+
+
+def _operation(word: str) -> int:
+    code = CODES.get(word)
+    if code is None:
+        raise UsageError("SOW-CLI-088", f"{word!r} is no operation of an entry", hint=f"one of {', '.join(CODES)}")
+    return code
