@@ -155,6 +155,13 @@ CODES: dict[str, str] = {
         txids away.
         Do: Ask for read permission on it, as on the journal files.
         """,
+    "SOW-JRN-054": """5 two histories in one journal
+
+        Why: Every block and every file names the checksum of the block before it. Here it is that of another block: two
+        copies of a journal went on separately, and a part of one came to lie behind a part of the other.
+        Do: Restore all files of one of the two, and the stores that belong to it. ``sowctl check`` names the place.
+        See: sow-journal(5)
+        """,
     "SOW-JRN-060": """11 the upkeep of the journal is locked
 
         Why: Another process moves, compresses, removes or repairs files of this journal, and did not finish within

@@ -29,6 +29,29 @@ class Position(Struct, frozen=True):
     txid: int
 
 
+class Ended(Struct, frozen=True):
+    """A history of an instance that a restore ended: that of ``lineage`` (16 bytes), which goes on in the next one.
+
+    Entries up to ``last_txid`` belong to both. Those behind it were undone; ``above`` is the highest txid that they may
+    have, and the next history begins behind it. ``time`` is that of the restore, microseconds UTC.
+    """
+
+    lineage: bytes
+    last_txid: int
+    above: int
+    time: int
+
+    @property
+    def name(self) -> str:
+        """How errors call it."""
+        return short_name(self.lineage)
+
+
+def short_name(lineage: bytes) -> str:
+    """How people are told of a history: the first eight hexadecimal digits of its lineage."""
+    return lineage.hex()[:8]
+
+
 class TopicState(Struct, frozen=True):
     """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the group it is in.
 
@@ -63,7 +86,7 @@ class TailReport(Struct, frozen=True):
     without its last block (0: none), ``last_txid`` the last one that is used up, those of the open group included.
     ``begun``: the bytes may be what an interrupted append leaves, the beginning of a block or space that was not
     written; else something other than an append put them there. ``copy``: where a writer put them before it cut them
-    off.
+    off. ``chain``: the header CRC of the last sound block before it.
     """
 
     path: Path
@@ -73,6 +96,7 @@ class TailReport(Struct, frozen=True):
     last_txid: int
     begun: bool = True
     copy: Path | None = None
+    chain: int = 0
 
     @property
     def text(self) -> str:

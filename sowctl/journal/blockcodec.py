@@ -18,8 +18,8 @@ from sowctl.journal.format import CRC, VERSION, Topic, newer, number_of, pack_ro
 # A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
 # it.
 BLOCK_MAGIC = b"\x89block\r\n"
-# The fields in the order of sow-journal(5), "Blocks"; 4x are four bytes of padding, and the CRC is the last field.
-BLOCK_HEADER = struct.Struct("<8sBBHIQQQQqqIIIIIIII4xI")
+# The fields in the order of sow-journal(5), "Blocks"; the chain and the header's own CRC are the last two.
+BLOCK_HEADER = struct.Struct("<8sBBHIQQQQqqIIIIIIIIII")
 _PLACE = struct.Struct("<16sQQ")
 BLOCK_HEADER_SIZE = 104
 assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
@@ -42,7 +42,10 @@ MAX_RAW = 256 << 20
 
 
 class BlockHeader(Struct, frozen=True):
-    """Facts of one block. Times in microseconds since 1970 UTC, sizes in bytes."""
+    """Facts of one block. Times in microseconds since 1970 UTC, sizes in bytes.
+
+    ``chain`` is the header CRC of the block before, in the file before too; 0 where its writer did not know of chains.
+    """
 
     codec: int
     flags: int
@@ -61,6 +64,7 @@ class BlockHeader(Struct, frozen=True):
     map_crc: int
     columns_crc: int
     payloads_crc: int
+    chain: int
     crc: int
 
     @property
@@ -111,8 +115,11 @@ def place_seed(lineage: bytes, number: int, offset: int) -> int:
     return crc32(_PLACE.pack(lineage, number, offset))
 
 
-def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes:
-    """The 104 bytes before a block's body; the header's own ``synced_txid`` and ``crc`` are not looked at."""
+def pack_block_header(header: BlockHeader, synced_txid: int, seed: int, chain: int = 0) -> bytes:
+    """The 104 bytes before a block's body; the header's own ``synced_txid``, ``chain`` and ``crc`` are not looked at.
+
+    ``chain`` is the header CRC of the block before, 0 for none.
+    """
     raw = BLOCK_HEADER.pack(
         BLOCK_MAGIC,
         VERSION,
@@ -133,6 +140,7 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int) -> bytes
         header.map_crc,
         header.columns_crc,
         header.payloads_crc,
+        chain,
         0,
     )
     return raw[:-4] + CRC.pack(crc32(raw[:-4], seed))
@@ -174,6 +182,11 @@ def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
     # Inside an open group the block must name that group; outside it must begin one, whose number is its own first
     # txid.
     return header.first_txid == last_txid + 1 and header.group == (group or header.first_txid)
+
+
+def continues(header: BlockHeader, chain: int) -> bool:
+    """Whether a block was written behind the block whose header CRC is ``chain``; 0 on either side: not known."""
+    return not chain or not header.chain or header.chain == chain
 
 
 def pack_map(map: BlockMap) -> bytes:

@@ -7,6 +7,7 @@ every column against header and map, times per topic, and the topics file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError, VersionError
 from sowctl.findings import Finding, Level, Place
-from sowctl.journal.block import Block, Damage, Position
+from sowctl.journal.block import Block, Damage, Ended, Position
 from sowctl.journal.files import BlockRef, JournalFile, find_files, list_files, refuse_other
 from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
 from sowctl.journal.lock import is_locked
@@ -76,7 +77,9 @@ class _Check:
         self.seam = seam
         self.acknowledged = acknowledged
         self.coverage = coverage
-        self.lineage = b""
+        self.lineage = self.newest = b""
+        self.chain = 0
+        self.histories: tuple[Ended, ...] = ()
         self.last_txid: int | None = None
         self.times: dict[Topic, int] = {}
         self.state = JournalState(Position(0, 0, 0))
@@ -96,6 +99,7 @@ class _Check:
         numbers = list(paths)
         if not numbers:
             raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
+        self._look_ahead(paths[numbers[-1]][0], numbers[-1])
         for number in numbers:
             path, *others = paths[number]
             try:
@@ -110,7 +114,7 @@ class _Check:
             except (DamageError, VersionError) as error:
                 yield _finding(error, str(path), 0)
                 self.coverage.missed.append(f"{path.name}: {error.message}")
-                self.last_txid = None
+                self.last_txid, self.chain = None, 0
                 self.broken = True
 
     def _opened(self, path: Path, number: int) -> JournalFile | None:
@@ -124,6 +128,41 @@ class _Check:
             if number < min(paths, default=0):
                 return None
             return JournalFile(paths.get(number, [path])[0], number, self.seam)
+
+    def _look_ahead(self, path: Path, number: int) -> None:
+        """Learn from the last file which lineage this is, and which histories restores ended."""
+        try:
+            with closing(JournalFile(path, number, self.seam)) as file:
+                header = file.header
+                start = Position(number, header.blocks_offset, header.first_txid - 1)
+                self.newest = header.lineage
+                self.histories = from_checkpoint(file.checkpoint(), start, header.chain, header.version).histories
+        except (SowError, ValueError, TypeError):
+            pass  # what is wrong with it is found when its turn comes
+
+    def _join(self, file: JournalFile) -> Iterator[Finding]:
+        """Whether a file goes on where the one before it has ended."""
+        header = file.header
+        # None behind a file that could not be read: the join is not known then, and is not reported a second time.
+        if self.last_txid is None:
+            return
+        ended = next((one for one in self.histories if one.lineage == self.lineage), None)
+        if header.lineage != self.lineage and ended is not None:
+            expected = ended.above + 1 if ended.last_txid == self.last_txid else self.last_txid + 1
+        else:
+            expected = self.last_txid + 1
+        if header.first_txid != expected:
+            self.broken = True
+            text = f"the file should start with txid {expected}, but starts with {header.first_txid}"
+            yield _problem("SOW-JRN-011", file, 0, text)
+        elif self.chain and header.chain not in (0, self.chain):
+            self.broken = True
+            text = (
+                f"two histories meet: the file was begun behind a block with checksum {header.chain:08x}, but the one "
+                f"before it has {self.chain:08x}"
+            )
+            hint = "copies of this journal went on separately: restore the files of one of them"
+            yield _problem("SOW-JRN-054", file, 0, text, hint=hint)
 
     def _others(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
         for path in others:
@@ -143,14 +182,10 @@ class _Check:
         # The first file that can be read decides which journal this is; later ones are compared with it.
         if not self.lineage:
             self.lineage = header.lineage
-            self.told = unpack(self.topics_file, self.lineage)
-        elif header.lineage != self.lineage:
+            self.told = unpack(self.topics_file, self.newest or self.lineage)
+        elif header.lineage != self.lineage and not any(one.lineage == self.lineage for one in self.histories):
             yield _problem("SOW-JRN-005", file, 0, "the journal file belongs to another journal than those before it")
-        # None behind a file that could not be read: the join is not known then, and is not reported a second time.
-        if self.last_txid is not None and header.first_txid != self.last_txid + 1:
-            self.broken = True
-            text = f"the file should start with txid {self.last_txid + 1}, but starts with {header.first_txid}"
-            yield _problem("SOW-JRN-011", file, 0, text)
+        yield from self._join(file)
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
         yield from self._checkpoint(file, begin)
         if is_last and self.told is not None:
@@ -158,7 +193,15 @@ class _Check:
             self.acknowledged = max(self.acknowledged, self.told.end.txid)
         # Every file is walked from its own start, not from where the file before ended: damage in one does not hide
         # what is wrong in the next.
-        walker = Walker(file, begin.offset, begin.txid, is_last=is_last, acknowledged=self.acknowledged, resync=True)
+        walker = Walker(
+            file,
+            begin.offset,
+            begin.txid,
+            is_last=is_last,
+            acknowledged=self.acknowledged,
+            resync=True,
+            chain=header.chain,
+        )
         self.state.advance(begin, (0, 0))
         for item in walker.groups():
             if isinstance(item, Damage):
@@ -167,14 +210,15 @@ class _Check:
                 self._miss(file, item.offset, item.size)
             else:
                 yield from self._group(file, walker, item)
-        self.last_txid = walker.last_txid
+        self.last_txid, self.lineage, self.chain = walker.last_txid, header.lineage, walker.chain
         if is_last:
             yield from self._end(file, walker)
 
     def _checkpoint(self, file: JournalFile, begin: Position) -> Iterator[Finding]:
         try:
             # Each checkpoint must repeat what the files before it add up to; the first one is the beginning of the sum.
-            noted = from_checkpoint(file.checkpoint(), begin)
+            header = file.header
+            noted = from_checkpoint(file.checkpoint(), begin, header.chain, header.version)
         except DamageError as error:
             yield _finding(error, str(file.path), None)
         except (ValueError, TypeError) as error:

@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
-from sowctl.journal.block import FileInfo, Position
+from sowctl.journal.block import Ended, FileInfo, Position
 from sowctl.journal.files import JournalFile, list_files, refuse_other, searched
-from sowctl.journal.format import FILE_HEADER_SIZE, block_place, file_name
+from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
 from sowctl.journal.state import JournalState, from_checkpoint
 from sowctl.seam import Seam
 
@@ -34,6 +34,8 @@ class FileSet:
         self._first_txids: dict[int, int] = {}
         self._last: JournalFile | None = None
         self._packed: JournalFile | None = None
+        self._histories: tuple[int, tuple[Ended, ...]] = (-1, ())
+        self._joined = -1
         self.look()
 
     @property
@@ -81,8 +83,9 @@ class FileSet:
         if self._packed is not None and self._packed.number == number:
             return self._packed
         file = self._opened(number)
-        # One journal has one lineage: a file with another one was restored into the wrong directory.
-        if file.header.lineage != last.header.lineage:
+        # One journal has one lineage, and those of the histories that restores ended: a file with another one was
+        # restored into the wrong directory.
+        if file.header.lineage != last.header.lineage and not self.is_former(file.header.lineage):
             file.close()
             raise DamageError(
                 "SOW-JRN-005",
@@ -92,6 +95,54 @@ class FileSet:
                 offset=0,
             )
         return file
+
+    @property
+    def histories(self) -> tuple[Ended, ...]:
+        """The histories that restores ended, oldest first. Raises DamageError ``SOW-JRN-004``."""
+        last = self.last()
+        if last.header.version < 2:
+            return ()
+        if self._histories[0] != last.number:
+            self._histories = last.number, self.checkpoint(last.number).histories
+        return self._histories[1]
+
+    def is_former(self, lineage: bytes) -> bool:
+        """Whether this is the lineage of a history that a restore ended, and that this journal continues."""
+        return any(one.lineage == lineage for one in self.histories)
+
+    def joins(self, lineage: bytes, last_txid: int, file: JournalFile) -> bool:
+        """Whether ``file`` goes on where a file of ``lineage`` has ended with ``last_txid``: at the next txid, or where
+        a restore began a new history."""
+        if file.header.lineage == lineage:
+            return file.header.first_txid == last_txid + 1
+        ended = next((one for one in self.histories if one.lineage == lineage), None)
+        return ended is not None and (ended.last_txid, ended.above) == (last_txid, file.header.first_txid - 1)
+
+    def refuse_foreign_end(self) -> None:
+        """Refuse a last file that was begun behind another file than the one before it, once for each last file.
+
+        Read is one block's header. A compressed file is not asked, since all of it would be unpacked. Raises
+        DamageError ``SOW-JRN-054``.
+        """
+        last = self.last()
+        if self._joined == last.number:
+            return
+        self._joined = last.number
+        header = last.header
+        if not header.chain_offset or last.number - 1 not in self._paths:
+            return
+        if self._paths[last.number - 1][0].suffix in PACKED:
+            return
+        try:
+            before = self.open(last.number - 1)
+        except SowError:
+            return  # who reads it is told
+        try:
+            ref = before.block_at(header.chain_offset)
+            if ref is None or ref.header.crc != header.chain:
+                raise foreign_file(last, before, header.chain, None if ref is None else ref.header.crc)
+        finally:
+            self.release(before)
 
     def _opened(self, number: int) -> JournalFile:
         try:
@@ -164,6 +215,12 @@ class FileSet:
             self.release(file)
         return self._first_txids[number]
 
+    def header(self, number: int) -> FileHeader:
+        """The header of a file."""
+        file = self.open(number)
+        self.release(file)
+        return file.header
+
     def number_of(self, txid: int) -> int:
         """The number of the file that holds ``txid``, or would."""
         low, high = self.numbers[0], self.numbers[-1]
@@ -183,7 +240,7 @@ class FileSet:
         try:
             raw = file.checkpoint()
             end = Position(file.number, file.header.blocks_offset, file.header.first_txid - 1)
-            return from_checkpoint(raw, end)
+            return from_checkpoint(raw, end, file.header.chain, file.header.version)
         except (ValueError, TypeError) as error:
             raise DamageError(
                 "SOW-JRN-004",
@@ -206,3 +263,22 @@ class FileSet:
         finally:
             self.release(file)
         return ref is not None and ref.header.group == ref.header.first_txid == place.txid + 1
+
+
+def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
+    """DamageError ``SOW-JRN-054``: ``file`` was begun behind another file than ``before``; checksums of the block."""
+    if found is None:
+        what = f"and {before.path.name} has no block there: it is damaged, or of another copy"
+    else:
+        what = f"but that of {before.path.name} has {found:08x}: two histories meet"
+    return DamageError(
+        "SOW-JRN-054",
+        f"the file was begun behind a last block with checksum {expected:08x}, {what}",
+        place=str(file.path),
+        hint="copies of this journal went on separately, and files of both lie here: restore the files of one of them",
+        offset=0,
+        first_txid=file.header.first_txid,
+        last_txid=None,
+        written_behind=f"{expected:08x}",
+        stands_behind=None if found is None else f"{found:08x}",
+    )

@@ -18,11 +18,14 @@ from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
 
 VERSION = 1
+"""Of blocks and of the topics file."""
+FILE_VERSION = 2
+"""Of a file: 2 where its checkpoint names histories that a restore ended."""
 # Built like PNG's: a byte above 127 and both line ends, which show a transfer that changed either of them.
 FILE_MAGIC = b"\x89SOWJ\r\n\x1a"
 TOPICS_MAGIC = b"\x89topics\n"
 
-FILE_HEADER = struct.Struct("<8sHHI16sQQqI16xI")
+FILE_HEADER = struct.Struct("<8sHHI16sQQqIIQ4xI")
 TOPICS_HEADER = struct.Struct("<8sII")
 CRC = struct.Struct("<I")
 """A checksum, behind the bytes that it covers."""
@@ -69,7 +72,11 @@ Topic: TypeAlias = tuple[str, str]
 
 
 class FileHeader(Struct, frozen=True):
-    """Facts at the start of a file; ``created`` in microseconds since 1970 UTC; ``checkpoint_size`` in bytes."""
+    """Facts at the start of a file; ``created`` in microseconds since 1970 UTC; ``checkpoint_size`` in bytes.
+
+    ``chain`` is the header CRC of the last block before this file and ``chain_offset`` where that block stands in the
+    file before; both are 0 where that is not known.
+    """
 
     lineage: bytes
     first_txid: int
@@ -77,6 +84,9 @@ class FileHeader(Struct, frozen=True):
     created: int
     checkpoint_size: int
     checkpoint_crc: int
+    chain: int = 0
+    chain_offset: int = 0
+    version: int = 1
 
     @property
     def blocks_offset(self) -> int:
@@ -113,12 +123,31 @@ def own_files(instance: str) -> re.Pattern[str]:
     return re.compile(re.escape(instance) + r"\.(\d{10}\.journal(\.torn-\d+|\.gz|\.zst)?|topics|lock|upkeep)")
 
 
-def pack_file_header(lineage: bytes, first_txid: int, number: int, created: int, checkpoint: bytes) -> bytes:
-    """Header and checkpoint of a new file."""
+def pack_file_header(
+    lineage: bytes,
+    first_txid: int,
+    number: int,
+    created: int,
+    checkpoint: bytes,
+    chain: tuple[int, int] = (0, 0),
+    version: int = 1,
+) -> bytes:
+    """Header and checkpoint of a new file; ``chain``: offset and header CRC of the last block before it."""
     # The header's CRC covers that of the checkpoint, so one check of 80 bytes vouches for both.
     crc = crc32(checkpoint)
     raw = FILE_HEADER.pack(
-        FILE_MAGIC, VERSION, FILE_HEADER_SIZE, len(checkpoint), lineage, first_txid, number, created, crc, 0
+        FILE_MAGIC,
+        version,
+        FILE_HEADER_SIZE,
+        len(checkpoint),
+        lineage,
+        first_txid,
+        number,
+        created,
+        crc,
+        chain[1],
+        chain[0],
+        0,
     )
     return raw[:-4] + CRC.pack(crc32(raw[:-4])) + checkpoint
 
@@ -132,7 +161,8 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
         raise DamageError(
             "SOW-JRN-002", "this is not a journal file", place=place, hint="restore the file from a copy", offset=0
         )
-    _, version, size, checkpoint, lineage, first, number, created, checkpoint_crc, crc = FILE_HEADER.unpack(raw)
+    _, version, size, checkpoint, lineage, first, number, created, *rest = FILE_HEADER.unpack(raw)
+    checkpoint_crc, chain, chain_offset, crc = rest
     # Checksum before version: a wrong bit in the version must not be reported as a newer format.
     if crc != crc32(raw[:76]):
         raise DamageError(
@@ -142,19 +172,19 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
             hint="restore the file from a copy; the blocks behind the header are intact",
             offset=0,
         )
-    if version > VERSION:
+    if version > FILE_VERSION:
         raise newer(version, place)
     # The CRC was right: such a header was never written by this program.
     if size != FILE_HEADER_SIZE or version < 1 or first < 1:
         raise DamageError("SOW-JRN-004", "the header of the journal file makes no sense", place=place, offset=0)
-    return FileHeader(lineage, first, number, created, checkpoint, checkpoint_crc)
+    return FileHeader(lineage, first, number, created, checkpoint, checkpoint_crc, chain, chain_offset, version)
 
 
 def newer(version: int, place: str) -> SowError:
     """The error for a format version above ours: VersionError ``SOW-JRN-003``."""
     return VersionError(
         "SOW-JRN-003",
-        f"written in journal format {version}, this program knows up to {VERSION}",
+        f"written in journal format {version}, this program knows up to {FILE_VERSION}",
         place=place,
         hint="use the release of sowctl that wrote it, or a later one",
     )

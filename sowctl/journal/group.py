@@ -158,9 +158,7 @@ def _drafts(group: Group, codec_id: int, first_txid: int, group_txid: int, last:
 def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
     """The marker that ends a group that has not happened."""
     # A marker repeats the last txid of the group, so that the next block continues after the txids that are used up.
-    header = BlockHeader(
-        CODEC_NONE, LAST | ABORT, 0, group_txid, group_txid, last_txid, group_txid - 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    )
+    header = BlockHeader(CODEC_NONE, LAST | ABORT, 0, group_txid, group_txid, last_txid, group_txid - 1, *(0,) * 12)
     return EncodedBlock(header, BlockMap((), ()), (b"", b"", b""))
 
 
@@ -333,6 +331,7 @@ def _sealed(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> Enc
         map_crc=crc32(packed_map),
         columns_crc=crc32(stored_columns),
         payloads_crc=crc32(stored_payloads),
+        chain=0,
         crc=0,
     )
     return EncodedBlock(header, draft.names, (packed_map, stored_columns, stored_payloads))

@@ -49,6 +49,8 @@ class LogEnd:
         self.now = now
         self._seam = seam
         self._pending: list[tuple[Position, BlockMap]] = []
+        # The header CRC of the last block, whether its group is complete or not: the next block names it.
+        self._chain = 0
         self._topics_saved = now
         self._topics_end: Position | None = None
 
@@ -108,10 +110,12 @@ class LogEnd:
             raise self._fail(error) from error
         self._pending = []
         self.open_group = 0
+        self._chain = self.state.chain
         self.last_txid = self.synced_txid = self.state.end.txid
         if report is not None:
             # An unfinished group is ended by an abort marker. Its txids stay used: a reader may have seen them.
             self.open_group = report.open_group
+            self._chain = report.chain
             self.last_txid = self.synced_txid = report.last_txid
             self.abort()
             self.sync()
@@ -139,11 +143,12 @@ class LogEnd:
         # Blocks of one group may come in several writes: all are counted at the place where the group began.
         group = self._pending[0][0] if self._pending else Position(number, offset, self.last_txid)
         parts: list[bytes] = []
-        last_block = 0, 0
+        last_block = 0, self._chain
         for block in blocks:
             # Each header says up to which txid everything was on disk when it was written. Readers take it as proof
             # that what stands before cannot be torn.
-            header = pack_block_header(block.header, self.synced_txid, place_seed(self.lineage, number, offset))
+            seed = place_seed(self.lineage, number, offset)
+            header = pack_block_header(block.header, self.synced_txid, seed, last_block[1])
             parts += (header, *block.body)
             last_block = offset, int.from_bytes(header[-4:], "little")
             offset += block.header.size
@@ -154,6 +159,7 @@ class LogEnd:
             self.file.write(b"".join(parts))
         except OSError as error:
             raise self._fail(error) from error
+        self._chain = last_block[1]
         final = blocks[-1].header
         self.last_txid = final.last_txid
         self.open_group = 0 if final.is_last else final.group
@@ -205,7 +211,15 @@ class LogEnd:
 
     def _next_file(self, number: int, now: Micros) -> None:
         # The checkpoint carries the state into the new file, so that later readers need not walk the old ones.
-        header = pack_file_header(self.lineage, self.last_txid + 1, number, now, self.state.checkpoint())
+        header = pack_file_header(
+            self.lineage,
+            self.last_txid + 1,
+            number,
+            now,
+            self.state.checkpoint(),
+            (self.state.last_block[0], self.state.chain),
+            self.state.file_version,
+        )
         try:
             self.file.create(number, header)
         except OSError as error:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError
-from sowctl.journal.block import Block, Damage, FileInfo, Position, TailReport, TopicState
+from sowctl.journal.block import Block, Damage, Ended, FileInfo, Position, TailReport, TopicState
 from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
@@ -97,6 +97,11 @@ class Journal:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
         self._folder.look()
         return self._folder.infos()
+
+    @property
+    def histories(self) -> tuple[Ended, ...]:
+        """The histories that restores ended and that this journal goes on from, oldest first."""
+        return self._folder.histories
 
     def last_txid(self) -> int:
         """Last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""

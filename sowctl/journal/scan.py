@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage, Position, TailReport
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
-from sowctl.journal.fileset import FileSet
+from sowctl.journal.fileset import FileSet, foreign_file
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
 from sowctl.journal.walk import Walker, lost_end
@@ -40,13 +40,14 @@ class JournalScan:
         # Order matters: first see which files there are, then ask what is known. Knowledge may be newer than the files
         # seen, which _known() allows for.
         self._folder.look()
+        self._folder.refuse_foreign_end()
         state = self._known()
         # Where nothing is known of the last file, its checkpoint gives the state at its start: only one file is walked,
         # however long the journal is.
         if state is None or state.end.number != self._folder.numbers[-1]:
             # The checkpoint of the last file knows at least what the topics file of an earlier one does.
             state = self._state = self._folder.checkpoint(self._folder.numbers[-1])
-        for walker, group in self._groups(state.end, resync=False):
+        for walker, group in self._groups(state.end, resync=False, chain=state.chain):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.group - 1)
                 # An aborted group uses its txids up (advance), but its topics and publishers are not counted (absorb).
@@ -85,9 +86,11 @@ class JournalScan:
         if self._state is not None and self._state.block == block:
             return self._state.end.txid == txid
         self._folder.look()
-        # The file was pruned. What is gone cannot contradict, so the caller's knowledge stands.
+        # The file was pruned. What is gone cannot contradict, so the caller's knowledge stands; but the oldest file
+        # that is left says behind which block it begins.
         if number < self._folder.numbers[0]:
-            return True
+            oldest = self._folder.header(self._folder.numbers[0])
+            return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
         if number > self._folder.numbers[-1]:
             return False
         file = self._folder.open(number)
@@ -133,12 +136,16 @@ class JournalScan:
             elif item is not None and not item[-1].header.is_abort:
                 yield from item
 
-    def _groups(self, at: Position, resync: bool) -> Iterator[tuple[Walker, list[BlockRef] | Damage | None]]:
+    def _groups(
+        self, at: Position, resync: bool, chain: int = 0
+    ) -> Iterator[tuple[Walker, list[BlockRef] | Damage | None]]:
         """Every group from ``at`` to the end, aborted ones too; None stands for the start of a file.
 
-        An offset below zero means the first block of that file.
+        An offset below zero means the first block of that file. ``chain`` is the header CRC of the block before ``at``,
+        0 where it is not known.
         """
         last_txid = at.txid
+        before: JournalFile | None = None
         for number in range(at.number, self._folder.numbers[-1] + 1):
             try:
                 file = self._folder.open(number)
@@ -154,30 +161,45 @@ class JournalScan:
                 offset = at.offset if number == at.number else -1
                 if number == at.number and offset < 0:
                     last_txid = file.header.first_txid - 1
-                walker = self._walker(file, offset, last_txid, resync)
+                walker = self._walker(file, offset, last_txid, resync, chain)
                 yield walker, None
-                # Files join without a gap: each header tells the txid with which its file begins. This finds a lost end
-                # of the file before.
-                if offset < 0 and file.header.first_txid != last_txid + 1:
-                    gap = _file_gap(file, last_txid)
+                for problem in self._seams(before, file, last_txid, chain) if number > at.number else ():
                     if not resync:
-                        raise gap.error
-                    yield walker, gap
+                        raise problem.error
+                    yield walker, problem
                 for item in walker.groups():
                     yield walker, item
-                last_txid = walker.last_txid
+                last_txid, chain, before = walker.last_txid, walker.chain, file
                 # Only the last file has an end that can be torn or lost.
                 if number == self._folder.numbers[-1]:
                     yield from self._end_of(walker, resync)
             finally:
                 self._folder.release(file)
 
-    def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool) -> Walker:
+    def _seams(self, before: JournalFile | None, file: JournalFile, last_txid: int, chain: int) -> Iterator[Damage]:
+        """What is wrong where ``file`` begins behind one that ended with ``last_txid`` and the header CRC ``chain``.
+
+        ``before`` is None where that one could not be read.
+        """
+        # Files join without a gap: each header tells the txid with which its file begins. This finds a lost end of the
+        # file before.
+        lineage = before.header.lineage if before is not None else file.header.lineage
+        if not self._folder.joins(lineage, last_txid, file):
+            yield _file_gap(file, last_txid)
+        # And it tells behind which block it begins. This finds a file of a copy that went on separately.
+        elif before is not None and chain and file.header.chain not in (0, chain):
+            error = foreign_file(file, before, file.header.chain, chain)
+            yield Damage(file.path, 0, 0, file.header.first_txid, None, error)
+
+    def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool, chain: int) -> Walker:
         """A walker from ``offset``, or where that is below zero from the file's first block."""
         is_last = file.number == self._folder.numbers[-1]
         if offset < 0:
             offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
-        return Walker(file, offset, last_txid, is_last=is_last, acknowledged=self.acknowledged, resync=resync)
+            chain = file.header.chain
+        return Walker(
+            file, offset, last_txid, is_last=is_last, acknowledged=self.acknowledged, resync=resync, chain=chain
+        )
 
     def _end_of(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
         """What there is to say at the end of the last file."""

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from sowctl.checksum import crc32
 from sowctl.errors import StorageError
-from sowctl.journal.block import Position, TopicState
+from sowctl.journal.block import Ended, Position, TopicState
 from sowctl.journal.blockcodec import BlockMap
 from sowctl.journal.files import BlockRef, JournalFile
 from sowctl.journal.format import (
@@ -37,13 +37,19 @@ NO_TOPIC = TopicState(0, 0, None)
 
 
 class JournalState(Struct):
-    """Everything up to ``end`` is counted in. ``last_block``: offset and header CRC of the last block of that file."""
+    """Everything up to ``end`` is counted in. ``last_block``: offset and header CRC of the last block of that file.
+
+    ``chain`` is the header CRC of the last block, in whichever file, 0 where it is not known. ``histories`` are those
+    that restores ended, oldest first.
+    """
 
     end: Position
     last_block: tuple[int, int] = (0, 0)
     topics: dict[Topic, TopicState] = field(default_factory=dict)
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
     marks: list[tuple[int, int]] = field(default_factory=list)
+    chain: int = 0
+    histories: tuple[Ended, ...] = ()
 
     def absorb(self, group: Position, names: BlockMap) -> None:
         """Count in one block of the group that starts at ``group``."""
@@ -66,6 +72,7 @@ class JournalState(Struct):
             self.marks = []
         self.end = end
         self.last_block = last_block
+        self.chain = last_block[1] or self.chain
 
     @property
     def block(self) -> tuple[int, int, int] | None:
@@ -74,7 +81,15 @@ class JournalState(Struct):
 
     def checkpoint(self) -> bytes:
         """The bytes for the header of the next file."""
-        return pack_rows([self._topic_rows(), self._publisher_rows()])
+        rows: list[Any] = [self._topic_rows(), self._publisher_rows()]
+        if self.histories:
+            rows.append([[one.lineage, one.last_txid, one.above, one.time] for one in self.histories])
+        return pack_rows(rows)
+
+    @property
+    def file_version(self) -> int:
+        """The format version of a file that begins with :meth:`checkpoint`."""
+        return 2 if self.histories else 1
 
     def _topic_rows(self) -> list[list[Any]]:
         return [
@@ -104,10 +119,17 @@ class JournalState(Struct):
         return TOPICS_HEADER.pack(TOPICS_MAGIC, VERSION, crc32(body)) + body
 
 
-def from_checkpoint(raw: memoryview, end: Position) -> JournalState:
-    """The state at the start of a file. Raises ValueError."""
-    topics, publishers = unpack_rows(raw, 2)
-    return JournalState(end, topics=_topics(topics), publishers=_publishers(publishers))
+def from_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int = 1) -> JournalState:
+    """The state at the start of a file of ``version``, whose header says ``chain``. Raises ValueError."""
+    topics, publishers, *more = unpack_rows(raw, 3 if version > 1 else 2)
+    histories = tuple(
+        Ended(bytes(lineage), number_of(last), number_of(above), number_of(time))
+        for rows in more
+        for lineage, last, above, time in rows
+    )
+    return JournalState(
+        end, topics=_topics(topics), publishers=_publishers(publishers), chain=chain, histories=histories
+    )
 
 
 def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
@@ -129,7 +151,12 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
         end = Position(number_of(number), number_of(offset), number_of(txid))
         pairs = [(number_of(before), number_of(at)) for before, at in marks]
         return JournalState(
-            end, (number_of(block), number_of(block_crc)), _topics(topics), _publishers(publishers), pairs
+            end,
+            (number_of(block), number_of(block_crc)),
+            _topics(topics),
+            _publishers(publishers),
+            pairs,
+            number_of(block_crc),
         )
     except (ValueError, TypeError):
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Damage, TailReport
-from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, follows
+from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, continues, follows
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.format import block_place
 
@@ -29,7 +29,7 @@ class Walker:
 
     ``offset`` is behind the last complete group. ``tail`` is set where bytes or an open group were left over; then
     ``last_txid`` counts the txids of the open group too. ``last_block`` is offset and header CRC of the last block
-    before ``offset``.
+    before ``offset``. ``chain`` is the header CRC of the last block that was passed, 0 where that is not known.
     """
 
     def __init__(
@@ -41,11 +41,13 @@ class Walker:
         is_last: bool,
         acknowledged: int = 0,
         resync: bool = False,
+        chain: int = 0,
     ) -> None:
         self.file = file
         self.offset = offset
         self.last_txid = last_txid
         self.last_block = (0, 0)
+        self.chain = self._behind = chain
         self.tail: TailReport | None = None
         self._is_last = is_last
         self._acknowledged = acknowledged
@@ -69,7 +71,14 @@ class Walker:
             # A header counts only if its CRC is right at this very place, and if txid and group continue what came
             # before. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two.
             if ref is not None and follows(ref.header, self.last_txid, self._open):
+                # Right place, right txid, and written behind another block than the one that stands before it: two
+                # copies of a journal both went on, and a part of one came to lie behind a part of the other.
+                if not continues(ref.header, self.chain):
+                    if not self._resync:
+                        raise other_history(ref, self.chain)
+                    yield Damage(self.file.path, at, 0, ref.header.first_txid, None, other_history(ref, self.chain))
                 self._group.append(ref)
+                self.chain = ref.header.crc
                 self._open = ref.header.group
                 self.last_txid = ref.header.last_txid
                 at = ref.end
@@ -82,6 +91,7 @@ class Walker:
                     done, self._group, self._open = self._group, [], 0
                     self.offset = at
                     self.last_block = done[-1].offset, done[-1].header.crc
+                    self._behind = self.chain
                     yield done
                     continue
             else:
@@ -137,6 +147,7 @@ class Walker:
         for index, ref in enumerate(self._group):
             if ref.offset >= broken:
                 self.last_txid = ref.header.group - 1 if index == 0 else self._group[index - 1].header.last_txid
+                self.chain = self._behind if index == 0 else self._group[index - 1].header.crc
                 del self._group[index:]
                 break
         self._open = self._group[0].header.group if self._group else 0
@@ -164,7 +175,7 @@ class Walker:
             yield self._group
             yield Damage(self.file.path, at, 0, self.last_txid + 1, None, error)
         if self._is_last:
-            self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid)
+            self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid, chain=self.chain)
 
     def _judge(self, at: int) -> tuple[list[list[BlockRef] | Damage], int]:
         """What is broken at ``at``: a torn tail (``tail`` is set), or damage; and where to go on, -1 for nowhere.
@@ -175,7 +186,8 @@ class Walker:
         following = self.file.next_block(at + 1)
         if self._is_torn(at, following):
             size = self.file.size - at
-            self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid, self._has_begun(at))
+            begun = self._has_begun(at)
+            self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid, begun, chain=self.chain)
             return [], -1
         first = self.last_txid + 1
         # A whole block that does not continue here: blocks between are missing, so the error names the txids of the
@@ -260,6 +272,8 @@ class Walker:
         # ended among the missing ones and did happen; an abort marker or an unbroken txid sequence says that it did
         # not.
         saved, self._group, self._open = self._group, [], 0
+        # What stands behind the damage names the block that was lost: there is nothing to compare it with.
+        self.chain = self._behind = 0
         if following is None:
             return saved
         header = following.header
@@ -297,6 +311,23 @@ class Walker:
 def _last_before(ref: BlockRef) -> int:
     """The txid after which a block stands."""
     return ref.header.last_txid if ref.header.is_abort else ref.header.first_txid - 1
+
+
+def other_history(ref: BlockRef, chain: int) -> DamageError:
+    """DamageError ``SOW-JRN-054``: a block that was written behind another one than stands before it."""
+    header = ref.header
+    return DamageError(
+        "SOW-JRN-054",
+        f"two histories meet: the block with txid {header.first_txid} was written behind a block with checksum "
+        f"{header.chain:08x}, but the one before it here has {chain:08x}",
+        place=block_place(ref.file.path, ref.offset),
+        hint="copies of this journal went on separately, and files of both lie here: restore the files of one of them",
+        offset=ref.offset,
+        first_txid=header.first_txid,
+        last_txid=header.last_txid,
+        written_behind=f"{header.chain:08x}",
+        stands_behind=f"{chain:08x}",
+    )
 
 
 def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:

@@ -56,7 +56,7 @@ def test_magic_checksum_and_version_are_three_errors() -> None:
         (b"", DamageError, "SOW-JRN-002"),
         (raw[:20] + b"X" + raw[21:], DamageError, "SOW-JRN-004"),
         (raw[:8] + b"\2" + raw[9:], DamageError, "SOW-JRN-004"),
-        (resigned(raw, 8, b"\2", 76), VersionError, "SOW-JRN-003"),
+        (resigned(raw, 8, b"\3", 76), VersionError, "SOW-JRN-003"),
         (resigned(raw, 10, b"\1", 76), DamageError, "SOW-JRN-004"),
         (resigned(raw, 32, bytes(8), 76), DamageError, "SOW-JRN-004"),
     ):

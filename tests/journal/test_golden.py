@@ -1,6 +1,7 @@
 """Journals of every released format version are read for ever, and today's writer still makes these bytes.
 
-``tests/formats/v1/golden.*`` was written by :func:`write_golden`, ``packed.*`` with compression. To make the files of a
+``tests/formats/v1/chained.*`` was written by :func:`write_golden`; ``golden.*``, and ``packed.*`` with compression,
+by the release before blocks and files named the block before them. To make the files of a
 new format version: ``python -m tests.journal.test_golden DIRECTORY``.
 """
 
@@ -97,8 +98,9 @@ GROUPS = [(101, full_group()), (105, plain_group(3, 10)), (110, plain_group(12, 
 GROUPS.append((152, plain_group(1, 90)))
 
 
-@pytest.mark.parametrize("instance", ["golden", "packed"])
+@pytest.mark.parametrize("instance", ["golden", "packed", "chained"])
 def test_version_1_is_read(instance: str) -> None:
+    """``golden`` and ``packed`` are of before blocks named the one before them, ``chained`` is of after."""
     with Journal.open(V1, instance, acknowledged=152) as journal:
         assert journal.lineage == LINEAGE
         assert [info.number for info in journal.files()] == [0, 1]
@@ -126,12 +128,12 @@ def test_version_1_is_read(instance: str) -> None:
 
 
 def test_the_writer_still_makes_the_same_bytes(tmp_path: Path) -> None:
-    write_golden(tmp_path, "golden", CODEC_NONE, 4200)
-    kept = {path.name: path.read_bytes() for path in V1.glob("golden.*")}
+    write_golden(tmp_path, "chained", CODEC_NONE, 4200)
+    kept = {path.name: path.read_bytes() for path in V1.glob("chained.*")}
     assert len(kept) == 3
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lock"} == kept
 
 
 if __name__ == "__main__":
-    write_golden(Path(sys.argv[1]), "golden", CODEC_NONE, 4200)
+    write_golden(Path(sys.argv[1]), "chained", CODEC_NONE, 4200)
     write_golden(Path(sys.argv[1]), "packed", CODEC_ZSTD, 2700)
