@@ -306,6 +306,13 @@ CODES: dict[str, str] = {
         take everything that is left with ``--bookmark-not-found epoch``.
         See: sowctl-behaviour(7)
         """,
+    "SOW-ENG-072": """10 a place that a restore has undone
+
+        Why: The instance was restored to a txid before this place, and began a new history above every txid that may
+        have been given. The entry is not in it, and what a subscriber holds of that time is not either.
+        Do: Take the state anew: query, then subscribe. The message names both histories and where the new one goes on.
+        See: sow-backup(5)
+        """,
     "SOW-ENG-080": """2 a file of another kind
 
         Why: The file was named as a store and is something else: a journal, a memo index, a configuration, compressed
@@ -335,5 +342,12 @@ CODES: dict[str, str] = {
 
         Why: At the topic's place lies a file that is no store and was none. It is not replaced unasked.
         Do: Give the topic a FileName of its own; ``sowctl replay --force`` keeps the file aside and makes a store.
+        """,
+    "SOW-ENG-089": """5 a store of a history that a restore ended
+
+        Why: The store has applied entries which the restore of the instance has undone: it belongs to a copy that went
+        on by itself, or was put back after the restore.
+        Do: Put it back beside the journal of its own history, or let ``sowctl replay`` make it anew from this one.
+        See: sow-backup(5)
         """,
 }

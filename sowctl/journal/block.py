@@ -41,16 +41,6 @@ class Ended(Struct, frozen=True):
     above: int
     time: int
 
-    @property
-    def name(self) -> str:
-        """How errors call it."""
-        return short_name(self.lineage)
-
-
-def short_name(lineage: bytes) -> str:
-    """How people are told of a history: the first eight hexadecimal digits of its lineage."""
-    return lineage.hex()[:8]
-
 
 class TopicState(Struct, frozen=True):
     """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the group it is in.

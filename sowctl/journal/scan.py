@@ -277,6 +277,8 @@ class JournalScan:
             # whole body. The CRC starts from lineage, file and offset, so no other block can pass for it.
             ref = witness(told, file)
             self._state = told if ref is not None and ref.is_whole() else None
+            # Only checkpoints name the histories that restores ended, and a writer copies them into the next one.
+            told.histories = self._folder.histories
         finally:
             self._folder.release(file)
 

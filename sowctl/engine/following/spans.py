@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.bookmarks import EPOCH, NOW, Bookmark, Instant, Mark, Side, Txid, Wanted
+from sowctl.engine.topics.histories import maybe_undone, undoing, undone_place
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError
 from sowctl.identity.bookmarks import bookmark_of
@@ -88,8 +89,9 @@ def resolve(
     ``instance.notify`` is told; what was there and is gone with older files is an error, because going on from
     elsewhere would lose entries without a word. Of a list, the members that are there count.
 
-    Raises MissingError ``SOW-ENG-070`` (no such entry; of an end always) and ``SOW-ENG-071`` (older than what is
-    retained; it names the first entry there is), and what reading the journals raises.
+    Raises MissingError ``SOW-ENG-070`` (no such entry; of an end always), ``SOW-ENG-071`` (older than what is
+    retained; it names the first entry there is) and ``SOW-ENG-072`` (a restore has undone it; it names both histories),
+    and what reading the journals raises.
     """
     if wanted.is_recent:
         raise ValueError("'recent' has to be looked up in a bookmark store first")
@@ -152,6 +154,8 @@ class _Places:
             # must all be given, whatever the clock of its publisher said.
             only_times = all(span.since for span in known)
             return earliest if only_times else Span(earliest.after)
+        if not_found is None and (undone := self._undone(side)) is not None:
+            raise undone
         if not_found is NotFound.FAIL:
             raise self._unknown(side)
         if not_found is NotFound.EPOCH:
@@ -216,8 +220,21 @@ class _Places:
         return self._at(number)
 
     def _at(self, txid: int) -> _Place | None:
-        # Any txid that was used up is a place, also one between entries.
-        return _Place(txid, txid) if self._first - 1 <= txid <= self._last else None
+        # Any txid that was used up is a place, also one between entries; one that a restore has undone is none.
+        if not self._first - 1 <= txid <= self._last or undoing(self._log, txid) is not None:
+            return None
+        return _Place(txid, txid)
+
+    def _undone(self, side: Side) -> MissingError | None:
+        """The error for places none of which is there, where a restore may have undone them."""
+        for mark in side.marks:
+            if isinstance(mark, Txid) or (isinstance(mark, Bookmark) and self._is_own(mark)):
+                number = mark.number if isinstance(mark, Txid) else mark.sequence
+                if (ended := undoing(self._log, number)) is not None:
+                    return undone_place(_named(side), ended, self._log)
+            elif isinstance(mark, Bookmark) and (error := maybe_undone(_named(side), self._log)) is not None:
+                return error
+        return None
 
     def _is_own(self, mark: Bookmark) -> bool:
         """Whether it counts txids of the instance; a client of its name has numbers of its own (decision 54)."""
@@ -264,7 +281,7 @@ class _Places:
         return self._last
 
     def _unknown(self, side: Side) -> MissingError:
-        return MissingError(
+        return self._undone(side) or MissingError(
             "SOW-ENG-070",
             f"the journals do not hold {_named(side)}; they go from txid {self._first} to {self._last}",
             hint="sowctl journal dump shows the bookmarks of all entries",

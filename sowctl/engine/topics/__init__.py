@@ -4,6 +4,7 @@
 * ``derived``: a view as the topic that it is read as.
 * ``storefile``: files that are no stores, named by mistake or standing at a topic's place.
 * ``positions``: where stores and journals stand to each other: opening both, which journal explains which store.
+* ``histories``: positions of histories that a restore ended.
 * ``logplaces``: bookmarks and txids as instants.
 * ``expiration``: when a record expires, for one stamp and for columns of them.
 * ``retention``: which versions of a key a topic with History keeps.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
+from sowctl.engine.topics.histories import maybe_undone, undoing, undone_place
 from sowctl.errors import MissingError
 from sowctl.values.times import parse_time
 from sowctl.values.units import whole_number
@@ -85,7 +86,7 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     with open_log(instance, directory=directory) as log:
         found = last_of(log, bookmark, instance)
     if found is None:
-        raise MissingError(
+        raise maybe_undone(f"bookmark {bookmark}", log) or MissingError(
             "SOW-ENG-070",
             f"the journals hold no entry with bookmark {bookmark}",
             hint="sowctl journal dump shows the bookmarks of all entries",
@@ -121,6 +122,8 @@ def _at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
     """The entry with a txid; with ``own`` only one without a publisher."""
     if not log.first_txid <= txid <= log.last_txid():
         return None
+    if (ended := undoing(log, txid)) is not None:
+        raise undone_place(f"txid {txid}", ended, log)
     for block in log.blocks(after=txid - 1, until=txid):
         for entry in block.entries():
             if entry.txid == txid and not (own and entry.publisher is not None):

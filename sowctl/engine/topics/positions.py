@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.engine.topics.histories import former, short_name, undone_store
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, StoreMeta
@@ -157,19 +158,25 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     A store of another lineage is explained by a journal that began above it (the old journal was removed), a store of
     none by a topic that was not journalled before; one that stands before the oldest file by a topic of which nothing
     stood in the files that are gone. Raises DamageError ``SOW-ENG-001`` (behind what the journal still holds),
-    ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue), and what
-    :func:`refuse_other_history` does.
+    ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue),
+    ``SOW-ENG-089`` (ahead of where a restore ended the store's history), and what :func:`refuse_other_history` does.
     """
     first_txid, last_txid = log.first_txid, log.last_txid()
     # A txid means an entry only together with its journal's lineage, so that is compared first.
-    if meta.lineage != log.lineage:
+    ended = former(log, meta.lineage) if meta.lineage != log.lineage else None
+    if ended is not None:
+        # A restore has ended the history of the store: up to its end the entries are those of this journal, too.
+        if meta.applied > ended.last_txid:
+            raise undone_store(meta.applied, ended, log, place)
+    elif meta.lineage != log.lineage:
         # This journal began above every store that there was, so none of its entries is applied. A store that stands
         # inside it, but in another lineage, has entries that this journal does not know.
         if meta.applied < first_txid or not meta.has_journal:
             return first_txid - 1
         raise DamageError(
             "SOW-ENG-003",
-            f"the store follows another journal: it stands at txid {meta.applied}, this journal begins at {first_txid}",
+            f"the store follows another journal: it stands at txid {meta.applied} of history "
+            f"{short_name(meta.lineage)}; this journal is history {short_name(log.lineage)} and begins at {first_txid}",
             place=str(place),
             hint="put the store's own journals back, or move the store aside and run sowctl replay",
         )
@@ -205,14 +212,17 @@ def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
     """
     # The block's identity is believed before a txid is: two copies of a journal give the same txids to different
     # entries.
-    if meta.block is None or meta.lineage != log.lineage or log.has_block(meta.block, meta.applied):
+    if meta.block is None or log.has_block(meta.block, meta.applied):
         return
-    for _ in log.blocks(after=meta.applied - 1, until=meta.applied):
-        pass  # a damaged journal is the journal's damage, and is raised as that
+    if meta.lineage != log.lineage and former(log, meta.lineage) is None:
+        return
+    held = 0
+    for block in log.blocks(after=meta.applied - 1, until=meta.applied):
+        held = block.header.crc  # a damaged journal is the journal's damage, and is raised as that
     raise DamageError(
         OTHER_HISTORY,
-        f"the store follows another copy of this journal: what it has applied as txid {meta.applied} is not what the "
-        "journal holds there",
+        f"the store follows another copy of this journal: what it has applied as txid {meta.applied} ends with a block "
+        f"of checksum {meta.block[2]:08x}, and the journal holds one of checksum {held:08x} there",
         place=str(place),
         hint="put the store back beside the journal that it belongs to; sowctl replay makes the store anew from the "
         "journal that is here and keeps the present file",

@@ -1,0 +1,93 @@
+"""Histories that a restore ended: which positions of them still count, and the errors for those that were undone.
+
+A restore goes back to a txid and begins a new lineage above every txid that may have been given since, so a place that
+was undone can be told from every place that exists. Ruled by ``sow-journal(5)``, "Chain and histories". Asked by what
+explains the position of a store, and by what looks up a bookmark or a txid.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.errors import DamageError, MissingError
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Ended
+    from sowctl.journal.reader import Journal
+
+
+def short_name(lineage: bytes) -> str:
+    """How people are told of a history: the first eight hexadecimal digits of its lineage."""
+    return lineage.hex()[:8]
+
+
+def former(log: Journal, lineage: bytes) -> Ended | None:
+    """The history of ``lineage`` that ``log`` goes on from; None where it is no such one."""
+    return next((one for one in log.histories if one.lineage == lineage), None)
+
+
+def undoing(log: Journal, txid: int) -> Ended | None:
+    """The history whose end made ``txid`` a txid of nothing; None where no restore has undone it."""
+    return next((one for one in log.histories if one.last_txid < txid <= one.above), None)
+
+
+def undone_store(applied: int, ended: Ended, log: Journal, place: Path) -> DamageError:
+    """DamageError ``SOW-ENG-089``: the store at ``place`` has applied what a restore has undone."""
+    return DamageError(
+        "SOW-ENG-089",
+        f"the store stands at txid {applied} of history {short_name(ended.lineage)}, which {_end(ended)}; "
+        f"the journal is of history {short_name(log.lineage)}, which goes on at "
+        f"txid {ended.above + 1}",
+        place=str(place),
+        hint="put the store back beside the journal of its own history; sowctl replay makes the store anew from the "
+        "journal that is here and keeps the present file",
+        **_facts(ended, log),
+    )
+
+
+def undone_place(what: str, ended: Ended, log: Journal) -> MissingError:
+    """MissingError ``SOW-ENG-072``: ``what`` (in words) names an entry that a restore has undone."""
+    return MissingError(
+        "SOW-ENG-072",
+        f"{what} is a place in history {short_name(ended.lineage)} that was undone: it {_end(ended)}; "
+        f"the journals are of history {short_name(log.lineage)}, which goes on at "
+        f"txid {ended.above + 1}",
+        place=log.searched,
+        hint="what was received behind that txid is not in this instance: take its state anew (query, then subscribe), "
+        f"or go on from txid {ended.last_txid}",
+        **_facts(ended, log),
+    )
+
+
+def maybe_undone(what: str, log: Journal) -> MissingError | None:
+    """The error for ``what``, a publisher's bookmark that the journals do not hold and that may have been undone.
+
+    None where no restore has ended a history.
+    """
+    if not log.histories:
+        return None
+    ended = log.histories[-1]
+    return MissingError(
+        "SOW-ENG-072",
+        f"{what} is not in the journals of history {short_name(log.lineage)}; it may be a place in history "
+        f"{short_name(ended.lineage)} that was undone: it {_end(ended)}",
+        place=log.searched,
+        hint="take the state anew (query, then subscribe); to begin elsewhere all the same: --bookmark-not-found",
+        **_facts(ended, log),
+    )
+
+
+def _end(ended: Ended) -> str:
+    """What became of a history, as a clause about it."""
+    return f"was ended by a restore at {format_time(ended.time)} with txid {ended.last_txid}"
+
+
+def _facts(ended: Ended, log: Journal) -> dict[str, Any]:
+    return {
+        "history": log.lineage.hex(),
+        "ended_history": ended.lineage.hex(),
+        "ended_txid": ended.last_txid,
+        "next_txid": ended.above + 1,
+    }
