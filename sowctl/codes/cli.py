@@ -257,6 +257,11 @@ CODES: dict[str, str] = {
         an older encoding.
         Do: Write the argument in UTF-8.
         """,
+    "SOW-CLI-079": """2 a number that is no percentage
+
+        Why: A share is given in percent, from 0 to 100.
+        Do: Give a number from 0 to 100.
+        """,
     "SOW-CLI-085": """2 a pattern that is none
 
         Why: The pattern of ``--regex`` is empty, or PCRE2 refuses it.

@@ -259,6 +259,28 @@ class ReindexReport(Struct):
     removed: int = 0
 
 
+class CompactReport(Struct):
+    """What compacting did for one store. ``action``: compacted, or left. File sizes before and after, and the share of
+    pages that were free before, 0 to 1; ``changes`` of writers that were brought over meanwhile; ``leftovers`` of
+    killed processes that were removed. Of a dry run the size afterwards is what it will be at most."""
+
+    topic: str
+    message_type: str
+    action: str
+    records: int = 0
+    versions: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    free_before: float = 0.0
+    changes: int = 0
+    leftovers: int = 0
+    path: str | None = None
+    digest: str | None = None
+    note: str | None = None
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
 class CommitReport(Struct):
     """What one staged run wrote, as one group. ``messages`` were read; ``published`` entries were written: to new keys
     (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as deletions

@@ -22,8 +22,10 @@ _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNTS = (
     "published", "inserted", "updated", "unchanged", "journalled", "duplicates", "rejected", "blank",
     "already_expired", "examined", "matched", "returned", "deleted", "expired",
-    "entries", "applied", "records", "versions",
+    "entries", "applied", "records", "versions", "changes", "leftovers",
 )  # fmt: skip
+_SIZES = ("bytes_before", "bytes_after")
+"""What a file had before, and has afterwards."""
 _OF_A_QUERY = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is an answer, too."""
 _TIMES = ("now", "ahead")
@@ -49,7 +51,7 @@ def total(reports: Sequence[Any]) -> dict[str, Any] | None:
     rows = [as_dict(report) for report in reports]
     if len(rows) < 2:
         return None
-    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in _COUNTS}
+    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in (*_COUNTS, *_SIZES)}
     return rows[0] | {"topic": None, "message_type": None} | summed | {"topics": len(rows)}
 
 
@@ -99,7 +101,7 @@ def _in_words(report: Mapping[str, Any]) -> str:
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
     counts = ", ".join(_counts(row)) or ("" if row.get("note") and done else "nothing to do")
-    parts = [counts, _volume(row, report.get("published")), _position(row)]
+    parts = [counts, _shrunk(row), _volume(row, report.get("published")), _position(row)]
     shown = ("note",) if row.get("action") in ("verified", "not verified", "differs") else ("note", "path")
     parts += [display(str(row[name])) for name in shown if row.get(name)]
     if row.get("moved"):
@@ -129,6 +131,12 @@ def _volume(row: Mapping[str, Any], messages: int | None) -> str:
         return text
     rate = f" ({messages / seconds:,.0f} a second)" if messages else ""
     return f"{text} in {seconds:.1f} s{rate}".strip()
+
+
+def _shrunk(row: Mapping[str, Any]) -> str:
+    if row.get("bytes_before") is None:
+        return ""
+    return f"{size(row['bytes_before'])} before, {size(row['bytes_after'])} after"
 
 
 def _position(row: Mapping[str, Any]) -> str:

@@ -155,6 +155,13 @@ class StoreBuilder:
                 txn.abort()
             raise
 
+    def sync(self) -> None:
+        """Write everything so far to the disk, so that little is left to write at the end. Raises StorageError."""
+        self.flush()
+        if self._handle is not None:
+            with explained(self.files.path, "write a new store"):
+                self._seam.call("lmdb.sync", self._handle.env.sync, True)
+
     def finish(self) -> None:
         """Write everything to the disk and close the file; nothing can be added after this."""
         if self._handle is None:

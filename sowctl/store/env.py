@@ -14,7 +14,7 @@ import lmdb
 
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import given_up, translate
+from sowctl.store.lmdberrors import explained, given_up, translate
 from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.opening.access import refuse_irregular
 from sowctl.store.opening.current import Current
@@ -135,6 +135,11 @@ class Store:
     def file_size(self) -> int:
         """Bytes of the data file."""
         return self.files.path.stat().st_size
+
+    def reader_table(self) -> str:
+        """Who reads the store, as LMDB lists it: a line of headings, then process, thread and transaction of each."""
+        with self._current.mutex, explained(self.files.path, "list readers"):
+            return str(self._current.open().env.readers())
 
     def writer_lock(self, wait: float | None = None) -> AbstractContextManager[None]:
         """Hold the writer lock over several writes (``wait`` seconds; None: the store's ``lock_wait``).

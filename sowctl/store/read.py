@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
-from sowctl.store.changes import changed_keys
+from sowctl.store.changes import changed_keys, decode_entry
 from sowctl.store.codec import Offsets, damaged_entries, history_key_of, split_history_key
 from sowctl.store.integrity import Marks, refuse_damaged
 from sowctl.store.lmdberrors import REBUILD, explained
-from sowctl.store.meta import META_KEY, StoreMeta, decode_meta, decode_sequence, sequence_key
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
+from sowctl.store.opening.environment import CHANGES, NAMES
 from sowctl.store.opening.handle import Handle
 from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
 
@@ -241,6 +242,29 @@ class Reader:
             return set() if digest == self.meta.digest else None
         with explained(self._path, "read the change list"):
             return changed_keys(self._txn, changes, digest, self.meta.digest)
+
+    def sequences(self) -> dict[int, int]:
+        """The highest sequence numbers by publisher id. Raises DamageError SOW-STO-013."""
+        with explained(self._path, "read sequences"):
+            pairs = self._txn.cursor(self._handle.databases.meta).iternext()
+            known = {key[len(SEQUENCE_PREFIX) :]: data for key, data in pairs if key.startswith(SEQUENCE_PREFIX)}
+        numbers = {int.from_bytes(key, "big"): data for key, data in known.items()}
+        return {publisher: decode_sequence(publisher, data, str(self._path)) for publisher, data in numbers.items()}
+
+    def table_names(self) -> list[str]:
+        """The names of the further tables of a derived store."""
+        with explained(self._path, "list tables"):
+            names = {bytes(key) for key in self._txn.cursor().iternext(values=False)}
+        return sorted(name.decode() for name in names - {*NAMES, CHANGES})
+
+    def changes(self) -> list[tuple[bytes, bytes]]:
+        """The entries of the change list, as they are stored; none where one of them is damaged."""
+        changes = self._handle.databases.changes
+        if changes is None:
+            return []
+        with explained(self._path, "read the change list"):
+            entries = list(self._txn.cursor(changes).iternext())
+        return [] if None in (decode_entry(key, value) for key, value in entries) else entries
 
     def sequence(self, publisher: int) -> int | None:
         """The highest sequence number of a publisher id in a topic without a journal; None when it is not known."""

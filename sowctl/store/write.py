@@ -224,6 +224,22 @@ class WriteTxn(Reader):
         if clock > self._meta.removal_mark:
             self._change(removal_mark=clock)
 
+    def take_state(self, meta: StoreMeta) -> None:
+        """Take over position, times and removal mark of another store of the same records."""
+        parts = {"lineage", "applied", "block", "last_time", "removal_mark"}
+        self._change(**{name: getattr(meta, name) for name in parts})
+
+    def take_changes(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Take over the change list of another store with the same digest, in the place of its own."""
+        changes = self._handle.databases.changes
+        if changes is None:
+            return
+        with explained(self._path, "write the change list"):
+            self._txn.drop(changes, delete=False)
+            cursor = self._txn.cursor(changes)
+            self._handle.seam.call("lmdb.put", cursor.putmulti, entries, append=True)
+        self.changed = True
+
     def set_sequence(self, publisher: int, sequence: int) -> None:
         """Set the highest sequence number of a publisher id (64 bits each)."""
         key = sequence_key(publisher)

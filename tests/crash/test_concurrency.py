@@ -19,10 +19,12 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.options import PublishOptions
+from sowctl.engine.options import PublishOptions, ReplayOptions
+from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.upkeep.compact import compact
 from sowctl.engine.writing.batching import Listed
 from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import LockedError
@@ -194,10 +196,10 @@ def test_two_publishers_meet_topics_in_different_orders(memory: Path, seed: int)
     assert rebuilt_is_live(plot.lab) is None
 
 
-def test_a_rebuild_under_readers_and_writers(memory: Path, seed: int, deep: bool) -> None:
-    """Stores are replaced again and again while others write, look, and hold a snapshot half read."""
+@pytest.mark.parametrize(("how", "topics"), [("rebuild", "jh"), ("compact", "jha")])
+def test_stores_replaced_under_readers_and_writers(memory: Path, how: str, topics: str, seed: int, deep: bool) -> None:
+    """They are, again and again, while others write, look, and hold a snapshot half read."""
     plot = Plot(memory / "lab", journal_size=50_000)
-    topics = "jh"
     _opened(plot, topics, 2)
     seconds = 60.0 if deep else 2.0
 
@@ -213,27 +215,28 @@ def test_a_rebuild_under_readers_and_writers(memory: Path, seed: int, deep: bool
             if wrong := _sums_are_right(rows):
                 child.say(f"wrong: {wrong}")
 
-    def rebuild(child: Child) -> None:
+    def replace_all(child: Child) -> None:
         instance = _instance(plot)
+        chosen = [instance.topic(topic).config for topic in topics]
         end = time.monotonic() + seconds
         count = 0
         while time.monotonic() < end:
-            from sowctl.engine.options import ReplayOptions
-
-            chosen = [instance.topic(topic).config for topic in topics]
-            replay(instance, chosen, ReplayOptions(rebuild=True))
+            if how == "rebuild":
+                replay(instance, chosen, ReplayOptions(rebuild=True))
+            else:
+                list(compact(instance, [Target(topic=topic) for topic in chosen]))
             count += 1
             time.sleep(0.02)
-        child.say(f"rebuilt {count}")
+        child.say(f"replaced {count}")
 
     writers = [_write(plot, owner, topics, seconds, seed) for owner in range(2)]
-    others = [_read(plot, topics, seconds), Child(hold), Child(rebuild)]
+    others = [_read(plot, topics, seconds), Child(hold), Child(replace_all)]
     for child in (*writers, *others):
         assert child.join(timeout=seconds + 40) == 0
         child.close()
     said = [line.decode() for child in (*writers, *others) for line in child.lines]
     assert [line for line in said if line.startswith("wrong")] == []
-    assert sum(int(line.split()[1]) for line in said if line.startswith("rebuilt")) > 0
+    assert sum(int(line.split()[1]) for line in said if line.startswith("replaced")) > 0
     groups = _final(plot, writers, topics)
     assert groups > 0
     txids = _txids(plot.lab)

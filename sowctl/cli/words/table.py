@@ -58,6 +58,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", TIME),
     Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
     Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", TIME),
+    Command("store compact", "store_compact", "make stores smaller, while others read and write them", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
     Command("journal prune", "journal_prune", "remove old journal files that nothing needs any more", TIME),

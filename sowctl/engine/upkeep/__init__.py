@@ -4,4 +4,5 @@ Rooms, each of one matter:
 
 * ``searching``: entries of a journal found, followed and bisected.
 * ``retention``: how long files are kept, and where: archived, removed, actions of the configuration.
+* ``compacting``: stores copied tightly, in the place of the old ones.
 """

@@ -2,4 +2,5 @@
 
 * ``journal_search``: entries by key, client, time, filter, pattern.
 * ``journal_check``: every byte of a journal, read and compared.
+* ``compact``: stores without free pages.
 """

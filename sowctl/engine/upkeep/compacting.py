@@ -1,0 +1,73 @@
+"""Stores without free pages: a tight copy of each takes its place, while others read and write it.
+
+Called by the verb ``compact``, and by upkeep that a schedule asks for. The copy itself is the store's business
+(:mod:`sowctl.store.upkeep.copying`). Ruled by ``sow-store(5)``, "Compacting".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import CompactReport
+from sowctl.errors import DamageError, SowError
+from sowctl.memo.directory import MemoDirectory
+from sowctl.store.env import Store
+from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.upkeep.copying import compact
+from sowctl.store.upkeep.leftovers import leftovers, remove_leftovers
+from sowctl.store.upkeep.space import space_of
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+REPAIR = "sowctl store check says what is damaged, sowctl store repair saves the rest"
+
+
+def compacted(instance: Instance, path: Path, *, min_free: float = 0.0, dry_run: bool = False) -> CompactReport:
+    """Compact the store at ``path`` if at least the share ``min_free`` of its pages is free.
+
+    Raises DamageError where a part of it is not sound, StorageError, LockedError; the store is as it was then.
+    """
+    started = monotonic()
+    with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
+        meta = store.meta()
+        report = CompactReport(meta.definition.topic, meta.definition.message_type, "compacted", path=str(path))
+        report.records, report.versions = meta.records, meta.versions
+        report.bytes_before = report.bytes_after = store.file_size()
+        space = space_of(store, instance.seam)
+        free = 0.0 if space is None else space.free_pages / space.pages
+        report.free_before = round(free, 4)
+        if space is not None and free < min_free:
+            report.action, report.note = "left", f"{free:.0%} of its pages are free, fewer than {min_free:.0%}"
+            return report
+        if dry_run:
+            report.dry_run = True
+            # Pages that are half full become full ones, so it is this at most.
+            report.bytes_after = report.bytes_before if space is None else space.used_bytes
+            report.leftovers = len(leftovers(path))
+            return report
+        report.leftovers = len(remove_leftovers(path, instance.seam))
+        try:
+            done = compact(store, seam=instance.seam, wait=instance.lock_wait, command=instance.holder)
+        except DamageError as error:
+            error.hint = REPAIR
+            raise
+    report.records, report.versions, report.changes = done.records, done.versions, done.changes
+    report.bytes_before, report.bytes_after = done.before, done.after
+    report.digest = f"{done.digest % DIGEST_MODULUS:032x}"
+    forget_places(instance, path)
+    report.seconds = monotonic() - started
+    return report
+
+
+def forget_places(instance: Instance, path: Path) -> None:
+    """Remove the list of where records lie: a query would look at every place in vain before it asks for the key."""
+    try:
+        MemoDirectory(path, instance.seam).put_spots(None)
+    except (OSError, SowError):
+        return  # it only makes a query slower
+
+
+__all__ = ["REPAIR", "compacted", "forget_places"]

@@ -1,0 +1,27 @@
+"""compact: stores without free pages, put in place under readers and writers; each record is verified on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import CompactReport
+from sowctl.engine.upkeep.compacting import compacted
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.topics.targets import Target
+
+
+def compact(
+    instance: Instance, targets: Sequence[Target], *, min_free: float = 0.0, dry_run: bool = False
+) -> Iterator[CompactReport]:
+    """Compact the stores of ``targets``, one after the other; those that have none are passed over.
+
+    ``min_free``: only stores of whose pages at least this share is free. Raises DamageError where a part of a store is
+    not sound, StorageError, LockedError: that store is as it was then.
+    """
+    for target in targets:
+        path = target.topic.file if target.topic is not None else target.path
+        if path is not None and path.exists():
+            yield compacted(instance, path, min_free=min_free, dry_run=dry_run)

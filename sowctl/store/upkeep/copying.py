@@ -1,0 +1,239 @@
+"""A copy of a store in key order, which takes its place while others use it (``sow-store(5)``, "Compacting").
+
+Every value is verified on its way, and at the end counts and digest are compared: a copy that was made is a check that
+passed. The copy is made without a lock. What writers have changed meanwhile is read from the change list, without a
+lock as long as it is much; only the last of it, and the exchange itself, keep writers waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.errors import DamageError, StorageError
+from sowctl.seam import Seam
+from sowctl.store.builder import FLUSH_BYTES, StoreBuilder, build
+from sowctl.store.codec import history_key_of
+from sowctl.store.meta import StoreMeta
+from sowctl.store.tables import Table
+
+if TYPE_CHECKING:
+    from sowctl.store.env import Store
+    from sowctl.store.ordered import Batch
+    from sowctl.store.snapshot import Snapshot
+    from sowctl.store.write import WriteTxn
+
+PART = 1000
+"""Records read and appended at once, so that their bytes stay in the processor's cache; fewer where they are large."""
+ROUNDS = 8
+"""How often changes are brought over without the lock, each time those that came during the time before."""
+FEW = 200
+"""So few changes are left to the time under the lock."""
+ATTEMPTS = 2
+"""Copies begun without the lock. A third one keeps writers out: they change more than the change list can tell."""
+
+
+class Copied(Struct, frozen=True):
+    """What was copied; ``changes`` are those of writers that were brought over, ``copies`` how often it was begun.
+
+    Sizes of the files in bytes.
+    """
+
+    records: int
+    versions: int
+    before: int
+    after: int
+    changes: int
+    copies: int
+    digest: int
+
+
+def compact(store: Store, *, seam: Seam, wait: float, command: str) -> Copied:
+    """Put a copy without free pages in the place of a store, which is open for reading.
+
+    ``wait`` seconds for locks. Raises DamageError where something is not sound, StorageError, LockedError; the store is
+    as it was then.
+    """
+    before = store.file_size()
+    for number in range(1, ATTEMPTS + 2):
+        with ExitStack() as held:
+            if number > ATTEMPTS:
+                held.enter_context(store.writer_lock(wait))
+            copy = held.enter_context(StoreCopy(store, seam, command))
+            if copy.complete(wait):
+                meta = copy.builder.meta
+                after = store.files.path.stat().st_size
+                return Copied(meta.records, meta.versions, before, after, copy.changes, number, meta.digest)
+    raise StorageError(
+        "SOW-STO-042", "the store changed under its writer lock: another program writes to it", place=store.path
+    )
+
+
+class StoreCopy:
+    """A copy under construction, beside the store. Use as a context manager: what was not put in place goes away."""
+
+    def __init__(self, store: Store, seam: Seam, command: str) -> None:
+        self._store = store
+        self._seen = store.meta()
+        self.changes = 0
+        self._tables: list[str] = []
+        # It is the same store, so it was made when it was made.
+        self._held = ExitStack()
+        self.builder: StoreBuilder = self._held.enter_context(
+            build(store.path, self._seen.definition, seam=seam, now=self._seen.created, command=command)
+        )
+
+    def __enter__(self) -> StoreCopy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def complete(self, wait: float) -> bool:
+        """Copy everything and put it in place; False where what writers changed meanwhile could not be told.
+
+        Raises StorageError, DamageError, LockedError.
+        """
+        self.fill()
+        for _ in range(ROUNDS):
+            brought = self.follow()
+            if brought is None:
+                return False
+            if brought <= FEW:
+                break
+        # Most of it goes to the disk now, not while writers wait.
+        self.builder.sync()
+        with self._store.writer_lock(wait):
+            if self.follow() is None:
+                return False
+            with self._store.snapshot() as snapshot:
+                entries = snapshot.changes()
+            # The digests are equal, so what leads to the one leads to the other: indexes can catch up as before.
+            self.builder.change(lambda txn: txn.take_changes(entries), pending=sum(len(value) for _, value in entries))
+            self.builder.put_in_place(lock=self._store.lock, wait=wait)
+        return True
+
+    def fill(self) -> None:
+        """Copy all of one state. Raises DamageError where a part of it is not sound."""
+        with self._store.snapshot() as snapshot:
+            self._seen = meta = snapshot.meta
+            size = _batch(meta.payload_bytes, meta.records)
+            for part in _parts(snapshot.scan(batch=size)):
+                self.builder.change(partial(_append, part), pending=_pending(part))
+            size = _batch(meta.version_bytes, meta.versions)
+            for part in _parts(snapshot.scan_history(batch=size)):
+                self.builder.change(partial(_append_versions, part), pending=_pending(part))
+            self._tables = snapshot.table_names()
+            if self._tables:
+                self.builder.open_tables(self._tables)
+                self.builder.change(partial(self._copy_tables, snapshot), pending=self._store.file_size())
+            sequences = snapshot.sequences()
+            self.builder.change(partial(_take, meta, sequences))
+        if not _same(self.builder.meta, meta) or len(sequences) != meta.sequences:
+            raise DamageError(
+                "SOW-STO-051",
+                "what was read is not what the file counts: its digest or its counts are others",
+                place=self._store.path,
+                hint="sowctl store check says what is damaged, sowctl store repair saves the rest",
+            )
+
+    def _copy_tables(self, snapshot: Snapshot, txn: WriteTxn) -> None:
+        for name in self._tables:
+            source = snapshot.table(name)
+            if source is not None:
+                target: Table = txn.table(name)
+                target.put(source.walk(), append=True)
+
+    def follow(self) -> int | None:
+        """Bring over what changed since; how many keys, None where that cannot be told. Raises as :meth:`fill`."""
+        with self._store.snapshot() as snapshot:
+            meta, builder = snapshot.meta, self.builder
+            if meta == self._seen:
+                return 0
+            if self._tables or meta.definition != self._seen.definition:
+                return None
+            known = snapshot.changed_since(self._seen.digest)
+            if known is None:
+                return None
+            keys = sorted(known)
+            for start in range(0, len(keys), PART):
+                part = keys[start : start + PART]
+                builder.change(partial(_bring, snapshot, part), pending=FLUSH_BYTES)
+            builder.change(partial(_take, meta, snapshot.sequences()))
+            # The list names records; versions that went without their record it does not name.
+            if not _same(builder.meta, meta):
+                return None
+            self._seen = meta
+            self.changes += len(keys)
+            return len(keys)
+
+
+def _same(one: StoreMeta, other: StoreMeta) -> bool:
+    """Whether two stores hold the same records and versions."""
+    names = ("records", "versions", "payload_bytes", "version_bytes", "digest", "sequences")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _batch(size: int, count: int) -> int:
+    """How many entries are read at once, of so many with ``size`` bytes together."""
+    return max(1, min(PART, FLUSH_BYTES * count // max(size, 1)))
+
+
+def _parts(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+    """Batches that are written in one transaction: of about FLUSH_BYTES."""
+    part: list[Batch] = []
+    size = 0
+    for batch in batches:
+        part.append(batch)
+        size += sum(map(len, batch[1]))
+        if size >= FLUSH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _pending(part: Sequence[Batch]) -> int:
+    # 64 bytes for each entry: its key, LMDB's node header and its part of a branch page.
+    return sum(sum(map(len, values)) + 64 * len(keys) for keys, values in part)
+
+
+def _append(part: Sequence[Batch], txn: WriteTxn) -> None:
+    for keys, values in part:
+        txn.bulk_append(keys, values)
+
+
+def _append_versions(part: Sequence[Batch], txn: WriteTxn) -> None:
+    for keys, values in part:
+        txn.append_versions([(key[:8], value) for key, value in zip(keys, values, strict=True)])
+
+
+def _take(meta: StoreMeta, sequences: dict[int, int], txn: WriteTxn) -> None:
+    txn.take_state(meta)
+    for publisher, sequence in sequences.items():
+        txn.set_sequence(publisher, sequence)
+
+
+def _bring(snapshot: Snapshot, keys: Sequence[bytes], txn: WriteTxn) -> None:
+    """The records of ``keys`` and their versions as they are in ``snapshot``."""
+    fresh = snapshot.get_many(keys)
+    txn.delete(key for key in keys if key not in fresh)
+    txn.put(list(fresh), list(fresh.values()))
+    if not (snapshot.meta.versions or txn.meta.versions):
+        return
+    gone: list[bytes] = []
+    added: list[tuple[bytes, bytes]] = []
+    for key in keys:
+        now = {history_key_of(key, value): value for _, _, value in snapshot.versions(key)}
+        then = {history_key_of(key, value): value for _, _, value in txn.versions(key)}
+        gone += then.keys() - now.keys()
+        added += [(key, value) for name, value in now.items() if then.get(name) != value]
+    txn.delete_versions(gone)
+    txn.put_versions(added)
+
+
+__all__ = ["Copied", "StoreCopy", "compact"]

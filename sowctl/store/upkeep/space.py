@@ -1,0 +1,126 @@
+"""How a store's file is used: pages that hold records, free ones, and those that are kept for a reader.
+
+LMDB reuses a page when no reader is left that may look at it. A reader that stays makes the file grow; who it is
+stands in LMDB's lock file. Called by ``info``, ``doctor`` and ``store compact``. Ruled by ``sow-store(5)``, "Space".
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from sowctl.errors import SowError
+from sowctl.seam import SEAM, Seam
+from sowctl.store.env import Store
+from sowctl.store.lmdberrors import explained
+from sowctl.store.opening.pages import MetaPage, inspect
+from sowctl.store.upkeep.pagefile import FreeList, PageFile, free_list
+
+_ATTEMPTS = 3
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class StoreReader(Struct, frozen=True):
+    """A process that reads a store: ``transaction`` is the state that it looks at.
+
+    ``seconds``: how long that process has been running, which is the most that its transaction can be old; None where
+    the process is gone, and its place in the lock file is only waiting to be cleared by the next writer.
+    """
+
+    pid: int
+    transaction: int
+    seconds: float | None
+
+
+class Space(Struct, frozen=True):
+    """Sizes in pages of ``page_size`` bytes; ``file_bytes`` of the whole file.
+
+    ``free_pages`` hold nothing; of them, ``retained_pages`` cannot be used again until the oldest reader ends.
+    ``oldest`` is that reader, ``behind`` so many transactions behind the newest state. ``readers`` counts all but
+    those of this process.
+    """
+
+    page_size: int
+    pages: int
+    free_pages: int
+    file_bytes: int
+    readers: int = 0
+    oldest: StoreReader | None = None
+    behind: int = 0
+    retained_pages: int = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """What a file without free pages would have."""
+        return (self.pages - self.free_pages) * self.page_size
+
+
+def space_of(store: Store, seam: Seam = SEAM) -> Space | None:
+    """How the file of an open store is used; None where writers go on too fast to tell, or its free list is damaged.
+
+    Raises StorageError, DamageError.
+    """
+    path = Path(store.path)
+    readers = readers_of(store)
+    for _ in range(_ATTEMPTS):
+        # The snapshot keeps the pages of its state, free list included, from being used again while they are read.
+        with store.snapshot() as snapshot:
+            meta = inspect(path, seam)
+            if meta.txnid != snapshot.transaction:
+                continue
+            with explained(path, "read the store"), PageFile(path, meta.page_size, seam) as file:
+                free = free_list(file, meta)
+            return None if free is None else _space(meta, free, file.size, readers)
+    return None
+
+
+def _space(meta: MetaPage, free: FreeList, size: int, readers: list[StoreReader]) -> Space:
+    others = [reader for reader in readers if reader.pid != os.getpid()]
+    oldest = min(others, key=lambda reader: reader.transaction, default=None)
+    retained = behind = 0
+    if oldest is not None:
+        behind = max(0, meta.txnid - oldest.transaction)
+        # What a transaction freed that came after the reader's state is part of that state. The newest two are kept in
+        # any case.
+        retained = sum(len(pages) for txn, pages in free.freed.items() if txn > oldest.transaction)
+    return Space(meta.page_size, meta.last_page + 1, free.pages, size, len(others), oldest, behind, retained)
+
+
+def readers_of(store: Store) -> list[StoreReader]:
+    """Who reads a store now, by LMDB's lock file; this process, too. None are known of a store read without locks."""
+    now = time.time()
+    found = []
+    for line in store.reader_table().splitlines()[1:]:
+        # "pid thread txnid", the last one "-" for a place that is taken and has no transaction.
+        pid, _, transaction = line.split()
+        if transaction != "-":
+            found.append(StoreReader(int(pid), int(transaction), seconds_of(int(pid), now)))
+    return found
+
+
+def seconds_of(pid: int, now: float) -> float | None:
+    """For how many seconds a process has been running at ``now`` (seconds since 1970); None where there is none."""
+    with suppress(OSError, ValueError, IndexError):
+        # The name of the program, in parentheses, may hold blanks: fields are counted behind it.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] == "Z":
+            return None
+        booted = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return max(0.0, now - booted - int(fields[19]) / _TICKS)
+    return None
+
+
+def space_at(path: Path, seam: Seam = SEAM) -> Space | None:
+    """:func:`space_of` of the store at ``path``; None also where it cannot be opened."""
+    try:
+        with Store.open(path, write=False, seam=seam) as store:
+            return space_of(store, seam)
+    except SowError:
+        return None
+
+
+__all__ = ["Space", "StoreReader", "readers_of", "seconds_of", "space_at", "space_of"]

@@ -1,0 +1,90 @@
+"""compact: which stores are taken, what is said of them, what goes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.verbs.upkeep.compact import compact
+from sowctl.errors import DamageError
+from sowctl.memo.directory import MemoDirectory
+from tests.support.instances import Lab, config_xml, message, topic_xml, verified
+from tests.support.stores import tamper, value_of
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab(tmp_path, config_xml(topic_xml("t") + topic_xml("u") + topic_xml("none"), ("t",)))
+    for topic in "tu":
+        lab.publish(topic, *(message(id=n, text="x" * 200) for n in range(2000)))
+        lab.open().topic(topic).delete(filter="/id >= 400")
+    return lab
+
+
+def test_all_stores_that_there_are(lab: Lab) -> None:
+    before = {topic: (lab.digest(topic), lab.query(topic, order_by="/id")) for topic in "tu"}
+    instance = lab.open()
+    with verified(lab):
+        reports = list(compact(instance, [Target(topic=topic) for topic in instance.topics]))
+    assert [(report.topic, report.action, report.records) for report in reports] == [
+        ("t", "compacted", 400),
+        ("u", "compacted", 400),
+    ]
+    for report in reports:
+        assert 0.5 < report.free_before < 1
+        assert report.bytes_after < report.bytes_before / 2
+        assert report.bytes_after == lab.store(report.topic).stat().st_size
+        assert (report.digest, lab.query(report.topic, order_by="/id")) == before[report.topic]
+    assert lab.open().topic("t").replay(verify=True).action == "verified"
+    lab.publish("t", message(id=1, text="new"))
+    assert lab.query("t", "/id = 1") == ['{"id":1,"text":"new"}']
+
+
+def test_a_dry_run_says_how_large_at_most(lab: Lab) -> None:
+    instance = lab.open()
+    content = lab.store("t").read_bytes()
+    (plan,) = compact(instance, resolve(instance, "t"), dry_run=True)
+    assert plan.dry_run
+    assert lab.store("t").read_bytes() == content
+    (done,) = compact(instance, [Target(path=lab.store("t"))])
+    assert done.bytes_after <= plan.bytes_after < plan.bytes_before
+
+
+def test_only_stores_with_many_free_pages(lab: Lab) -> None:
+    instance = lab.open()
+    list(compact(instance, resolve(instance, "t")))
+    done = [report.action for report in compact(instance, resolve(instance, "[tu]"), min_free=0.5)]
+    assert done == ["left", "compacted"]
+
+
+def test_indexes_stay_and_places_go(lab: Lab) -> None:
+    lab.query("t", "/id > 5", index_from=0)
+    directory = MemoDirectory(lab.store("t"))
+    names = directory.names()
+    assert names
+    instance = lab.open()
+    list(compact(instance, resolve(instance, "t")))
+    assert directory.names() == names
+    assert not (directory.path / "spots.memo").exists()
+    assert len(lab.query("t", "/id > 395", index_from=0)) == 4
+
+
+def test_damage_names_what_helps(lab: Lab) -> None:
+    record = lab.records("t", "/id = 7")[0]
+    key = int(record.sow_key).to_bytes(8, "big")
+    tamper(lab.store("t"), b"records", key, value_of(bytes(8), 1, b"of another key"))
+    instance = lab.open()
+    with pytest.raises(DamageError) as caught:
+        list(compact(instance, resolve(instance, "t")))
+    assert "store repair" in str(caught.value.hint)
+
+
+def test_what_killed_builders_left_goes(lab: Lab) -> None:
+    left = lab.store("t").with_name("t.json.sow.new-999999999-0")
+    left.write_bytes(b"half a store")
+    instance = lab.open()
+    (report,) = compact(instance, resolve(instance, "t"))
+    assert report.leftovers == 1
+    assert not left.exists()
