@@ -78,8 +78,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-ENG-014": """10 a pattern without topics
 
-        Why: The target is a regular expression, and no topic's name matches it. Patterns are not anchored, and letter
-        case counts.
+        Why: The target is a regular expression, and no name matches it: of a topic, view, conflated topic or queue for
+        what reads, of a topic alone for what writes or looks into stores. Patterns are not anchored, and letter case
+        counts.
         Do: ``sowctl info`` lists the topics; ``--literal-topic`` takes the text as a name.
         """,
     "SOW-ENG-015": """10 a name without configuration

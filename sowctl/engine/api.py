@@ -78,7 +78,8 @@ class InstanceHandle(Instance, frozen=True):
         from sowctl.engine.topics.targets import followed
         from sowctl.engine.verbs.subscribe import SubscribeOptions, subscribe
 
-        return subscribe(self, followed(self, target), SubscribeOptions(filter=filter, **changes))
+        options = SubscribeOptions(filter=filter, **changes)
+        return subscribe(self, followed(self, target, replayed=options.bookmark is not None), options)
 
     def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> Place:
         """Where a subscription goes on, in a bookmark store: a topic, or a file with the ending ``.bookmarks``.

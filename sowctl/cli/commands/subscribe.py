@@ -149,7 +149,8 @@ def run(
     keeping = Keeping(store, store_config, client, sub_id, commit, ack, commit_every)
 
     with invocation.open_instance(target, fix_names=fix_names) as instance:
-        topics = followed(instance, target, message_type, literal=literal_topic)
+        replayed = asked.bookmark is not None or store is not None
+        topics = followed(instance, target, message_type, literal=literal_topic, replayed=replayed)
         with kept(invocation, instance, keeping, topics, target, asked) as (asked, places):
             Printing(invocation, instance, data_only=data_only, controlled=control, places=places).run(topics, asked)
     return 0

@@ -20,7 +20,8 @@ PANEL = "Global options"
 OUTPUT = "Output options"
 
 Target: TypeAlias = Annotated[
-    str, Argument("TARGET", "a topic's name, a .sow file, or a regular expression over names", complete="store")
+    str,
+    Argument("TARGET", "a topic's or view's name, a .sow file, or a regular expression over names", complete="store"),
 ]
 Targets: TypeAlias = Annotated[
     list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="store")

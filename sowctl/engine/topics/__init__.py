@@ -1,7 +1,8 @@
 """What a configuration says about topics, before any data is opened. In the order in which data passes:
 
 * ``targets``: what a TARGET names: a topic, logical topics, a pattern over names, a store file.
-* ``derived``: a view as the topic that it is read as.
+* ``patterns``: the names that a regular expression stands for.
+* ``derived``: a view, conflated topic or queue as the topic that it is read as.
 * ``storefile``: files that are no stores, named by mistake or standing at a topic's place.
 * ``positions``: where stores and journals stand to each other: opening both, which journal explains which store.
 * ``histories``: positions of histories that a restore ended.

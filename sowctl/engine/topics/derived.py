@@ -28,6 +28,12 @@ DEEPEST = 50
 """Derived entries that may stand on each other: each is opened from within the one above it, on Python's stack."""
 
 
+def read_as(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
+    """:func:`as_topic` of an entry that does not read itself. Raises ConfigError ``SOW-VIW-004``."""
+    refuse_circle(config, entry)
+    return as_topic(config, entry)
+
+
 def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
     """The topic that a derived entry is read as; it has no file before it is opened.
 
@@ -95,6 +101,14 @@ def source_of(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig | Ot
         text = f"there is no topic {entry.underlying!r} of type {entry.message_type}"
         raise MissingError("SOW-ENG-012", text, topic=entry.underlying)
     return found[0]
+
+
+def root_of(config: InstanceConfig, topic: TopicConfig) -> TopicConfig:
+    """The topic that a conflated topic copies, directly or through others; a view, queue or topic is its own."""
+    while isinstance(topic.derived, ConflatedTopic):
+        found = source_of(config, topic.derived)
+        topic = found if isinstance(found, TopicConfig) else as_topic(config, found)
+    return topic
 
 
 def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:

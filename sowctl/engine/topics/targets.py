@@ -7,7 +7,7 @@ fits is the one that counts, for reading and for publishing alike (``behaviour``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
-from sowctl.errors import ConfigError, MissingError, UsageError
+from sowctl.engine.topics.patterns import has_records, in_journal, in_names, matching, renames, search_for, unmatched
+from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.document import Node
@@ -63,20 +64,16 @@ def resolve(
 
             refuse_other_kind(path)
             return [Target(path=path)]
-        if text.endswith(".sow") and exact is None and not _in_names(instance, name, message_type):
+        if text.endswith(".sow") and exact is None and not in_names(instance, name, message_type):
             raise MissingError("SOW-ENG-013", "there is no such file", place=text)
     if exact is not None:
         return [Target(topic=exact)]
     # An exact name was looked for first, so a topic whose name has dots is found by it.
     if not literal and is_pattern(name):
-        found = [Target(topic=topic) for topic in _matching(instance, name, message_type)]
+        found = [Target(topic=topic) for topic in matching(instance, name, message_type, derived=derived)]
         if found:
             return found
-        raise MissingError(
-            "SOW-ENG-014",
-            f"no topic matches the pattern {name!r}",
-            hint="sowctl info lists the topics",
-        )
+        raise unmatched(instance, name, message_type, derived=derived)
     raise _missing(instance, name, message_type)
 
 
@@ -131,16 +128,20 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
 
 
 def followed(
-    instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False
+    instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False, replayed: bool = False
 ) -> list[TopicConfig]:
     """The topics that a subscription to ``text`` follows: those of :func:`resolve`, and what only the log records.
 
-    Of topics without a SOW a pattern takes those that the journal knows. Raises as :func:`resolve`, and UsageError
+    Of topics without a SOW a pattern takes those that the journal knows; of views, conflated topics and queues none
+    where messages are ``replayed``, because no journal has any of theirs. Raises as :func:`resolve`, and UsageError
     ``SOW-FOL-003`` for a file, in which nothing says what is published next.
     """
     name, kind = split_target(text, message_type)
     try:
-        targets = resolve(instance, text, message_type, literal=literal, derived=True)
+        # What is named exactly, and cannot be replayed, is refused with its name later on.
+        named = _exact(instance, name, kind, logical=True, derived=True) if replayed else None
+        derived = not replayed or (named is not None and named.derived is not None)
+        targets = resolve(instance, text, message_type, literal=literal, derived=derived)
     except MissingError:
         only = _journal_only(instance, name, kind)
         known = _only_in_journal(instance, name, kind) if only is None and not literal and is_pattern(name) else []
@@ -163,7 +164,7 @@ def _only_in_journal(instance: Instance, pattern: str, message_type: str | None)
         return []
     with open_log(instance) as journal:
         refs = sorted(journal.topics())
-    matches, known = _search(pattern), {(topic.name, topic.message_type) for topic in config.topics}
+    matches, known = search_for(pattern), {(topic.name, topic.message_type) for topic in config.topics}
     return [
         _without_sow(log, config.document.top, name, kind)
         for name, kind in refs
@@ -207,14 +208,15 @@ def _exact(
         return None
     entry = takers[0]
     if isinstance(entry, OtherEntry):
-        from sowctl.engine.topics.derived import as_topic, not_a_topic, refuse_circle
+        if not derived:
+            from sowctl.engine.topics.derived import not_a_topic
+
+            raise not_a_topic(entry)
+        from sowctl.engine.topics.derived import read_as
 
         # The language is loaded where such an entry is read, and by no other command.
-        if not derived:
-            raise not_a_topic(entry)
         assert instance.config is not None
-        refuse_circle(instance.config, entry)
-        return as_topic(instance.config, entry)
+        return read_as(instance.config, entry)
     return entry
 
 
@@ -244,52 +246,33 @@ def _takers(
 
 def _conflated_part(instance: Instance, entry: SowEntry, name: str) -> TopicConfig | None:
     """A name that a conflated topic gives to a logical topic of its source, as the topic that it is read as."""
-    if entry.kind != "ConflatedTopic":
+    if not isinstance(entry, OtherEntry):
         return None
-    from sowctl.config.derived import ConflatedTopic  # loaded with the configuration that has such an entry
-
     # The language is loaded only where such a name may be meant.
-    if not isinstance(entry, ConflatedTopic) or entry.topic_format in (None, "%n") or instance.config is None:
+    if not renames(entry) or instance.config is None:
         return None
     from sowctl.engine.topics.derived import logical_part
 
     return logical_part(instance.config, entry, name)
 
 
-def _matching(instance: Instance, pattern: str, message_type: str | None) -> Iterator[TopicConfig]:
-    """The topics that a regular expression stands for. Of a Pattern topic that has no records yet, no part is meant."""
-    matches = _search(pattern)
-    for topic in instance.topics:
-        if message_type not in (None, topic.message_type):
-            continue
-        if matches(topic.name):
-            yield topic
-        elif topic.pattern is not None and _has_records(instance, topic):
-            yield replace(topic, logical=Logical(pattern, regex=True))
-
-
-def _search(pattern: str) -> Callable[[str], bool]:
-    """The search of an expression that was given as a target: what is wrong with it, is no fault of a configuration."""
-    try:
-        return search_of(pattern)
-    except ConfigError as error:
-        raise UsageError("SOW-ENG-033", error.message, hint=error.hint) from None
-
-
-def _in_names(instance: Instance, pattern: str, message_type: str | None) -> bool:
-    """Whether a regular expression matches the name of a topic of its own."""
-    matches = _search(pattern) if is_pattern(pattern) else pattern.__eq__
-    return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
-
-
-def with_records(instance: Instance, targets: Sequence[Target]) -> Sequence[Target]:
+def with_records(
+    instance: Instance, targets: Sequence[Target], is_told: Callable[[Instance, TopicConfig], bool] | None = None
+) -> Sequence[Target]:
     """Of several targets those that there is something to read of; all where that is none, or where they are one.
 
-    So a topic that nothing was published to yet does not spoil what is asked of all topics of a pattern.
+    So a topic that nothing was published to yet does not spoil what is asked of all topics of a pattern. ``is_told``
+    answers for a view, conflated topic or queue.
     """
     if len(targets) < 2:
         return targets
-    found = [target for target in targets if target.topic is None or _can_be_read(instance, target.topic)]
+
+    def is_there(topic: TopicConfig) -> bool:
+        if topic.derived is not None:
+            return is_told is None or is_told(instance, topic)
+        return _can_be_read(instance, topic)
+
+    found = [target for target in targets if target.topic is None or is_there(target.topic)]
     # If none has anything to read, all are kept: then the error of the first one says what is missing.
     return found or targets
 
@@ -298,24 +281,7 @@ def _can_be_read(instance: Instance, topic: TopicConfig) -> bool:
     if topic.file is None and not topic.journalled:
         # What is kept nowhere lives as long as the session that it was published in.
         return instance.opened(topic) is not None
-    return _has_records(instance, topic)
-
-
-def _has_records(instance: Instance, topic: TopicConfig) -> bool:
-    """Whether there is anything to read a topic from."""
-    if topic.file is not None and topic.file.exists():
-        return True
-    return topic.journalled and in_journal(instance, (topic.name, topic.message_type))
-
-
-def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
-    """Whether the journal has an entry of a topic."""
-    from sowctl.engine.topics.positions import has_log, open_log
-
-    if not has_log(instance):
-        return False
-    with open_log(instance) as journal:
-        return journal.topic_state(ref).last_txid > 0
+    return has_records(instance, topic)
 
 
 def _journal_only(instance: Instance, name: str, message_type: str | None) -> TopicConfig | None:

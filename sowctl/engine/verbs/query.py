@@ -24,7 +24,7 @@ from sowctl.engine.search.scan import Scan, filtered, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.engine.topics.targets import Target, with_records
-from sowctl.engine.views.opening import check_fresh, open_target
+from sowctl.engine.views.opening import can_be_told, check_fresh, open_target
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -255,7 +255,7 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
     once; reading raises what sources raise, and InputError ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot
     read.
     """
-    return QueryResult(_Run(instance, with_records(instance, targets), options))
+    return QueryResult(_Run(instance, with_records(instance, targets, can_be_told), options))
 
 
 def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.following.subscription import Subscription
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.views.opening import can_be_told
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -36,4 +37,7 @@ def subscribe(
     iterating raises what sources and journals raise, MissingError ``SOW-FOL-001`` (exit 10) where entries were removed
     before they were read, and DamageError ``SOW-FOL-002`` (exit 5) where the journal is not the one that was followed.
     """
+    if len(topics) > 1:
+        # What nothing is known of yet does not spoil the others of a pattern.
+        topics = [topic for topic in topics if can_be_told(instance, topic)] or topics
     return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct)

@@ -14,7 +14,7 @@ from sowctl.engine.sources.opening import open_source
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.config.model import OtherEntry
+    from sowctl.config.model import OtherEntry, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
@@ -51,6 +51,20 @@ def open_target(instance: Instance, target: Target, at: int | None, *, fresh: bo
         instance, entry, at, open_entry, lambda moment: open_entry(moment, entry), fresh=fresh, states=states
     )
     return narrowed(found, topic)
+
+
+def can_be_told(instance: Instance, topic: TopicConfig) -> bool:
+    """Whether anything tells what a derived topic shows; of a conflated topic without a journal, only a kept state."""
+    entry = topic.derived
+    if entry is None or entry.kind != "ConflatedTopic":
+        return True
+    from sowctl.config.derived import ConflatedTopic
+    from sowctl.engine.views.cache import place_of
+    from sowctl.engine.views.conflation.kept import is_recorded
+
+    assert isinstance(entry, ConflatedTopic)
+    path = place_of(instance, entry)
+    return is_recorded(instance, entry) or (path is not None and path.exists())
 
 
 def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
