@@ -190,6 +190,12 @@ CODES: dict[str, str] = {
         Do: Answer all questions, or give ``--topic``.
         See: sowctl-config-init(1)
         """,
+    "SOW-CLI-098": """2 nothing to complete, or two things
+
+        Why: ``completion`` prints the script of one shell, or with ``--names`` the names that a script asks for.
+        Do: Give one of both.
+        See: sowctl-completion(1)
+        """,
     "SOW-CLI-097": """2 a followed query with another shape
 
         Why: ``query --follow`` prints payloads as they come, and cannot count, project or format them otherwise.

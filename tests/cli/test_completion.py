@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from sowctl.cli.words.completion import script
 from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES
+from tests.cli.conftest import Cli
 
 MAN = Path(__file__).parents[2] / "man"
 BASH = shutil.which("bash")
@@ -67,6 +69,65 @@ def test_bash(line: str, wanted: set[str], unwanted: set[str], tmp_path: Path) -
     assert done.stderr == ""
     assert wanted <= found
     assert not unwanted & found
+
+
+CONFIG = """<AMPSConfig><Name>t</Name><SOW>
+<Topic><Name>orders</Name><MessageType>json</MessageType><Key>/id</Key><FileName>%n.sow</FileName></Topic>
+<Topic><Name>/a/$(touch owned)</Name><MessageType>json</MessageType><Key>/id</Key><FileName>o.sow</FileName></Topic>
+<View><Name>totals</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+<Projection><Field>/id</Field></Projection><Grouping><Field>/id</Field></Grouping></View>
+<ConflatedTopic><Name>slow</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+</ConflatedTopic>
+<Queue><Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic></Queue>
+</SOW><TransactionLog><JournalDirectory>j</JournalDirectory>
+<Topic><Name>orders</Name><MessageType>json</MessageType></Topic></TransactionLog></AMPSConfig>"""
+
+
+@pytest.mark.skipif(BASH is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("query ", {"orders", "/a/\\$\\(touch\\ owned\\)", "totals", "slow", "work", "here.sow"}),
+        ("-c other.xml query ord", set()),
+        ("-c sowctl.xml subscribe t", {"totals"}),
+        ("--config=sowctl.xml subscribe t", {"totals"}),
+        ("view show ", {"totals"}),
+        ("view refresh ", {"totals"}),
+        ("conflate ", {"slow"}),
+        ("queue lease ", {"work"}),
+        ("expire o", {"orders"}),
+        ("publish w", {"work"}),
+        ("check o", {"orders"}),
+    ],
+)
+def test_bash_offers_the_names_of_the_configuration(line: str, wanted: set[str], tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(CONFIG)
+    (tmp_path / "here.sow").touch()
+    (tmp_path / "script").write_text(script("bash"))
+    words = " ".join(f"'{word}'" for word in ["sowctl", *line.replace("=", " = ").split(" ")])
+    program = f"""
+        sowctl() {{ {sys.executable} -m sowctl "$@"; }}
+        source ./script
+        COMP_WORDS=({words})
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _sowctl
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        [BASH or "bash", "--norc", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert {name for name in done.stdout.splitlines() if name} == wanted
+    # What a configuration says is offered, never run.
+    assert not (tmp_path / "owned").exists()
+
+
+def test_names_are_printed_or_a_script(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sowctl.xml").write_text(CONFIG)
+    assert cli("completion", "--names", "published").out.split("\n") == ["orders", "/a/$(touch owned)", "work", ""]
+    for arguments in ((), ("bash", "--names", "view")):
+        assert (cli("completion", *arguments).status, "SOW-CLI-098" in cli("completion", *arguments).err) == (2, True)
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")

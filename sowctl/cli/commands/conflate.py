@@ -20,7 +20,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    names: Annotated[list[str] | None, Argument("NAME", "names of conflated topics; default all")] = None,
+    names: Annotated[
+        list[str] | None, Argument("NAME", "names of conflated topics; default all", complete="conflated")
+    ] = None,
     follow: Annotated[bool, option("--follow", help="go on until a signal ends it; print only what changed")] = False,
     format: Format = None,
     columns: Columns = None,

@@ -20,7 +20,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    topic: Annotated[str, Argument("TOPIC", "the topic that the messages would go to")],
+    topic: Annotated[str, Argument("TOPIC", "the topic that the messages would go to", complete="topic")],
     files: Annotated[
         list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
     ] = None,

@@ -17,7 +17,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    topic: Annotated[str | None, Argument("TOPIC", "the topic; default all that the journal has")] = None,
+    topic: Annotated[
+        str | None, Argument("TOPIC", "the topic; default all that the journal has", complete="topic")
+    ] = None,
     output: Annotated[
         str | None,
         option("--output", help="append to Parquet files in DIR", metavar="DIR", complete="directory"),

@@ -30,7 +30,9 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     output: Where,
-    source: Annotated[str | None, Argument("VIEW", "a view of the configuration, or a topic to project")] = None,
+    source: Annotated[
+        str | None, Argument("VIEW", "a view of the configuration, or a topic to project", complete="view")
+    ] = None,
     projection: Annotated[
         list[str] | None,
         option("--projection", help="the fields of the result; may be repeated", metavar="FIELDS"),

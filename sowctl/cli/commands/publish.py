@@ -23,7 +23,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    topic: Annotated[str | None, Argument("TOPIC", "the topic; may be left out where envelopes name theirs")] = None,
+    topic: Annotated[
+        str | None, Argument("TOPIC", "the topic; may be left out where envelopes name theirs", complete="published")
+    ] = None,
     files: Annotated[
         list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
     ] = None,

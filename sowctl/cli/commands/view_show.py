@@ -15,7 +15,7 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    view: Annotated[str, Argument("VIEW", "the name of a view")],
+    view: Annotated[str, Argument("VIEW", "the name of a view", complete="view")],
     format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
 ) -> int:
     """Print the definition of a view, its sources, what a reader would do with its cache and why, rows, age and costs.

@@ -1,14 +1,15 @@
 """Completion scripts for bash, zsh and fish, static texts made from the table and the declarations.
 
 A script knows commands, options, the choices of options and operands, and where files, directories, stores or words of
-a table belong. It starts no program while completing.
+a table belong. It starts a program only where the name of an entry of the configuration belongs: ``sowctl completion
+--names``, with the configuration that the line names.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from sowctl.cli.words.declare import Argument, Completion, Option, Parameter
+from sowctl.cli.words.declare import NAMED, WITH_STORES, Argument, Completion, Option, Parameter
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import GLOBALS
 from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES, members
@@ -36,13 +37,15 @@ class Word(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True):
-    """What completes behind one command: its options, and its operands' words or ``files`` (as ``Word.complete``)."""
+    """What completes behind one command: its options, and its operands' words, ``names`` of the configuration (a key of
+    ``NAMED``) or ``files`` (as ``Word.complete``)."""
 
     name: str
     summary: str
     options: tuple[Word, ...]
     choices: tuple[str, ...]
     files: str
+    names: str
 
 
 def script(shell: str) -> str:
@@ -55,8 +58,9 @@ def _spec(name: str, summary: str, parameters: tuple[Parameter, ...]) -> Spec:
     options = tuple(_word(parameter) for parameter in parameters if isinstance(parameter.declared, Option))
     operands = [parameter.declared for parameter in parameters if isinstance(parameter.declared, Argument)]
     choices = tuple(choice for operand in operands for choice in operand.choices or _words_of(operand.complete))
+    names = next((operand.complete for operand in operands if operand.complete in NAMED), "")
     files = next((operand.complete for operand in operands if operand.complete in _PATHS), "")
-    return Spec(name, summary, (*options, _HELP), choices, files)
+    return Spec(name, summary, (*options, _HELP), choices, "store" if names in WITH_STORES else files, names)
 
 
 def _word(parameter: Parameter) -> Word:
@@ -100,7 +104,8 @@ def _bash(specs: list[Spec]) -> str:
     for spec in specs:
         names = " ".join(name for option in spec.options for name in option.names)
         operands = " ".join(spec.choices)
-        words.append(f'        "{spec.name}") options="{names}" operands="{operands}" files="{spec.files}" ;;')
+        places = f'files="{spec.files}" entries="{spec.names}"'
+        words.append(f'        "{spec.name}") options="{names}" operands="{operands}" {places} ;;')
         for option in spec.options:
             if option.takes_value and option not in _GLOBAL:
                 values.append(f"        {_patterns(spec.name, option)}) {_bash_value(option)} ;;")
@@ -141,6 +146,13 @@ _sowctl_paths() {
     compopt -o filenames 2>/dev/null
     COMPREPLY=($(compgen "$@" -- "$current"))
 }
+_sowctl_names() {
+    local name quoted
+    while IFS= read -r name; do
+        printf -v quoted %q "$name"
+        [[ $quoted == "$current"* || $name == "$current"* ]] && COMPREPLY+=("$quoted")
+    done < <("${COMP_WORDS[0]}" "${config[@]}" completion --names "$1" 2>/dev/null)
+}
 _sowctl_file() { _sowctl_paths -f; }
 _sowctl_directory() { _sowctl_paths -d; }
 _sowctl_store() {
@@ -151,10 +163,17 @@ _sowctl_store() {
     COMPREPLY+=("${found[@]}")
 }
 _sowctl() {
-    local current="${COMP_WORDS[COMP_CWORD]}" previous="" command="" skip=0 index word options operands files
+    local current="${COMP_WORDS[COMP_CWORD]}" previous="" command="" skip=0 index word options operands files entries
+    local -a config=()
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         word="${COMP_WORDS[index]}"
+        if [[ $word == -c || $word == --config ]]; then
+            config=(-c "${COMP_WORDS[index+1]}")
+            if [[ ${config[1]} == "=" ]]; then config=(-c "${COMP_WORDS[index+2]}"); fi
+        fi
+        # Bash takes --config=FILE for three words.
+        if [[ $word == "=" ]]; then skip=1; continue; fi
         if ((skip)); then skip=0; continue; fi
         if [[ -z $command ]]; then
             case "$word" in
@@ -181,7 +200,7 @@ _sowctl() {
         if [[ $current == -* ]]; then _sowctl_words "@GLOBALS@"; else _sowctl_words "@FIRST@"; fi
         return
     fi
-    options="" operands="" files="file"
+    options="" operands="" files="file" entries=""
     case "$command" in
 @PREFIXES@
 @WORDS@
@@ -190,8 +209,9 @@ _sowctl() {
         _sowctl_words "$options"
     elif [[ -n $operands ]]; then
         _sowctl_words "$operands"
-    elif [[ -n $files ]]; then
-        "_sowctl_$files"
+    else
+        [[ -z $files ]] || "_sowctl_$files"
+        [[ -z $entries ]] || _sowctl_names "$entries"
     fi
 }
 complete -F _sowctl sowctl
@@ -204,6 +224,8 @@ def _zsh(specs: list[Spec]) -> str:
     for spec in specs:
         lines = [f"      {_quoted(_zsh_option(option, name))} \\" for option in spec.options for name in option.names]
         rest = f"({' '.join(spec.choices)})" if spec.choices else _ZSH_PATHS.get(spec.files, " ")
+        if spec.names:
+            rest = f"{{_sowctl_names {spec.names}; {_ZSH_PATHS.get(spec.files, '')}}}"
         cases.append(f'    "{spec.name}")\n      _arguments -s \\\n' + "\n".join(lines) + f"\n      '*: :{rest}' ;;")
     seconds = "\n".join(f"    {prefix}) {_zsh_seconds(prefix)} ;;" for prefix in sorted(PREFIXES))
     filled = _ZSH.replace("@FIRST@", first).replace("@CASES@", "\n".join(cases)).replace("@SECONDS@", seconds)
@@ -233,6 +255,13 @@ def _quoted(text: str) -> str:
 _ZSH = """\
 #compdef sowctl
 # zsh completion for sowctl
+_sowctl_names() {
+  local -a found config
+  local at=${words[(I)(-c|--config)]}
+  (( at )) && config=(-c ${words[at+1]})
+  found=(${(f)"$(${words[1]} $config completion --names $1 2>/dev/null)"})
+  compadd -a found
+}
 _sowctl() {
   local command="" index
   local -a commands
@@ -257,7 +286,7 @@ _sowctl "$@"
 
 
 def _fish(specs: list[Spec]) -> str:
-    lines = ["# fish completion for sowctl", "complete -c sowctl -f"]
+    lines = ["# fish completion for sowctl", _FISH_NAMES, "complete -c sowctl -f"]
     for word, summary in _first_words():
         lines.append(f"complete -c sowctl -n __fish_use_subcommand -a {word} -d {_quoted_fish(summary)}")
     for prefix in sorted(PREFIXES):
@@ -274,8 +303,23 @@ def _fish(specs: list[Spec]) -> str:
             lines.append(f"{front} -a '{' '.join(spec.choices)}'")
         elif spec.files:
             lines.append(f"{front} {_FISH_PATHS[spec.files]}")
+        if spec.names:
+            lines.append(f"{front} -a '(__sowctl_names {spec.names})'")
         lines += [f"{front} {_fish_option(option)}" for option in spec.options]
     return "\n".join(lines) + "\n"
+
+
+_FISH_NAMES = """\
+function __sowctl_names
+    set -l words (commandline -opc)
+    set -l config
+    for index in (seq (count $words))
+        if contains -- $words[$index] -c --config
+            set config -c $words[(math $index + 1)]
+        end
+    end
+    sowctl $config completion --names $argv[1] 2>/dev/null
+end"""
 
 
 def _fish_option(option: Word) -> str:

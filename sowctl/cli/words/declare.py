@@ -18,8 +18,24 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 from msgspec import Struct
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
-Completion: TypeAlias = Literal["file", "directory", "store", "page", "function", "message type", "code", ""]
-"""What a completion script offers for a value: names of files or directories, ``.sow`` files, or words of a table."""
+Completion: TypeAlias = Literal[
+    "file", "directory", "store", "page", "function", "message type", "code",
+    "target", "stored", "published", "topic", "view", "conflated", "queue", "",
+]  # fmt: skip
+"""What a completion script offers for a value: names of files or directories, ``.sow`` files, words of a table, or
+names of a configuration (:data:`NAMED`)."""
+NAMED: dict[str, tuple[str, ...]] = {
+    "target": ("topic", "view", "conflated", "queue"),
+    "stored": ("topic",),
+    "published": ("topic", "queue"),
+    "topic": ("topic",),
+    "view": ("view",),
+    "conflated": ("conflated",),
+    "queue": ("queue",),
+}
+"""Which entries of a configuration have the names that complete a value."""
+WITH_STORES = ("target", "stored")
+"""Where ``.sow`` files are offered beside names."""
 _PLACES: dict[str, Completion] = {"FILE": "file", "DIR": "directory"}
 _REQUIRED: Any = object()
 """The default of a parameter that has none."""

@@ -21,18 +21,18 @@ OUTPUT = "Output options"
 
 Target: TypeAlias = Annotated[
     str,
-    Argument("TARGET", "a topic's or view's name, a .sow file, or a regular expression over names", complete="store"),
+    Argument("TARGET", "a topic's or view's name, a .sow file, or a regular expression over names", complete="target"),
 ]
 Targets: TypeAlias = Annotated[
-    list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="store")
+    list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="stored")
 ]
-Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all")]
-QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "a queue's name")]
+Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all", complete="view")]
+QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "a queue's name", complete="queue")]
 Leased: TypeAlias = Annotated[
     list[str], Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input")
 ]
 Leaser: TypeAlias = Annotated[str, option("--client", help="who leased; default command-line", metavar="NAME")]
-Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all")]
+Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all", complete="topic")]
 
 JournalPlace: TypeAlias = Annotated[
     str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")

@@ -62,7 +62,7 @@ WriterOptions: TypeAlias = Annotated[
     option("--writer", help="an option of Spark's writer; may be repeated", metavar="NAME=VALUE"),
 ]
 Replace: TypeAlias = Annotated[bool, option("--force", help="replace an output that exists")]
-Topic: TypeAlias = Annotated[str, Argument("TOPIC", "the topic")]
+Topic: TypeAlias = Annotated[str, Argument("TOPIC", "the topic", complete="topic")]
 
 
 @contextmanager
