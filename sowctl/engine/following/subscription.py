@@ -198,16 +198,24 @@ class Subscription:
             return waker.wait(self._longest())
         if self._stamp() != self._seen and not self._paused:
             return frozenset()
-        ready = waker.wait(self._longest())
-        if ready or self._cancelled or self._paused:
-            return ready
-        if self._stamp() == self._seen:
-            time.sleep(SHORTEST)
-        elif waker.found():
-            self._instance.notify_once(
-                "events of files", "changes of files are not announced here: they are looked for instead"
-            )
-        return ready
+        longest = self._longest()
+        until = None if longest is None else time.monotonic() + longest
+        while True:
+            ready = waker.wait(None if until is None else until - time.monotonic())
+            if ready or self._cancelled or self._paused:
+                return ready
+            if self._stamp() != self._seen:
+                if waker.found():
+                    self._instance.notify_once(
+                        "events of files", "changes of files are not announced here: they are looked for instead"
+                    )
+                return ready
+            if waker.announced:
+                time.sleep(SHORTEST)
+                return ready
+            # Where nothing is announced a look that finds nothing is one of forty a second: no more is done for it.
+            if until is not None and time.monotonic() >= until:
+                return ready
 
     def forget_input(self, number: int) -> None:
         """An input has come to its end, and ends no wait any more."""

@@ -9,10 +9,12 @@ because the journal's reader gives complete groups alone (``sow-journal(5)``, "R
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.following.storetail import stamp_of
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 GONE = "SOW-FOL-001"
 OTHER = "SOW-FOL-002"
+SETTLED = 1_000_000_000
+"""Nanoseconds after which what changes a file again has another time than the change before."""
 
 
 class Tail:
@@ -41,6 +45,7 @@ class Tail:
         self._seen: tuple[int, tuple[int, int, int]] | None = None
         self._file: tuple[Path, int] | None = None
         self._waited = False
+        self._ended: tuple[tuple[tuple[int, int, int], ...], int] | None = None
 
     @property
     def exists(self) -> bool:
@@ -48,9 +53,28 @@ class Tail:
         return self._opened() is not None
 
     def end(self) -> int:
-        """The txid with which the journal ends now; 0 where there is none. Raises as reading does."""
+        """The txid with which the journal ends now; 0 where there is none. Raises as reading does.
+
+        Asked again and again while nothing happens, so the journal itself is looked at only if its directory or its
+        last file has changed since, or a moment ago: times of files are coarse.
+        """
+        marks = self._marks()
+        if self._ended is not None and marks == self._ended[0]:
+            return self._ended[1]
         log = self._opened()
-        return 0 if log is None else log.last_txid()
+        found = 0 if log is None else log.last_txid()
+        # Those from before the look: what has changed in the course of it is looked at again.
+        latest = max((mark[1] for mark in marks), default=0)
+        self._ended = (marks, found) if latest < time.time_ns() - SETTLED and marks == self._marks() else None
+        return found
+
+    def _marks(self) -> tuple[tuple[int, int, int], ...]:
+        """Of the journal's directory and its last file what changes with them; nothing of what is not there."""
+        log = self._instance.log
+        paths = [] if log is None else [log.directory]
+        if self._log is not None:
+            paths.append(self._log.last_path)
+        return tuple(mark for path in paths if (mark := stamp_of(path)) is not None)
 
     def begin(self, after: int) -> None:
         """Hand out what comes behind ``after``. Raises MissingError ``SOW-FOL-001`` where that was pruned."""

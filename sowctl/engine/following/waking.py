@@ -46,9 +46,11 @@ class Waker:
         if output is not None:
             # Nothing is asked for; that the other end was closed is told in any case.
             self._poll.register(output, 0)
-        self._events = _watch(self._directories) if events else None
-        if self._events is not None:
-            self._poll.register(self._events, select.POLLIN)
+        # Whether a directory is watched in the place of one that is not there yet.
+        self._standins = False
+        self._events: int | None = None
+        if events:
+            self._watch()
         self._looked = False
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else None
         if self._woken is not None:
@@ -80,6 +82,9 @@ class Waker:
         if self._events in ready:
             self._drain()
             self._looked = False
+            if self._standins:
+                # Before the look: what comes behind it is announced by the directory that has been made since.
+                self._watch()
         else:
             self._looked = True
         return self._inputs & ready
@@ -99,6 +104,17 @@ class Waker:
         if number in self._inputs:
             self._inputs -= {number}
             self._poll.unregister(number)
+
+    def _watch(self) -> None:
+        """Watch the directories; of one that is not there, the nearest one above it, in which it will be made."""
+        places = None
+        # One that is made between looking for it and watching the one above would be missed: then once more.
+        while places != (places := [_existing(directory) for directory in self._directories]):
+            self._close_events()
+            self._events = _watch(places)
+        self._standins = places != list(self._directories)
+        if self._events is not None:
+            self._poll.register(self._events, select.POLLIN)
 
     def _drain(self) -> None:
         assert self._events is not None
@@ -128,6 +144,13 @@ class Waker:
             self.close()
 
 
+def _existing(directory: Path) -> Path:
+    """A directory, or the nearest one above it that is there."""
+    while not directory.is_dir() and directory.parent != directory:
+        directory = directory.parent
+    return directory
+
+
 def _watch(directories: Iterable[Path]) -> int | None:
     """A descriptor of inotify(7) that watches all of the directories; None where one of them cannot be watched."""
     try:
@@ -141,7 +164,7 @@ def _watch(directories: Iterable[Path]) -> int | None:
     if descriptor < 0:
         return None
     for directory in directories:
-        # A directory that is not there yet, or one watch too many for the user's limit: looking does without.
+        # A directory that has just gone, or one watch too many for the user's limit: looking does without.
         if add(descriptor, os.fsencode(directory), _EVENTS) < 0:
             os.close(descriptor)
             return None
