@@ -6,8 +6,9 @@ CODES: dict[str, str] = {
     "SOW-BKM-001": """10 no bookmark store
 
         Why: The text is no topic of the configuration and no file. A new file is only made where its name says what it
-        is.
-        Do: Name a topic with the Keys /clientName and /subId, or a file with the ending .bookmarks.
+        is, and by what stores a place.
+        Do: Name a topic with the Keys /clientName and /subId, or a file with the ending .bookmarks; the error suggests
+        names that are near.
         """,
     "SOW-BKM-002": """5 a damaged bookmark store
 

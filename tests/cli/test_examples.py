@@ -43,6 +43,7 @@ FILES = {
     "in.ndjson": '{"orderId":10001}\nnonsense\n',
     "done.ndjson": '{"orderId":10002}\n',
     "topics.xml": topic_xml("t"),
+    "shop.bookmarks": "",
     "process-order": "#!/bin/sh\nexec cat\n",
     "load-lines": "#!/bin/sh\nexec cat\n",
     "load.py": "import pathlib, sys\npathlib.Path(sys.argv[1]).read_text()\n",

@@ -255,3 +255,21 @@ def test_a_place_has_one_run_at_a_time(shop: Cli) -> None:
         assert shop("bookmark", "rewind", "a.bookmarks", "--to", "0", *WHO).status == 11
         assert shop("bookmark", "purge", "a.bookmarks", *WHO, "--yes").status == 11
         assert shop("bookmark", "purge", "a.bookmarks", *WHO, "--dry-run").status == 0
+
+
+def test_a_mistyped_store_is_no_empty_one(shop: Cli) -> None:
+    publish(shop, 1, 1)
+    told(shop, "--store", "shop.bookmarks", *WHO, "--commit")
+    assert shop("bookmark", "list", "shop.bookmarks").status == 0
+    # A topic that nothing was published to is an empty store.
+    assert (shop("bookmark", "list", "marks").status, shop("bookmark", "list", "marks").out) == (0, "")
+    for name, near in (("shp.bookmarks", "shop.bookmarks"), ("mark", "marks"), ("./shp.bookmarks", "./shop.bookmarks")):
+        for command in ("list", "check"):
+            refused = shop("bookmark", command, name)
+            assert (refused.status, refused.out) == (10, "")
+            assert "SOW-BKM-001" in refused.err
+            assert f"did you mean {near}?" in refused.err
+    assert shop("bookmark", "rewind", "x.bookmarks", "--to", "0").status == 10
+    assert shop("bookmark", "purge", "x.bookmarks", "--all", "--yes").status == 10
+    assert shop("bookmark", "set", "x.bookmarks", "0", *WHO).status == 0
+    assert shop("bookmark", "get", "x.bookmarks", *WHO).out == "0\n"

@@ -33,7 +33,7 @@ def run(
     from sowctl.engine.verbs.bookmark import set_place
 
     who = Subscriber(client, sub_id)
-    with opened(invocation, store, store_config) as (instance, found):
+    with opened(invocation, store, store_config, begun=False) as (instance, found):
         stored = set_place(instance, found, who, bookmark, force=force)
     invocation.streams.stdout.write(f"{stored}\n".encode())
     return 0

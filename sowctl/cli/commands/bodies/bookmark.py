@@ -29,14 +29,19 @@ OneSubId: TypeAlias = Annotated[str, option("--sub-id", help="the subscription's
 
 
 @contextmanager
-def opened(invocation: Invocation, store: str, store_config: str | None) -> Iterator[tuple[Instance, BookmarkStore]]:
-    """The instance whose journal counts, and the store, of that instance or of another one."""
+def opened(
+    invocation: Invocation, store: str, store_config: str | None, *, begun: bool = True
+) -> Iterator[tuple[Instance, BookmarkStore]]:
+    """The instance whose journal counts, and the store, of that instance or of another one.
+
+    ``begun``: a store that is not there is a mistyped one (MissingError ``SOW-BKM-001``), and is not begun.
+    """
     from sowctl.engine.api import RowVerbs
     from sowctl.engine.following.stores.opening import open_store
 
     with invocation.open_instance() as instance:
         of = instance if store_config is None else invocation.open_other(Path(store_config))
-        with closing(open_store(of, store, RowVerbs())) as found:
+        with closing(open_store(of, store, RowVerbs(), begun=begun)) as found:
             yield instance, found
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.topics.targets import find_topic
 from sowctl.errors import MissingError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.stores.protocol import BookmarkStore
     from sowctl.engine.following.stores.topic import Verbs
@@ -20,26 +20,42 @@ ENDING = ".bookmarks"
 """What the name of a file ends with that is a store, or is to be one."""
 
 
-def open_store(instance: Instance, text: str, verbs: Verbs) -> BookmarkStore:
+def open_store(instance: Instance, text: str, verbs: Verbs, *, begun: bool = False) -> BookmarkStore:
     """The store that a text names: a topic of the instance by its own name, else a file, else a logical topic.
 
-    A file that is not there is made by the first change if its name says what it is. ``verbs`` write to topics. Raises
-    MissingError ``SOW-BKM-001``, and what opening the store raises.
+    A file that is not there is made by the first change if its name says what it is. ``verbs`` write to topics.
+    ``begun``: a file has to be there, because nothing is to be begun. Raises MissingError ``SOW-BKM-001`` with the
+    names that are near, and what opening the store raises.
     """
     topic = _topic_named(instance, text)
     path = instance.working / text
     # As for every target: a topic's own name wins over a file, a Pattern, which matches nearly anything, does not.
     if topic is not None and topic.logical is None:
         return KINDS["topic"](instance, topic, path, verbs)
-    if path.is_file() or (text.endswith(ENDING) and path.parent.is_dir()):
+    if path.is_file() or (text.endswith(ENDING) and path.parent.is_dir() and not begun):
         return KINDS["file"](instance, None, path, verbs)
     if topic is not None:
         return KINDS["topic"](instance, topic, path, verbs)
-    raise MissingError(
-        "SOW-BKM-001",
+    if text.endswith(ENDING) and path.parent.is_dir():
+        raise _missing(instance, text, f"there is no bookmark store {text!r}", "storing a place makes one")
+    raise _missing(
+        instance,
+        text,
         f"{text!r} is neither a topic of this configuration nor the file of a bookmark store",
-        hint=f"the name of a new file ends with {ENDING}, and its directory is there; sowctl info lists the topics",
+        f"the name of a new file ends with {ENDING}, and its directory is there; sowctl info lists the topics",
     )
+
+
+def _missing(instance: Instance, text: str, words: str, hint: str) -> MissingError:
+    from difflib import get_close_matches
+
+    topics = [] if instance.config is None else [topic.name for topic in instance.config.topics]
+    directory = (instance.working / text).parent
+    front = text[: len(text) - len(Path(text).name)]
+    with suppress(OSError):
+        topics += [front + found.name for found in directory.glob(f"*{ENDING}")]
+    near = get_close_matches(text, topics, n=3, cutoff=0.6)
+    return MissingError("SOW-BKM-001", words, hint=f"did you mean {' or '.join(near)}?" if near else hint)
 
 
 def _topic_named(instance: Instance, text: str) -> TopicConfig | None:
