@@ -118,4 +118,11 @@ CODES: dict[str, str] = {
         it has begun, or a time that is negative or no number.
         Do: Leave the option out, or give the least that the error names, or more.
         """,
+    "SOW-FOL-027": """2 a line that is too long
+
+        Why: What comes on standard input of a subscription are control lines and bookmarks, one a line. So many bytes
+        without a line break are neither; they are left out up to the next break, and the subscription goes on.
+        Do: See what writes to its standard input.
+        See: sowctl-subscribe(1)
+        """,
 }

@@ -273,3 +273,13 @@ def test_a_mistyped_store_is_no_empty_one(shop: Cli) -> None:
     assert shop("bookmark", "purge", "x.bookmarks", "--all", "--yes").status == 10
     assert shop("bookmark", "set", "x.bookmarks", "0", *WHO).status == 0
     assert shop("bookmark", "get", "x.bookmarks", *WHO).out == "0\n"
+
+
+def test_a_line_without_an_end_is_left_out_and_said(shop: Cli) -> None:
+    publish(shop, 1, 3)
+    keep = ("--store", "a.bookmarks", *WHO, "--commit", "--ack")
+    stdin = f"{P}|1|\n{'1' * 3_000_000}\n{P}|2|\n"
+    result = shop(*BASE, *keep, stdin=stdin.encode())
+    assert result.status == 0
+    assert result.err.count("SOW-FOL-027") == 1
+    assert place(shop, "a.bookmarks") == f"{P}|2|"

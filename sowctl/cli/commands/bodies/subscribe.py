@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.cli.commands.bodies.hearing import Hearing
+from sowctl.cli.commands.bodies.hearing import LINE, Hearing, Lines
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.engine.following.events import Delivery, Sign
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.verbs.subscribe import Subscription
+
+
+LATER = 1000
+"""Control lines that are kept until the subscription waits; further ones stay where they are."""
 
 
 class Printing:
@@ -43,7 +47,7 @@ class Printing:
         self._controlled = controlled
         self._places = places
         self._listens = controlled or (places is not None and places.acknowledged)
-        self._rest = b""
+        self._heard_lines = Lines()
         self._hearing: Hearing | None = None
         self._later: list[bytes] = []
 
@@ -58,7 +62,8 @@ class Printing:
         with subscribe(self._instance, topics, options, inputs=inputs, output=output, direct=True) as subscription:
             if self._listens and not own:
                 self._write(subscription.ready(), subscription)
-                self._told(subscription, streams.stdin.read())
+                while data := streams.stdin.read(LINE):
+                    self._told(subscription, data)
             self._write(subscription.ready(), subscription)
             # What the records were read from is not needed any more; a store that is replaced can go.
             self._instance.close()
@@ -66,6 +71,10 @@ class Printing:
                 self._write(subscription.ready(), subscription)
                 if subscription.finished:
                     break
+                if self._later:
+                    # They have come while others were done.
+                    self._told(subscription, b"")
+                    continue
                 ready = subscription.wait()
                 if self._hearing is not None and self._hearing.number in ready:
                     data = self._hearing.read()
@@ -83,7 +92,7 @@ class Printing:
             if places is not None and places.written(fresh):
                 self._out.flush()
                 places.flushed()
-            if self._hearing is not None:
+            if self._hearing is not None and len(self._later) < LATER:
                 # What is acknowledged in the course of a long replay moves the place on already.
                 self._heard(self._hearing.news())
         # Before every wait: what there is has arrived before the next message comes.
@@ -100,9 +109,9 @@ class Printing:
 
     def _heard(self, data: bytes) -> None:
         """Take complete lines that acknowledge; others are kept until the subscription waits."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        places = self._places
-        for line in filter(bytes.strip, lines):
+        places, lines = self._places, self._heard_lines
+        cut = lines.cut
+        for line in lines.take(data):
             # Control lines are JSON objects, and bookmarks begin with a digit.
             if places is None or not places.acknowledged or line.lstrip().startswith(b"{"):
                 self._later.append(line)
@@ -111,15 +120,19 @@ class Printing:
                 places.acknowledge(line)
             except SowError as error:
                 self._said(error)
+        if lines.cut != cut:
+            hint = "write control lines and bookmarks line by line"
+            self._said(UsageError("SOW-FOL-027", f"a line of more than {LINE:,} bytes is left out", hint=hint))
 
     def _told(self, subscription: Subscription, data: bytes) -> None:
         """Do what complete lines say; one that cannot be done is told, and the subscription goes on."""
         from sowctl.engine.following.control import parse_control
 
         self._heard(data)
-        while self._later:
+        lines, self._later = self._later, []
+        for line in lines:
             try:
-                self._write(subscription.control(parse_control(self._later.pop(0)), self._topics), subscription)
+                self._write(subscription.control(parse_control(line), self._topics), subscription)
             except SowError as error:
                 self._said(error)
 
