@@ -102,3 +102,12 @@ def test_the_places_of_several_stores_are_apart(shop: Cli) -> None:
     shop("bookmark", "set", "a.bookmarks", "1", "--client", "c", "--sub-id", "1")
     shop("bookmark", "set", "marks", "2", "--client", "c", "--sub-id", "1")
     assert [places("a.bookmarks").out, places("marks").out, places("b.bookmarks").out] == ["1\n", "2\n", "0\n"]
+
+
+def test_a_lag_of_one_topic(shop: Cli) -> None:
+    who = ("--client", "c", "--sub-id", "1")
+    shop("bookmark", "set", "a.bookmarks", "0", *who)
+    every = rows(shop("bookmark", "list", "a.bookmarks"))[0]["entries"]
+    assert rows(shop("bookmark", "list", "a.bookmarks", "--topic", "t"))[0]["entries"] == every
+    assert rows(shop("bookmark", "list", "a.bookmarks", "--topic", "marks"))[0]["entries"] == 0
+    assert shop("bookmark", "list", "a.bookmarks", "--topic", "none").status == 10

@@ -6,7 +6,7 @@ What a store keeps is a text. What it means for a subscription is found out as a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,8 +21,10 @@ from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.identity.bookmarks import EPOCH
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.following.stores.protocol import BookmarkStore
     from sowctl.engine.instance import Instance
+    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
 
@@ -39,7 +41,8 @@ class Chosen(DescribedStruct, frozen=True):
 
 
 class Lag(DescribedStruct, frozen=True):
-    """What stands behind a place, of all topics: entries, bytes of their messages, seconds since the first of them."""
+    """What stands behind a place, of all topics or of those asked for: entries, bytes of their messages, seconds since
+    the first of them."""
 
     entries: int
     bytes: int
@@ -63,8 +66,14 @@ class Standing(DescribedStruct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-def standings(instance: Instance, store: BookmarkStore, chosen: Chosen) -> list[Standing]:
-    """The chosen places of a store, by client and id. Without a journal they are given as they are stored."""
+def standings(
+    instance: Instance, store: BookmarkStore, chosen: Chosen, topics: Sequence[TopicConfig] | None = None
+) -> list[Standing]:
+    """The chosen places of a store, by client and id. Without a journal they are given as they are stored.
+
+    A store does not know what its subscriptions are to: lags are of all topics of the journal, or of ``topics``, of a
+    view or conflated topic those that it is made of.
+    """
     rows = [row for row in store.rows() if chosen.has(row.who)]
     if not rows or not has_log(instance):
         return [Standing(row) for row in rows]
@@ -72,7 +81,8 @@ def standings(instance: Instance, store: BookmarkStore, chosen: Chosen) -> list[
     quiet = replace(instance, notify=lambda words: None)
     with open_log(instance) as log:
         found = [_standing(quiet, log, row) for row in rows]
-        lags = _lags(log, {one.txid for one in found if one.txid is not None}, instance.now)
+        wanted = None if topics is None else frozenset(_logged(instance, topics))
+        lags = _lags(log, {one.txid for one in found if one.txid is not None}, instance.now, wanted)
         return [one if one.txid is None else replace(one, lag=lags[one.txid]) for one in found]
 
 
@@ -168,27 +178,57 @@ def _time_at(log: Journal, txid: int) -> Micros | None:
     return None
 
 
-def _lags(log: Journal, places: Iterable[int], now: Micros) -> dict[int, Lag]:
-    """What stands behind each of the places: one walk over the headers behind the first of them."""
+def _logged(instance: Instance, topics: Iterable[TopicConfig]) -> Iterator[Topic]:
+    """Name and message type of the topics, as journals name them."""
+    from sowctl.engine.views.moment import refs_of
+
+    for topic in topics:
+        if topic.derived is None:
+            yield topic.name, topic.message_type
+        else:
+            yield from ((name, kind) for kind, name in refs_of(instance, topic.derived))
+
+
+def _lags(log: Journal, places: Iterable[int], now: Micros, topics: frozenset[Topic] | None) -> dict[int, Lag]:
+    """What stands behind each of the places: one walk over the headers behind the first of them.
+
+    Blocks are read where a place lies within, or where they hold entries of other topics than those asked for, too.
+    """
     waiting = sorted(places, reverse=True)
     entries = size = 0
     # What stood behind the first place when the walk came to each of the others, and the time of the next entry.
     before: dict[int, tuple[int, int, Micros]] = {}
+    untimed: list[int] = []
     for ref in log.unread(after=waiting[-1] if waiting else 0):
         header = ref.header
         inner = []
         while waiting and waiting[-1] < header.last_txid:
             inner.append(waiting.pop())
-        if inner:
-            columns = ref.load().columns()
-            for place in inner:
-                # A place before the block stands behind the last one, as there are no entries between.
-                count = max(place - header.first_txid + 1, 0)
-                before[place] = entries + count, size + sum(columns.lengths[:count]), columns.times[count]
-        entries, size = entries + header.count, size + header.payloads_raw
+        named = [row.topic for row in ref.names().topics] if topics is not None else []
+        if topics is not None and topics.isdisjoint(named):
+            before.update((place, (entries, size, 0)) for place in inner)
+            untimed += inner
+            continue
+        mixed = topics is not None and not topics.issuperset(named)
+        if not (inner or untimed or mixed):
+            entries, size = entries + header.count, size + header.payloads_raw
+            continue
+        columns = ref.load().columns()
+        own = [at for at in range(header.count) if topics is None or named[columns.topics[at]] in topics]
+        for place in inner:
+            # A place before the block stands behind the last one, as there are no entries between.
+            passed = [at for at in own if header.first_txid + at <= place]
+            before[place] = entries + len(passed), size + sum(columns.lengths[at] for at in passed), 0
+        untimed += inner
+        for place in list(untimed):
+            first = next((at for at in own if header.first_txid + at > place), None)
+            if first is not None:
+                before[place] = *before[place][:2], columns.times[first]
+                untimed.remove(place)
+        entries, size = entries + len(own), size + sum(columns.lengths[at] for at in own)
     return {
         place: Lag(entries - before[place][0], size - before[place][1], max(now - before[place][2], 0) / 1e6)
-        if place in before
+        if place in before and entries > before[place][0]
         else Lag(0, 0, 0.0)
         for place in places
     }

@@ -13,6 +13,7 @@ from sowctl.engine.api import RowVerbs
 from sowctl.engine.following.stores.opening import open_store
 from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
 from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import followed
 from sowctl.engine.verbs.bookmark import Chosen, Lag, Standing, purge, rewind, set_place, standings
 from sowctl.errors import MissingError, RefusedError, UsageError
 from sowctl.identity.hashes import client_hash
@@ -119,21 +120,28 @@ def test_purge(shop: Lab) -> None:
     assert [row.who for row in opened.rows()] == [Subscriber("d", "2")]
 
 
+VIEW = (
+    "<View><Name>sums</Name><MessageType>json</MessageType><UnderlyingTopic>u</UnderlyingTopic>"
+    "<Projection><Field>/id AS /id</Field><Field>COUNT(/pad) AS /n</Field></Projection>"
+    "<Grouping><Field>/id</Field></Grouping></View>"
+)
+
+
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """Batches of several sizes in small files, some txids used up by nothing."""
-    lab = Lab(tmp_path_factory.mktemp("lags") / "lab", config_xml(topic_xml("t"), ("t",)))
+    lab = Lab(tmp_path_factory.mktemp("lags") / "lab", config_xml(topic_xml("t") + topic_xml("u") + VIEW, ("t", "u")))
     lab.journal_size = 1500
-    for count in (1, 3, 2, 5, 1, 1, 4):
-        lab.publish("t", *(message(id=number, pad="x" * (number * 7 % 30)) for number in range(count)))
+    for count, topic in zip((1, 3, 2, 5, 1, 1, 4), "tuttutu", strict=True):
+        lab.publish(topic, *(message(id=number, pad="x" * (number * 7 % 30)) for number in range(count)))
         lab.clock.tick(2)
     return lab
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.integers(0, 17), min_size=1, max_size=6))
+@given(st.lists(st.integers(0, 17), min_size=1, max_size=6), st.sampled_from([None, "t", "u", "sums", "^[tu]$"]))
 def test_lags_are_those_of_a_count_of_entries(
-    blocks: Lab, tmp_path_factory: pytest.TempPathFactory, places: list[int]
+    blocks: Lab, tmp_path_factory: pytest.TempPathFactory, places: list[int], target: str | None
 ) -> None:
     path: Path = tmp_path_factory.mktemp("store") / "a.bookmarks"
     opened = open_store(blocks.open(), str(path), RowVerbs())
@@ -141,7 +149,10 @@ def test_lags_are_those_of_a_count_of_entries(
         opened.put(Subscriber("c", str(number)), str(place))
     with open_log(blocks.open()) as log:
         entries = [entry for block in log.blocks() for entry in block.entries()]
-    for one in standings(blocks.open(), opened, ALL):
-        behind = [entry for entry in entries if entry.txid > places[int(one.row.who.sub_id)]]
+    topics = None if target is None else followed(blocks.open(), target)
+    names = {"t": "t", "u": "u", "sums": "u"}.get(target or "", "tu")
+    for one in standings(blocks.open(), opened, ALL, topics):
+        place = places[int(one.row.who.sub_id)]
+        behind = [entry for entry in entries if entry.txid > place and entry.topic[0] in names]
         seconds = (blocks.clock.at - behind[0].time) / SECOND if behind else 0.0
         assert one.lag == Lag(len(behind), sum(len(entry.payload) for entry in behind), seconds)

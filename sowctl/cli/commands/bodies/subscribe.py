@@ -62,8 +62,8 @@ class Printing:
         with subscribe(self._instance, topics, options, inputs=inputs, output=output, direct=True) as subscription:
             if self._listens and not own:
                 self._write(subscription.ready(), subscription)
-                while data := streams.stdin.read(LINE):
-                    self._told(subscription, data)
+                while given := streams.stdin.read(LINE):
+                    self._told(subscription, given)
             self._write(subscription.ready(), subscription)
             # What the records were read from is not needed any more; a store that is replaced can go.
             self._instance.close()
