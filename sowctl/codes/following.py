@@ -125,4 +125,11 @@ CODES: dict[str, str] = {
         Do: See what writes to its standard input.
         See: sowctl-subscribe(1)
         """,
+    "SOW-FOL-028": """2 what leaves a queue
+
+        Why: Out-of-focus messages are about records of topics, views and conflated topics. A message leaves a queue
+        when it was processed, or was given up.
+        Do: Leave out ``--oof``.
+        See: sowctl-queue-info(1)
+        """,
 }

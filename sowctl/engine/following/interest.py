@@ -10,6 +10,7 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.terms import MAX_BATCH, check_aggregated, order_of, select_of
+from sowctl.engine.topics.targets import QUEUES
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
     wanted = []
     for topic in topics:
         _check_records(topic, options)
+        _check_queue(topic, options)
         kind = instance.type_of(topic.message_type)
         _check_conflation(topic, kind, options)
         seen = topic.key_mode == "fields"
@@ -153,6 +155,16 @@ def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
             "SOW-FOL-004",
             f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",
             hint=f"leave out --{wish}",
+        )
+
+
+def _check_queue(topic: TopicConfig, options: SubscribeOptions) -> None:
+    """What leaves a queue was processed, which is told to nobody (behaviour 4.2)."""
+    if options.oof and topic.derived is not None and topic.derived.kind in QUEUES:
+        raise UsageError(
+            "SOW-FOL-028",
+            f"{topic.name!r} is a queue: what leaves it is not told",
+            hint="leave out --oof; sowctl queue info counts what was processed",
         )
 
 

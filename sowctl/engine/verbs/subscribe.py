@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.following.subscription import Subscription
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.topics.targets import find_publishable, followed
 from sowctl.engine.views.opening import can_be_told
 
 if TYPE_CHECKING:
@@ -40,4 +41,20 @@ def subscribe(
     if len(topics) > 1:
         # What nothing is known of yet does not spoil the others of a pattern.
         topics = [topic for topic in topics if can_be_told(instance, topic)] or topics
+    if options.bookmark is not None:
+        topics = list(_replayed(instance, topics))
     return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct)
+
+
+def _replayed(instance: Instance, topics: Sequence[TopicConfig]) -> Iterator[TopicConfig]:
+    """The topics, for a queue those that it takes messages from: the log has these (behaviour 5.4)."""
+    from sowctl.config.derived import Queue
+
+    for topic in topics:
+        queue = topic.derived
+        if not isinstance(queue, Queue):
+            yield topic
+            continue
+        found = [one for one in followed(instance, queue.underlying, queue.message_type) if one.derived is None]
+        # A queue may have the name of its topic, which only the log names then.
+        yield from found or [find_publishable(instance, queue.underlying, queue.message_type)]

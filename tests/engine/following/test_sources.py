@@ -340,3 +340,42 @@ def test_a_spool_gives_what_it_was_given(lab: Lab, memory: int, monkeypatch: pyt
         found = list(spooled(subscription.ready(), memory))
     assert len(found) > 5
     assert [list(one) for one in found] == [list(one) for one in expected]
+
+
+QUEUES = (
+    "<Queue><Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic></Queue>"
+    "<Queue><Name>every</Name><MessageType>json</MessageType><UnderlyingTopic>^[tu]$</UnderlyingTopic>"
+    "<DefaultPublishTarget>t</DefaultPublishTarget></Queue>"
+    "<Queue><Name>own</Name><MessageType>json</MessageType></Queue>"
+)
+
+
+def test_a_queue_is_followed_by_its_own_name(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + QUEUES, ("t", "u", "own")))
+    lab.publish("t", message(id=1))
+    lab.publish("u", message(id=2))
+    with following(lab, "every") as subscription:
+        found = news(subscription)
+        lab.publish("t", message(id=1, v=2))
+        found += news(subscription)
+    assert [(event.command, event.topic) for event in found] == [
+        ("group_begin", "every"), ("sow", "every"), ("sow", "every"), ("group_end", "every"), ("publish", "every"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError) as caught:
+        following(lab, "work", oof=True)
+    assert caught.value.code == "SOW-FOL-028"
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [("work", [("t", 1), ("t", 3)]), ("every", [("t", 1), ("u", 2), ("t", 3)]), ("own", [("own", 4)])],
+)
+def test_a_queue_with_a_bookmark_is_its_topics_again(
+    make_lab: MakeLab, queue: str, expected: list[tuple[str, int]]
+) -> None:
+    lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + QUEUES, ("t", "u", "own")))
+    for topic, number in (("t", 1), ("u", 2), ("t", 3), ("own", 4)):
+        lab.publish(topic, message(id=number))
+    with following(lab, queue, sow=False, bookmark="0") as subscription:
+        assert told(news(subscription)[:-1], "topic", "id") == expected

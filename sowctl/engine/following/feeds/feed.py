@@ -115,9 +115,13 @@ class Feed:
         """Events of stored values; ``payload`` are their bodies where those are not the values' own."""
         bodies = self._selected(payloads(values)) if payload is None else payload
         wanted = self.wanted
-        return made(
+        events = made(
             command, wanted.label, wanted.kind, keys, values, bodies, key_mode=wanted.config.key_mode, reason=reason
         )
+        if wanted.config.derived is not None:
+            # A queue's messages remember their topics; what is followed is the queue.
+            events.logical = None
+        return events
 
     def _selected(self, found: Sequence[bytes]) -> Sequence[bytes]:
         select = self.wanted.select
