@@ -170,7 +170,8 @@ class TopicInfo(Struct):
     """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
 
     ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the changes in them, and the bytes
-    of their files."""
+    of their files. Of a queue ``records`` are pending messages, of which so many are ``leased``; ``age_seconds`` is the
+    age of the oldest."""
 
     topic: str
     message_type: str
@@ -196,6 +197,8 @@ class TopicInfo(Struct):
     runs: int = 0
     run_records: int = 0
     run_bytes: int = 0
+    leased: int | None = None
+    age_seconds: float | None = None
     note: str | None = None
 
 

@@ -138,6 +138,40 @@ def test_list_and_info(shop: Cli) -> None:
     assert "loader" in facts
 
 
+def test_info_tells_of_queues_as_they_were_left(shop: Cli, tmp_path: Path) -> None:
+    def told() -> dict[str, object]:
+        return next(row for row in rows(shop("info", "--format", "ndjson").out) if row["kind"] == "Queue")
+
+    row = told()
+    assert (row["state"], row["records"], row["lag"], row["age_seconds"]) == ("no state", 0, 5, None)
+    assert not list(tmp_path.rglob("work.json.queue*")), "nothing is made"
+    leased = shop("queue", "lease", "work", "-n", "2").out
+    row = told()
+    assert (row["state"], row["records"], row["leased"], row["lag"]) == ("current", 5, 2, 0)
+    assert 0 <= float(str(row["age_seconds"])) < 60
+    shop("queue", "cancel", "work", "-", stdin=leased.encode())
+    assert (told()["note"], told()["records"]) == ("2 messages are dead", 3)
+    shop("publish", "work", stdin=b'{"id":6}\n{"id":7}\n')
+    shop("publish", "failed", stdin=b'{"id":6}\n')
+    path = next(tmp_path.rglob("work.json.queue"))
+    before = path.read_bytes()
+    row = told()
+    assert (row["state"], row["records"], row["lag"]) == ("behind", 3, 2)
+    assert path.read_bytes() == before
+    assert "behind, oldest" in shop("info", "--format", "table").out
+    path.write_bytes(b"\xff" * len(before))
+    result = shop("info", "--format", "ndjson")
+    assert (result.status, '"unreadable"' in result.out, "SOW-QUE-002" in result.err) == (5, True, True)
+
+
+def test_info_looks_at_a_queue_beside_a_handle_of_this_process(shop: Cli, tmp_path: Path) -> None:
+    with sowctl.open(tmp_path / "sowctl.xml") as instance, instance.queue("work") as queue:
+        with queue.lease(2):
+            row = next(row for row in rows(shop("info", "--format", "ndjson").out) if row["kind"] == "Queue")
+            assert row["leased"] == 2
+        assert queue.depth().pending == 3
+
+
 def test_a_queue_is_queried_without_leasing(shop: Cli) -> None:
     shop("queue", "lease", "work", "-n", "2")
     assert shop("query", "work").out == '{"id":3}\n{"id":4}\n{"id":5}\n'
@@ -188,7 +222,7 @@ def test_check_finds_a_state_that_is_not_that_of_the_journal(shop: Cli, tmp_path
     shop("queue", "depth", "work")
     assert "work.json.queue: 5 pending, 0 leased, 0 dead" in shop("check").err
     path = next(tmp_path.rglob("work.json.queue"))
-    from sowctl.engine.queues.turns import boot_of
+    from sowctl.engine.queues.definition import boot_of
     from sowctl.seam import SEAM
     from sowctl.store.queue.file import QueueFile
 

@@ -18,8 +18,10 @@ def run(invocation: Invocation, targets: Targets = None, format: Format = None, 
 
     Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Records are
     those that query --count counts at the same clock; of a transient topic, and where a store is missing, that takes
-    reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's. A
-    store that cannot be read is listed all the same, and the status at the end is that of the first such error.
+    reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's. Of a
+    queue the records are its pending messages as the last command on it left them, with how many are leased and the age
+    of the oldest; the lag is how many entries may have come since, which queue info reads. A store that cannot be read
+    is listed all the same, and the status at the end is that of the first such error.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.rows import topic_row

@@ -21,11 +21,16 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     updated = format_time(topic.last_update) if topic.last_update is not None else None
     if not brief:
         return as_dict(topic) | {"last_update": updated}
+    state = topic.state
+    if topic.leased:
+        state += f", {topic.leased:,} leased"
+    if topic.age_seconds is not None:
+        state += f", oldest {topic.age_seconds:.0f}s"
     return {
         "topic": topic.topic,
         "type": topic.message_type,
         "kind": topic.kind,
-        "state": topic.state,
+        "state": state,
         "records": topic.records,
         "size": size(topic.file_bytes),
         "txid": topic.applied,

@@ -16,6 +16,7 @@
 * ``queue``: an opened queue; what commands and the Python API call.
 * ``reading``: what is not leased, as a source for queries and views.
 * ``figures``: depth, rates and holders, as reports.
+* ``outlook``: what ``info`` says of a queue without changing anything.
 * ``verification``: the state against the journal, for ``check``.
 * ``worker``: processes that run a command for each message.
 

@@ -12,6 +12,7 @@ from sowctl.errors import ConfigError, MissingError, UsageError
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SHOWN = 8
 """Names of queues that a message lists at most."""
 
@@ -83,3 +84,11 @@ def digest_of(queue: Queue) -> bytes:
         queue.recovery_point,
     )
     return xxh3_128_digest(repr(parts).encode())
+
+
+def boot_of() -> str | None:
+    """What names the present start of the machine; None where nothing does."""
+    try:
+        return _BOOT.read_text("ascii").strip() or None
+    except (OSError, ValueError):
+        return None

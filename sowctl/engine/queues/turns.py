@@ -11,12 +11,11 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from struct import pack
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.queues.backlog import Backlog
-from sowctl.engine.queues.definition import digest_of, state_path
+from sowctl.engine.queues.definition import boot_of, digest_of, state_path
 from sowctl.engine.queues.presence import Presence
 from sowctl.engine.queues.recovery import (
     CHANGED,
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
 
 T = TypeVar("T")
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 LOOK_EVERY = 0.5
 """Seconds between two looks whether the workers live; each costs a file lock per worker."""
 
@@ -226,11 +224,3 @@ class Turns:
             state.applied, state.block = last, writer.last_block
             state.position = end.number, end.offset, end.txid
             self._known = state.block
-
-
-def boot_of() -> str | None:
-    """What names the present start of the machine; None where nothing does."""
-    try:
-        return _BOOT.read_text("ascii").strip() or None
-    except (OSError, ValueError):
-        return None

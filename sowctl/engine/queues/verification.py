@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.engine.queues.backlog import Backlog
-from sowctl.engine.queues.definition import digest_of, state_path
+from sowctl.engine.queues.definition import boot_of, digest_of, state_path
 from sowctl.engine.queues.expressions import QueueExpressions
 from sowctl.engine.queues.recovery import of_another_copy, stale
-from sowctl.engine.queues.turns import boot_of
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import SowError
 from sowctl.findings import Finding, Level, Place

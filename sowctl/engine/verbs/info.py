@@ -72,14 +72,13 @@ def _target(instance: Instance, target: Target, problems: list[SowError]) -> Top
 
 
 def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
-    """A view: what its cache holds, and how many records of its sources have changed since; nothing is computed."""
+    """A view, conflated topic or queue: what its cache or state holds, and how far that is behind; nothing changes."""
     row = TopicInfo(entry.name, entry.message_type, entry.kind, "defined")
     if entry.kind == "ConflatedTopic":
         _conflated(instance, entry, row, problems)
         return row
     if entry.kind != "View":
-        # Counting would bring the queue's state up to the end of the log, and this verb writes nothing.
-        row.note = f"sowctl queue info {entry.name} tells what is pending"
+        _queue(instance, entry, row, problems)
         return row
     from sowctl.engine.views.view import outlook
 
@@ -118,6 +117,24 @@ def _conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: 
     row.records, row.file_bytes, row.lag = found.messages, found.size, found.behind
     row.path, row.last_update, row.last_txid = str(found.path), found.kept.clock, found.kept.applied
     row.note = f"{found.pending:,} messages are pending" if found.pending else None
+
+
+def _queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
+    """A queue: its counters as the last change left them; the state is not read up to the end of the log."""
+    from sowctl.config.derived import Queue
+    from sowctl.engine.queues.outlook import outlook
+
+    assert isinstance(entry, Queue)
+    try:
+        found = outlook(instance, entry)
+    except SowError as error:
+        row.state, row.note = "unreadable", error.message
+        problems.append(error)
+        return
+    row.state, row.records, row.lag, row.applied = found.state, found.pending, found.behind, found.applied
+    row.leased, row.age_seconds, row.file_bytes = found.leased, found.age_seconds, found.size
+    row.path = None if found.path is None else str(found.path)
+    row.note = f"{found.dead:,} messages are dead" if found.dead else None
 
 
 def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -121,6 +121,53 @@ class QueueFile:
                 self.close()
                 raise self._explained(problem, "write to the queue") from problem
 
+    @contextmanager
+    def look(self) -> Iterator[Rows | None]:
+        """The rows as the last change left them, for reading alone; None where there is no file that may be used.
+
+        Nothing is made, written or replaced; who may only read the files may look. Raises as :meth:`change`.
+        """
+        if not self.path.exists():
+            yield None
+            return
+        with unbroken(), self._locked(exclusive=False), explained(self.path, "read the queue"), ExitStack() as stack:
+            if self._mark() not in (SYNCED, self.boot or SYNCED):
+                yield None
+                return
+            try:
+                env, databases = self._for_reading(stack)
+                txn = stack.enter_context(self._seam.call("lmdb.begin", env.begin))
+                if databases is None:
+                    databases = {name: env.open_db(name.encode(), txn, create=False) for name in NAMES}
+                yield Rows(txn, databases, self._seam, str(self.path))
+            except DamageError as problem:
+                raise (
+                    problem if problem.code == "SOW-QUE-002" else damaged(problem.message, str(self.path))
+                ) from problem
+            except lmdb.Error as problem:
+                raise self._explained(problem, "read the queue") from problem
+
+    def _for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, dict[str, Any] | None]:
+        now, there = self.path.stat(), os.fstat(self._lock.fd)
+        found = _opened.get((there.st_dev, there.st_ino))
+        if found is not None and found.serves((now.st_dev, now.st_ino)):
+            return found.env, found.databases
+        inspect(self.path, self._seam)
+        mapped = max(_MAP, 4 * now.st_size)
+        env = self._seam.call(
+            "lmdb.open",
+            lmdb.open,
+            str(self.path),
+            subdir=False,
+            lock=False,
+            readonly=True,
+            map_size=mapped,
+            max_dbs=len(NAMES),
+            readahead=False,
+        )
+        stack.callback(env.close)
+        return env, None
+
     def put_aside(self) -> Path | None:
         """Give a damaged file another name; the new name, None where there is no file."""
         with unbroken(), self._locked():
@@ -146,12 +193,12 @@ class QueueFile:
             opened.close()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, *, exclusive: bool = True) -> Iterator[None]:
         with explained(self.path, "lock the queue"):
-            if not self._housed:
+            if exclusive and not self._housed:
                 make_directories(self.path.parent, self._seam)
                 self._housed = True
-            taken = self._lock.acquire(exclusive=True, wait=self.lock_wait, tell=self._waiting, pauses=_PAUSES)
+            taken = self._lock.acquire(exclusive=exclusive, wait=self.lock_wait, tell=self._waiting, pauses=_PAUSES)
         if not taken:
             raise LockedError(
                 "SOW-QUE-010",
