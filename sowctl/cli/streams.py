@@ -79,8 +79,9 @@ class Streams:
         except (OSError, ValueError, AttributeError):
             return 80
 
-    def must_ask(self, *, yes: bool) -> bool:
-        """Whether :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask.
+    def must_ask(self, *, yes: bool, look: str = "--dry-run") -> bool:
+        """Whether :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask. ``look`` is
+        how to see beforehand what would happen.
 
         Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where there is no terminal to ask on.
         """
@@ -91,7 +92,7 @@ class Streams:
             raise RefusedError(
                 "SOW-CLI-007",
                 "this destroys something, and it cannot ask without a terminal",
-                hint="give --yes, or look first with --dry-run",
+                hint=f"give --yes, or look first with {look}",
             )
         return True
 

@@ -38,13 +38,26 @@ CODES = {
     "SOW-QUE-013": """10 a command that cannot be started
 
         Why: The operating system could not start the worker's command: there is no such file, or it may not be run.
-        Nothing was processed; the messages went back untouched.
+        Nothing was processed. Messages that were leased for it went back untouched, unless the queue delivers at most
+        once.
         Do: Try the command by itself.
         """,
     "SOW-QUE-014": """2 no past of a queue
 
         Why: A queue's leases are not kept, so what was in it at an earlier time is not known.
         Do: Query the underlying topic as of that time, or look at the journal's acknowledgements.
+        """,
+    "SOW-QUE-015": """1 leases that were over
+
+        Why: A block of Python that had leased messages took longer than LeasePeriod, or the state of the queue was
+        lost meanwhile. The messages were not acknowledged and are delivered again; another client may have them by now.
+        Do: Make LeasePeriod longer than the work on a batch, lease fewer at once, or renew the leases in the block.
+        """,
+    "SOW-QUE-016": """2 a dead-letter topic that the queue reads
+
+        Why: --dead-letter names a topic whose messages come into the same queue: each dead message would come back as a
+        new one, for ever.
+        Do: Name a topic of its own, which UnderlyingTopic does not match.
         """,
     "SOW-QUE-020": """5 a state that is not that of the journal
 

@@ -332,7 +332,10 @@ class QueueHandle:
         return self._queue.queue.name
 
     def lease(self, count: int = 1) -> AbstractContextManager[list[QueueMessage]]:
-        """``with queue.lease(10) as messages``: acknowledged at the end of the block, given back where it raises."""
+        """``with queue.lease(10) as messages``: acknowledged at the end of the block, given back where it raises.
+
+        The end of the block raises NegativeError ``SOW-QUE-015`` where a lease was over before.
+        """
         return self._queue.leased(count, self.client)
 
     def peek(self, count: int | None = 10) -> list[QueueMessage]:
@@ -351,6 +354,18 @@ class QueueHandle:
     def renew(self, *messages: QueueMessage) -> list[Outcome]:
         """Let leases last for another LeasePeriod."""
         return self._queue.renew([self._named(message) for message in messages], self.client)
+
+    def expire(self, *messages: QueueMessage) -> list[Outcome]:
+        """Drop messages unprocessed."""
+        return self._queue.acknowledge([self._named(message) for message in messages], self.client, expire=True)
+
+    def requeue(self, *messages: QueueMessage) -> list[Outcome]:
+        """Deliver dead messages again, with their counters at 0, and delayed ones at once."""
+        return self._queue.requeue([message.name for message in messages])
+
+    def purge(self) -> int:
+        """Drop every message that is not leased; how many."""
+        return self._queue.purge()
 
     def depth(self) -> Depth:
         """Messages by their states."""

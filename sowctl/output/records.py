@@ -115,8 +115,11 @@ METADATA = (
 )
 """The metadata that every envelope has, in its order."""
 _REPLACING = ("user_key", "topic", "unkeyed")
-MORE_METADATA = ("client", "sequence", "operation", "until", "lossy")
-"""Metadata that an envelope has only where a record has it; the last two are of versions."""
+MORE_METADATA = (
+    *("client", "sequence", "operation", "until", "lossy"),
+    *("state", "token", "lease_until", "holder", "deliveries", "cancels", "priority", "barrier", "reason"),
+)
+"""Metadata that an envelope has only where a record has it; ``lossy`` is of versions, what follows of queues."""
 
 
 def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:

@@ -204,6 +204,47 @@ def test_a_message_that_dies_is_status_one_and_goes_to_the_dead_letters(shop: Cl
     assert [row["data"] for row in rows(shop("journal", "dump", "--topic", "failed").out)] == [{"id": 3}]
 
 
+def test_dead_letters_do_not_go_back_into_the_queue(shop: Cli) -> None:
+    for topic in ("orders", "work"):
+        result = shop("queue", "run", "work", "--dead-letter", topic, "--", "false")
+        assert (result.status, "SOW-QUE-016" in result.err) == (2, True)
+
+
+def test_a_batch_that_the_queue_does_not_give_is_told(shop: Cli) -> None:
+    path = {"PATH": "/usr/bin:/bin"}
+    result = shop("queue", "run", "work", "--batch", "100", "--until-empty", "--", "cat", environ=path)
+    assert "--batch 100: MaxPerSubscriptionBacklog lets a command have 1 at most" in result.err
+
+
+def test_at_most_once_failures_are_status_one(shop: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "sowctl.xml"
+    config.write_text(lab_xml(queue_xml("<Semantics>at-most-once</Semantics>")))
+    result = shop("queue", "run", "work", "--until-empty", "--", "false", environ={"PATH": "/usr/bin:/bin"})
+    assert (result.status, result.err) == (1, "5 delivered, 5 failed\n")
+    shop("publish", "work", stdin=b'{"id":9}\n')
+    (row,) = rows(shop("queue", "lease", "work").out)
+    assert not {"token", "lease_until"} & set(row), "there is no lease"
+
+
+def test_what_cannot_be_printed_is_not_leased(shop: Cli, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sowctl", "queue", "lease", "work", "-n", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(sowctl.__file__).parents[1])}
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, env=environment)
+    assert (ended.returncode, b"SOW-CLI-060" in ended.stderr) == (6, True)
+    (info,) = rows(shop("queue", "info", "work", "--format", "ndjson").out)
+    assert (info["leased"], info["delivered"]) == (0, 0)
+
+
+def test_the_form_that_ack_reads_can_be_printed(shop: Cli) -> None:
+    handle = shop("queue", "lease", "work", "--template", "{bookmark},{token}").out
+    assert shop("queue", "ack", "work", "-", stdin=handle.encode()).err == "1 acknowledged\n"
+    lines = shop("queue", "peek", "work", "-F", "csv", "--columns", "bookmark,state").out.splitlines()
+    assert lines[0] == "bookmark,state"
+    assert lines[1].endswith(",ready")
+    assert shop("queue", "ack", "work", "").status == 2
+
+
 def test_a_worker_needs_a_command(shop: Cli) -> None:
     result = shop("queue", "run", "work")
     assert (result.status, "SOW-QUE-012" in result.err) == (2, True)

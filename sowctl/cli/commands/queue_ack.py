@@ -20,12 +20,12 @@ def run(
 ) -> int:
     """Acknowledge messages: they leave the queue. Durable when the command ends.
 
-    A line of standard input is a bookmark, a bookmark and a token, or what queue lease printed. Lines are acted on as
-    they come: whenever none waits to be read, those before are acknowledged, so that a program may write one and wait
-    for its effect. A token must be that of the present lease. A bookmark alone acknowledges a message whoever holds it;
-    where Leasing is strict, only one that is not leased or leased to --client. The acknowledgement of a message that is
-    not in the journal yet is remembered for DeferredAckExpiration. Ends with status 1 where a message was not
-    acknowledged, and says which.
+    A line of standard input is a bookmark, a bookmark and a token, or what queue lease prints as ndjson. Lines are
+    acted on as they come: whenever none waits to be read, those before are acknowledged, so that a program may write
+    one and wait for its effect. A token must be that of the present lease. A bookmark alone acknowledges a message
+    whoever holds it; where Leasing is strict, only one that is not leased or leased to --client. The acknowledgement of
+    a message that is not in the journal yet is remembered for DeferredAckExpiration. Ends with status 1 where a message
+    was not acknowledged, and says which.
     """
     from sowctl.cli.commands.bodies.queue import handles_of, settle
     from sowctl.engine.verbs.queue import open_queue

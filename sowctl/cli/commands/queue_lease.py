@@ -11,6 +11,7 @@ from sowctl.cli.words.options import Columns, Format, MessageType, QueueName, Te
 EXAMPLES = (
     "sowctl queue lease work --count 10",
     "sowctl queue lease work --client loader --format ndjson",
+    "sowctl queue lease work -n 5 --template '{bookmark},{token}'",
 )
 
 
@@ -32,11 +33,11 @@ def run(
 
     A leased message goes to nobody else until its LeasePeriod is over. Acknowledge it with queue ack, or give it back
     with queue cancel: both read the printed lines. The token stands for this lease: after its end neither acts on the
-    lease of another. Each message that is printed counts as delivered. A queue that delivers at most once hands them
-    out for good. Ends with status 1 where nothing is ready.
+    lease of another. Each message that is printed counts as delivered; where they cannot be printed, all go back. A
+    queue that delivers at most once hands them out for good. Ends with status 1 where nothing is ready.
     """
     from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.queue import LEASED, batch_of, open_queue
+    from sowctl.engine.verbs.queue import LEASED, batch_of, handle_of, open_queue
 
     sink = Sink(
         invocation,
@@ -45,7 +46,14 @@ def run(
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         messages = queue.lease(count, client)
-        sink.write([batch_of(queue, messages, LEASED)])
+        try:
+            sink.write([batch_of(queue, messages, LEASED)])
+            invocation.streams.stdout.flush()
+        except BaseException:
+            # What nobody can have got is not leased, and was not delivered.
+            if leased := [handle_of(message) for message in messages if message.token]:
+                queue.cancel(leased, client, started=False)
+            raise
     if not messages:
         invocation.note("nothing is ready")
     return 0 if messages else 1

@@ -33,7 +33,7 @@ def run(
         depth = depth_of(queue)
         count = depth.dead if dead else depth.pending - depth.leased
         what = "dead messages" if dead else "messages"
-        if invocation.streams.must_ask(yes=yes):
+        if invocation.streams.must_ask(yes=yes, look="sowctl queue peek"):
             invocation.streams.confirm(f"drop {count:,} {what} of queue {display(name)}")
         gone = queue.bury() if dead else queue.purge()
     invocation.note(f"{gone:,} {what} dropped")

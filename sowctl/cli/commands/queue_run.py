@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sowctl.engine.instance import Instance
+    from sowctl.engine.queues.queue import OpenQueue
 
 EXAMPLES = (
     "sowctl queue run work -- ./process-order",
@@ -57,7 +58,9 @@ def run(
     it is a barrier.
 
     On SIGTERM and Ctrl-C the commands are stopped and their messages given back. Several workers, on several
-    machines that share the files of one host, may work on a queue. Ends with status 1 where a message died.
+    machines that share the files of one host, may work on a queue. Ends with status 1 where a message died, or where a
+    command failed and the queue delivers at most once, so that its message is gone. A dead message that the topic of
+    --dead-letter refuses stays in the queue.
     """
     if not command:
         raise UsageError(
@@ -83,24 +86,32 @@ def run(
             until_empty,
             pause,
             dict(invocation.environ),
-            None if dead_letter is None else _publisher(instance, dead_letter),
+            None if dead_letter is None else _publisher(instance, queue, dead_letter),
         )
+        if batch > (most := queue.queue.max_per_subscription_backlog):
+            invocation.note(f"--batch {batch:,}: MaxPerSubscriptionBacklog lets a command have {most:,} at most")
         report = Worker(queue, options).run()
     if summary == "json":
         show_report(invocation, report, summary)
     else:
         counted = [(getattr(report, field), field) for field in report.__struct_fields__]
         invocation.note(", ".join(f"{count:,} {field}" for count, field in counted if count) or "nothing was pending")
-    return 1 if report.dead else 0
+    return 1 if report.dead or report.failed else 0
 
 
-def _publisher(instance: Instance, topic: str) -> Callable[[list[bytes]], None]:
+def _publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callable[[list[bytes]], None]:
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.topics.targets import find_publishable
     from sowctl.engine.verbs.publish import publish
     from sowctl.engine.writing.batching import Listed
 
-    find_publishable(instance, topic)
+    letters = find_publishable(instance, topic)
+    if queue.takes(letters.label, letters.message_type):
+        raise UsageError(
+            "SOW-QUE-016",
+            f"the queue takes messages of {letters.label!r}: its dead messages would come back for ever",
+            hint="name a topic of its own, which UnderlyingTopic does not match",
+        )
 
     def bury(payloads: list[bytes]) -> None:
         publish(instance, topic, [("dead messages", Listed(payloads))], PublishOptions())

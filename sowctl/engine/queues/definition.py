@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,11 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
         forms = ", ".join(f"[{one.message_type}].[{name}]" for one in found)
         raise UsageError("SOW-ENG-030", f"{name!r} exists with several message types", hint=f"write one of {forms}")
     if not found:
-        hint = _nearest(name, [one.name for one in queues_of(instance)])
+        hint = _nearest(name, queues_of(instance))
+        of = f" of type {message_type}" if message_type is not None else ""
         raise MissingError(
             "SOW-QUE-001",
-            f"there is no queue {name!r} in this configuration",
+            f"there is no queue {name!r}{of} in this configuration",
             hint=hint,
         )
     if instance.log is None:
@@ -45,10 +47,13 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
     return found[0]
 
 
-def _nearest(name: str, names: list[str]) -> str:
+def _nearest(name: str, queues: Sequence[Queue]) -> str:
     """What to say to a name that no queue has: those that are spelled like it, or which there are."""
     from difflib import get_close_matches
 
+    names = [queue.name for queue in queues]
+    if name in names:
+        return f"it is of type {next(queue.message_type for queue in queues if queue.name == name)}"
     if near := get_close_matches(name, names, n=3, cutoff=0.6):
         return f"did you mean {' or '.join(near)}?"
     if not names:
@@ -60,8 +65,8 @@ def state_path(instance: Instance, queue: Queue) -> Path:
     """Where the state file of a queue lies: beside the journal, in a directory of its instance."""
     assert instance.log is not None
     assert instance.config is not None
-    # As for the files of topics: name and type together, and no slash.
-    name = f"{queue.name}.{queue.message_type}".replace("/", "%2F")
+    # As for the files of topics: name and type together, and no slash; two names never have one file.
+    name = f"{queue.name}.{queue.message_type}".replace("%", "%25").replace("/", "%2F")
     return instance.log.directory / f"{instance.config.name}.queues" / f"{name}.queue"
 
 

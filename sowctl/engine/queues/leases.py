@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.engine.queues.barriers import Barriers
 from sowctl.engine.queues.fairness import Seat, share
 from sowctl.engine.queues.handles import Handle, Lease, Outcome
@@ -67,6 +69,8 @@ def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
         for entry in ended.entries:
             turn.journal(entry)
         ended.count(turn.now)
+        # They are processed as far as the queue knows: there is no lease that could be acknowledged or renewed.
+        taken = [replace(one, token=0, until=NEVER) for one in taken]
     holder.delivered += len(taken)
     holder.asked = 0 if len(taken) >= free else turn.now
     state = rows.state

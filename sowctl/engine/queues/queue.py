@@ -15,6 +15,7 @@ from sowctl.engine.queues.handles import Handle, Lease, Outcome
 from sowctl.engine.queues.settling import FORCED, GONE, QueueEntry, bury, count_end, finish, name_of, spot_of
 from sowctl.engine.queues.turn import Turn
 from sowctl.engine.queues.turns import Turns
+from sowctl.errors import NegativeError
 from sowctl.journal.format import ACK, EXPIRE
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER, READY
 from sowctl.store.queue.values import Holder
@@ -108,6 +109,10 @@ class OpenQueue:
     def exists(self) -> bool:
         """Whether there is a journal that messages can be in."""
         return self.turns.has_log
+
+    def takes(self, topic: str, message_type: str) -> bool:
+        """Whether messages that are published to a topic come into this queue, as far as their names say."""
+        return message_type == self.queue.message_type and self.turns.backlog.is_taken(topic)
 
     # Leasing; its module is loaded when it is used, as a look at a queue needs none of it
 
@@ -264,7 +269,11 @@ class OpenQueue:
 
     @contextmanager
     def leased(self, count: int, client: str = "python") -> Iterator[list[QueueMessage]]:
-        """Lease messages for a block: they are acknowledged at its end, and cancelled if it raises."""
+        """Lease messages for a block: they are acknowledged at its end, and cancelled if it raises.
+
+        Raises NegativeError ``SOW-QUE-015`` at the end of a block that took longer than the lease: others may have got
+        the messages. What is still leased was acknowledged.
+        """
         messages = self.lease(count, client)
         handles = [handle_of(message) for message in messages if message.token]
         try:
@@ -274,7 +283,15 @@ class OpenQueue:
                 self.cancel(handles, client)
             raise
         if handles:
-            self.acknowledge(handles, client)
+            outcomes = self.acknowledge(handles, client)
+            if lost := sum(outcome != "done" for outcome in outcomes):
+                raise NegativeError(
+                    "SOW-QUE-015",
+                    f"{lost} of {len(outcomes)} messages were not leased any more when the block ended",
+                    place=self.queue.name,
+                    hint="renew leases in a long block, or make LeasePeriod longer; they are delivered again",
+                    lost=lost,
+                )
 
     @property
     def bodies(self) -> Bodies:

@@ -147,14 +147,14 @@ def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int, *, 
     if not rows.is_new:
         old = rows.state
         state.token, state.holder = old.token, old.holder
-        state.created = old.created
         if keep:
             kept = list(_worth_keeping(rows))
         holders = rows.holders()
     rows.begin(state)
     state.lineage, state.began, state.applied = log.lineage, began, began
     for number, holder in holders.items():
-        holder.in_flight = 0
+        # What is counted is counted since the state was made.
+        holder.in_flight = holder.delivered = holder.acked = holder.cancelled = holder.returned = 0
         rows.add_holder(number, holder)
     return kept
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from shutil import which
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.following.waking import Waker
 from sowctl.engine.queues.figures import depth_of
 from sowctl.engine.queues.queue import handle_of
-from sowctl.errors import LockedError, MissingError
+from sowctl.errors import InputError, LockedError, MissingError
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.handles import Handle, Outcome
@@ -53,7 +54,8 @@ class WorkOptions(DescribedStruct, frozen=True):
 
 
 class WorkReport(Struct):
-    """What a worker did. ``lost``: the lease was over when the command ended; ``dead``: delivered no more."""
+    """What a worker did. ``lost``: the lease was over when the command ended; ``dead``: delivered no more; ``failed``:
+    the command failed, and as the queue delivers at most once the message is gone."""
 
     delivered: int = 0
     acknowledged: int = 0
@@ -61,6 +63,7 @@ class WorkReport(Struct):
     lost: int = 0
     dead: int = 0
     buried: int = 0
+    failed: int = 0
 
 
 class _Job:
@@ -96,6 +99,7 @@ class Worker:
         self._jobs: list[_Job] = []
         self._ended: list[_Job] = []
         self._leased: list[QueueMessage] = []
+        self._unburied: set[int] = set()
         self._number = 0
         self._epoll: select.epoll | None = None
         period = queue.queue.lease_period_us
@@ -106,6 +110,10 @@ class Worker:
     def run(self) -> WorkReport:
         """Work. Raises MissingError ``SOW-QUE-013`` where the command cannot be started, and what changes raise."""
         options, queue = self.options, self.queue
+        # Asked before anything is leased: with at-most-once a message that was handed out is gone.
+        program = options.command[0]
+        if PLACEHOLDER not in program and which(program, path=options.environment.get("PATH")) is None:
+            raise _cannot_start(program, "there is no such program")
         directory = queue.turns.writer.journal.directory
         room = options.concurrency * min(options.batch, queue.queue.max_per_subscription_backlog)
         self._number = queue.enter(options.name, options.concurrency, room)
@@ -184,12 +192,7 @@ class Worker:
         except OSError as problem:
             for file in files:
                 file.close()
-            raise MissingError(
-                "SOW-QUE-013",
-                f"the command cannot be started: {problem.strerror}",
-                place=arguments[0],
-                hint="nothing was processed; the messages went back",
-            ) from problem
+            raise _cannot_start(arguments[0], problem.strerror) from problem
         job = _Job(messages, process, files)
         self._jobs.append(job)
         if self._epoll is not None and job.descriptor >= 0:
@@ -210,7 +213,11 @@ class Worker:
         self._ended += ended
         if self._final:
             for job in self._ended:
-                self._tally(["done"] * len(job.handles), cancelled=job.process.returncode != 0)
+                count = sum(not message.barrier for message in job.messages)
+                if job.process.returncode == 0:
+                    self.report.acknowledged += count
+                else:
+                    self.report.failed += count
             self._ended = []
             return
         good = [job for job in self._ended if job.process.returncode == 0]
@@ -260,13 +267,23 @@ class Worker:
         """Publish dead messages elsewhere and forget them; of several workers one does it at a time."""
         queue = self.queue
         assert self.options.bury is not None
-        if depth_of(queue).dead and queue.turns.presence.alone():
+        if depth_of(queue).dead > len(self._unburied) and queue.turns.presence.alone():
             try:
-                dead = list(queue.bodies_of(queue.dead()))
-                self.options.bury([message.payload for message in dead])
-                self.report.buried += queue.bury([message.txid for message in dead])
+                for message in queue.bodies_of(one for one in queue.dead() if one.txid not in self._unburied):
+                    self._bury_one(message)
             finally:
                 queue.turns.presence.leave(0)
+
+    def _bury_one(self, message: QueueMessage) -> None:
+        assert self.options.bury is not None
+        try:
+            self.options.bury([message.payload])
+        except InputError as problem:
+            # It stays where it is, for somebody to look at; the others go on.
+            self._unburied.add(message.txid)
+            self.queue.instance.notify(f"dead message {message.bookmark} stays in the queue: {problem.message}")
+        else:
+            self.report.buried += self.queue.bury([message.txid])
 
     def _pause(self) -> float | None:
         """Seconds until something of our own is to be done; None for nothing."""
@@ -303,6 +320,15 @@ class Worker:
         except LockedError as problem:
             # They return with the lock of this worker's file, which ends with the process.
             self.queue.instance.notify(f"{problem.message}; leases return when this process has ended")
+
+
+def _cannot_start(program: str, why: str | None) -> MissingError:
+    return MissingError(
+        "SOW-QUE-013",
+        f"the command cannot be started: {why}",
+        place=program,
+        hint="it processed nothing",
+    )
 
 
 def _descriptor(pid: int) -> int:

@@ -12,7 +12,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.queues.definition import find_queue, queues_of
 from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
 from sowctl.engine.queues.handles import Handle
-from sowctl.engine.queues.queue import OpenQueue, QueueMessage
+from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.values.times import format_end
@@ -186,7 +186,7 @@ def _no_handle(text: str) -> UsageError:
     return UsageError(
         "SOW-QUE-011",
         f"{text.strip()[:80]!r} names no message",
-        hint="such as 13948331409633568391|7| or that and the token of its lease, or a line of sowctl queue lease",
+        hint="such as 13948331409633568391|7| or that and the token of its lease, or a line of queue lease -F ndjson",
     )
 
 
@@ -197,6 +197,7 @@ __all__ = [
     "QueueRecord",
     "batch_of",
     "depth_of",
+    "handle_of",
     "info_of",
     "list_queues",
     "open_queue",

@@ -9,7 +9,7 @@ import pytest
 from sowctl.engine.queues.figures import oldest_needed
 from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
-from sowctl.errors import LockedError, MissingError
+from sowctl.errors import LockedError, MissingError, NegativeError
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
 from tests.support.queues import ids, lab_xml, queue_xml
@@ -263,6 +263,43 @@ def test_a_block_of_the_api_acknowledges_or_gives_back(queues: MakeQueueLab) -> 
         assert (queue.name, queue.info().acknowledged) == ("work", 3)
 
 
+def test_a_block_that_took_longer_than_its_lease_says_so(queues: MakeQueueLab) -> None:
+    lab = queues("<LeasePeriod>10s</LeasePeriod>")
+    lab.put(1)
+    with lab.open().queue("work") as queue:
+        with pytest.raises(NegativeError) as caught, queue.lease() as messages:
+            assert ids(messages) == [1]
+            lab.clock.tick(10)
+        assert (caught.value.code, caught.value.facts["lost"]) == ("SOW-QUE-015", 1)
+        assert [one.state for one in queue.peek()] == ["ready"]
+
+
+def test_what_the_api_can_do_besides(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(1, 2, 3, 4)
+    with lab.open().queue("work") as queue:
+        first, second, *_ = queue.peek()
+        assert queue.expire(first) == ["done"]
+        with pytest.raises(RuntimeError), queue.lease():
+            raise RuntimeError
+        assert [(one.txid, one.state) for one in queue.peek()][-1] == (second.txid, "dead")
+        assert queue.requeue(second) == ["done"]
+        assert [one.state for one in queue.peek()] == ["ready"] * 3
+        assert queue.purge() == 3
+
+
+def test_at_most_once_gives_no_tokens(queues: MakeQueueLab) -> None:
+    lab = queues("<Semantics>at-most-once</Semantics>", "<BarrierExpression>/sync = 1</BarrierExpression>")
+    lab.put(1)
+    (taken,) = lab.lease()
+    assert (taken.token, taken.until) == (0, None)
+    with lab.open().queue("work") as queue:
+        lab.put(2)
+        with queue.lease() as messages:
+            assert ids(messages) == [2]
+    assert lab.info().acknowledged == 2
+
+
 def test_no_such_queue(queues: MakeQueueLab) -> None:
     lab = queues()
     with pytest.raises(MissingError) as caught:
@@ -271,6 +308,12 @@ def test_no_such_queue(queues: MakeQueueLab) -> None:
     with pytest.raises(MissingError) as caught:
         lab.open().queue("wrok")
     assert caught.value.hint == "did you mean work?"
+    with pytest.raises(MissingError) as caught:
+        lab.open().queue("work", "xml")
+    assert (caught.value.message, caught.value.hint) == (
+        "there is no queue 'work' of type xml in this configuration",
+        "it is of type json",
+    )
     many = queues(xml=lab_xml(*(queue_xml(name=f"q{number}") for number in range(20))))
     with pytest.raises(MissingError) as caught:
         many.open().queue("none")
@@ -305,6 +348,13 @@ def test_a_clock_that_goes_back_ends_no_lease_early(queues: MakeQueueLab) -> Non
     assert lab.ack(leased) == ["done"]
     lab.clock.tick(2 * 3600)
     assert lab.states() == [(2, "ready")]
+
+
+def test_names_that_differ_have_state_files_that_differ(queues: MakeQueueLab) -> None:
+    lab = queues(xml=lab_xml(queue_xml(name="a/b"), queue_xml(name="a%2Fb")))
+    lab.put(1)
+    assert [ids(lab.lease(1, name=name)) for name in ("a/b", "a%2Fb")] == [[1], [1]]
+    assert lab.depth("a/b").leased == lab.depth("a%2Fb").leased == 1
 
 
 def test_names_of_clients_do_not_add_up(queues: MakeQueueLab) -> None:

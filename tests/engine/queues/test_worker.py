@@ -12,7 +12,7 @@ import pytest
 from sowctl.engine.queues.figures import info_of
 from sowctl.engine.queues.queue import OpenQueue, handle_of
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
-from sowctl.errors import LockedError, MissingError
+from sowctl.errors import InputError, LockedError, MissingError
 from sowctl.values.times import system_clock
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
@@ -127,7 +127,32 @@ def test_at_most_once_acknowledges_before_and_whatever_the_status(queues: MakeQu
     lab.put(1, 2)
     report = work(lab, "sh", "-c", f"{APPEND}; exit 1")
     assert len(lines(lab)) == 2
-    assert (report.delivered, lab.depth().pending) == (2, 0)
+    assert (report.delivered, report.failed, report.cancelled, lab.depth().pending) == (2, 2, 0, 0)
+    assert lab.info().acknowledged == 2, "removed when they were handed out"
+
+
+def test_at_most_once_looks_for_the_command_before_it_takes_a_message(queues: MakeQueueLab) -> None:
+    lab = queues("<Semantics>at-most-once</Semantics>")
+    lab.put(1)
+    with pytest.raises(MissingError) as caught:
+        work(lab, "no-such-command")
+    assert (caught.value.code, lab.pending()) == ("SOW-QUE-013", [1])
+
+
+def test_a_dead_message_that_is_refused_elsewhere_holds_up_no_other(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(1, 2, 3)
+    buried: list[bytes] = []
+
+    def bury(payloads: list[bytes]) -> None:
+        if b"2" in payloads[0]:
+            raise InputError("SOW-PUB-002", "it has no key")
+        buried.extend(payloads)
+
+    report = work(lab, "false", bury=bury)
+    assert (report.dead, report.buried, len(buried)) == (3, 2, 2)
+    assert lab.states() == [(2, "dead")]
+    assert sum("it has no key" in note for note in lab.notes) == 1
 
 
 def test_a_lease_is_renewed_while_the_command_runs(queues: MakeQueueLab) -> None:

@@ -42,8 +42,6 @@ def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -
     for part in _parts(invocation, texts):
         handles: list[Handle] = []
         for text in part:
-            if not text.strip():
-                continue
             try:
                 handles.append(read_handle(text, owner))
             except UsageError:
@@ -65,7 +63,7 @@ def _parts(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[str]]:
             yield named
             named = []
         for lines in _lines(invocation.streams.stdin):
-            yield [line.decode("utf-8", "replace") for line in lines]
+            yield [line.decode("utf-8", "replace") for line in lines if line.strip()]
     if named:
         yield named
 
