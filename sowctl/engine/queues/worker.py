@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
+from sowctl.breaks import unbroken
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.waking import Waker
 from sowctl.engine.queues.figures import depth_of
@@ -143,14 +144,18 @@ class Worker:
         free = self.options.concurrency - len(self._jobs)
         if free > 0:
             each = min(self.options.batch, self.queue.queue.max_per_subscription_backlog)
-            self._leased += self.queue.lease_to(self._number, free * each)
+            # A signal that ends the worker comes before or after: what is leased is known to be untouched then.
+            with unbroken():
+                self._leased += self.queue.lease_to(self._number, free * each)
             self.report.delivered += len(self._leased)
             while self._leased:
                 # Spread over the free slots, rather than one slot full and the others idle.
                 share = max(1, min(each, -(-len(self._leased) // max(1, free))))
                 part = self._leased[:share]
-                self._start(part)
-                del self._leased[:share]
+                # And a command that was started is known to run, and is stopped before its messages go back.
+                with unbroken():
+                    self._start(part)
+                    del self._leased[:share]
                 free -= 1
         return self.options.until_empty and not self._jobs and not self._ended and depth_of(self.queue).pending == 0
 

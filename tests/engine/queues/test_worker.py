@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.engine.queues import worker as worker_module
 from sowctl.engine.queues.figures import info_of
 from sowctl.engine.queues.queue import OpenQueue, handle_of
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
@@ -215,6 +216,35 @@ def test_sigterm_stops_commands_and_gives_leases_back(queues: MakeQueueLab) -> N
         child.wait_for(b"stopped")
     assert [(one.state, one.deliveries) for one in lab.peek()] == [("ready", 1)]
     assert lab.info().holders == []
+
+
+def stopped_by_itself(lab: QueueLab, place: object, name: str) -> list[tuple[str, int]]:
+    """States and deliveries after a worker was told to end at the end of a function that it calls."""
+    original = getattr(place, name)
+
+    def told(*arguments: object, **options: object) -> object:
+        found = original(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, told)
+        with worker_in(lab, "sleep", "60") as child:
+            child.wait_for(b"stopped")
+    return [(one.state, one.deliveries) for one in lab.peek()]
+
+
+def test_a_signal_while_a_command_starts_stops_it_first(queues: MakeQueueLab) -> None:
+    lab = live(queues("<LeasePeriod>1h</LeasePeriod>"))
+    lab.put(1)
+    # Given back as untouched, it would be with somebody else while the command still ran.
+    assert stopped_by_itself(lab, worker_module.subprocess, "Popen") == [("ready", 1)]
+
+
+def test_a_signal_while_messages_are_leased_makes_no_delivery_of_it(queues: MakeQueueLab) -> None:
+    lab = live(queues("<LeasePeriod>1h</LeasePeriod>", "<MaxDeliveries>1</MaxDeliveries>"))
+    lab.put(1)
+    assert stopped_by_itself(lab, OpenQueue, "lease_to") == [("ready", 0)]
 
 
 def test_what_a_killed_worker_has_returns_when_its_command_has_ended(queues: MakeQueueLab) -> None:
