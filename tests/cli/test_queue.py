@@ -279,6 +279,25 @@ def test_check_finds_a_state_that_is_not_that_of_the_journal(shop: Cli, tmp_path
     assert "the counters of the states are not those of the pages" in result.out
 
 
+def test_check_knows_that_a_clock_may_go_back(shop: Cli) -> None:
+    shop("publish", "work", "--expiration", "1d", stdin=b'{"id":9}\n')
+    assert shop("queue", "depth", "work").out == "6\n"
+    later = shop("queue", "depth", "work", environ={"SOWCTL_NOW": "2095-01-01T00:00:00Z"})
+    assert later.out == "5\n", "its lifetime is over"
+    assert shop("check").status == 0
+
+
+def test_one_damaged_queue_does_not_hide_the_others(shop: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "sowctl.xml"
+    config.write_text(lab_xml(queue_xml(), queue_xml(name="other"), logged=("orders", "failed")))
+    shop("queue", "list")
+    path = next(tmp_path.rglob("work.json.queue"))
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    result = shop("queue", "list")
+    assert ([row["queue"] for row in rows(result.out)], result.status) == (["other"], 5)
+    assert "SOW-QUE-002" in result.err
+
+
 def test_a_damaged_state_is_an_error_that_says_what_to_do(shop: Cli, tmp_path: Path) -> None:
     shop("queue", "depth", "work")
     path = next(tmp_path.rglob("work.json.queue"))

@@ -46,8 +46,8 @@ def outlook(instance: Instance, queue: Queue) -> Outlook:
     if not has_log(instance):
         return found
     path = state_path(instance, queue)
-    boot = None if queue.file_backed_metadata else boot_of()
-    file = QueueFile(path, instance.seam, boot=boot, lock_wait=instance.lock_wait, tell=instance.notify)
+    boot, synced = boot_of(), queue.file_backed_metadata
+    file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait, tell=instance.notify)
     with open_log(instance) as log:
         last, oldest = log.last_txid(), None
         with file.look() as rows:

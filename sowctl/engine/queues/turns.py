@@ -53,8 +53,10 @@ class Turns:
         self.instance = instance
         self.queue = queue
         self.path = state_path(instance, queue)
-        boot = None if queue.file_backed_metadata else boot_of()
-        self._file = QueueFile(self.path, instance.seam, boot=boot, lock_wait=instance.lock_wait, tell=instance.notify)
+        boot, synced = boot_of(), queue.file_backed_metadata
+        self._file = QueueFile(
+            self.path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait, tell=instance.notify
+        )
         self.presence = Presence(self.path, instance.seam)
         self._log: Journal | None = None
         self._writer: JournalWriter | None = None

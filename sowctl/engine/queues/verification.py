@@ -18,6 +18,7 @@ from sowctl.engine.queues.backlog import Backlog
 from sowctl.engine.queues.definition import boot_of, digest_of, state_path
 from sowctl.engine.queues.expressions import QueueExpressions
 from sowctl.engine.queues.recovery import of_another_copy, stale
+from sowctl.engine.queues.settling import TIME_LIMIT
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import SowError
 from sowctl.findings import Finding, Level, Place
@@ -46,8 +47,8 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
         return [], None
     found: list[str] = []
     counts = ""
-    boot = None if queue.file_backed_metadata else boot_of()
-    file = QueueFile(path, instance.seam, boot=boot, lock_wait=instance.lock_wait)
+    boot, synced = boot_of(), queue.file_backed_metadata
+    file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
     try:
         with open_log(instance) as log, file.change() as rows:
             last = log.last_txid()
@@ -145,28 +146,34 @@ def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Ro
                         fresh.lineage, fresh.began, fresh.applied = log.lineage, state.began, state.began
                     ready = backlog.catch_up(aside, log, last, now)
             with file.change() as aside:
-                theirs = {txid for txid in _pending(aside, now) if txid <= limit}
+                theirs = {txid: until for txid, until in _pending(aside, now).items() if txid <= limit}
                 dead = {txid for txid in aside.dead() if txid <= limit}
         finally:
             file.close()
     # What was pruned cannot be compared; the queue finds out when it delivers it.
-    mine = {txid for txid in mine if txid >= oldest}
-    if missing := sorted(theirs - mine):
+    mine = {txid: until for txid, until in mine.items() if txid >= oldest}
+    absent = theirs.keys() - mine.keys()
+    # A clock that went back makes messages live that the state saw expire: as many as it counted may be gone.
+    mortal = {txid for txid in absent if theirs[txid]}
+    if len(mortal) <= state.expired.get(TIME_LIMIT, 0):
+        absent -= mortal
+    if missing := sorted(absent):
         yield f"{len(missing):,} messages of the journal are missing, such as those of {_some(missing)}"
-    if extra := sorted(mine - theirs):
+    if extra := sorted(mine.keys() - theirs.keys()):
         yield f"{len(extra):,} messages are pending and the journal says that they are not, such as {_some(extra)}"
     own = {txid for txid in rows.dead() if txid >= oldest}
     if own != dead:
         yield f"the dead messages are not those of the journal: {_some(sorted(own ^ dead))}"
 
 
-def _pending(rows: Rows, now: int) -> set[int]:
-    found: set[int] = set()
+def _pending(rows: Rows, now: int) -> dict[int, int]:
+    """The pending messages and the ends of their lifetimes, 0 for none."""
+    found: dict[int, int] = {}
     for first in list(rows.firsts()):
         page = rows.page(first)
         for txid, one, expiration in zip(page.txids, page.states, page.expirations, strict=True):
             if one != DONE and not 0 < expiration <= now:
-                found.add(txid)
+                found[txid] = expiration
     return found
 
 

@@ -13,7 +13,7 @@ from sowctl.engine.queues.definition import find_queue, queues_of
 from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
 from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
-from sowctl.errors import UsageError
+from sowctl.errors import SowError, UsageError
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.values.times import format_end
 from sowctl.values.units import whole_number
@@ -36,12 +36,15 @@ def open_queue(instance: Instance, name: str, message_type: str | None = None) -
     return OpenQueue(instance, find_queue(instance, name, message_type))
 
 
-def list_queues(instance: Instance) -> list[QueueInfo]:
-    """All queues of the configuration, in its order."""
+def list_queues(instance: Instance, problems: list[SowError]) -> list[QueueInfo]:
+    """All queues of the configuration, in its order; why one cannot be read goes to ``problems``."""
     found = []
     for config in queues_of(instance):
-        with OpenQueue(instance, config) as queue:
-            found.append(info_of(queue))
+        try:
+            with OpenQueue(instance, config) as queue:
+                found.append(info_of(queue))
+        except SowError as problem:
+            problems.append(problem)
     return found
 
 

@@ -7,6 +7,7 @@ own, a new file can take the place of an old one by a rename, and a process that
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ _ROOM = 64 << 20
 """Bytes that a change may add to the file; the map is made larger beforehand."""
 _MAP = 256 << 20
 _ATTEMPTS = 3
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SYNCED = "synced"
 """What the lock file says where every change was synced."""
 
@@ -70,17 +72,25 @@ _guard = Lock()
 
 
 class QueueFile:
-    """The file at ``path``. ``boot`` names the present start of the machine: no change is synced, and a file that was
-    written since an earlier start is not used. Where it is None, each change is synced.
+    """The file at ``path``. ``boot`` names the present start of the machine: unless ``synced``, changes are not synced,
+    and a file that was written so since an earlier start is not used. Where it is None, each change is synced.
 
     ``lock_wait`` seconds; ``tell`` is told once of a long wait for the lock. For one thread.
     """
 
     def __init__(
-        self, path: Path, seam: Seam, *, boot: str | None, lock_wait: float, tell: Callable[[str], None] | None = None
+        self,
+        path: Path,
+        seam: Seam,
+        *,
+        boot: str | None,
+        lock_wait: float,
+        synced: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
-        self.boot = boot
+        self.synced = synced or boot is None
+        self._boot = boot
         self.lock_wait = lock_wait
         self._seam = seam
         self._tell = tell
@@ -109,7 +119,7 @@ class QueueFile:
                     yield rows
                     rows.finish()
                     self._seam.call("lmdb.commit", txn.commit)
-                    if self.boot is None and not opened.synced:
+                    if self.synced and not opened.synced:
                         self._seam.call("lmdb.sync", opened.env.sync, True)
                 except BaseException:
                     with suppress(lmdb.Error):
@@ -131,7 +141,7 @@ class QueueFile:
             yield None
             return
         with unbroken(), self._locked(exclusive=False), explained(self.path, "read the queue"), ExitStack() as stack:
-            if self._mark() not in (SYNCED, self.boot or SYNCED):
+            if not self._usable(self._mark()):
                 yield None
                 return
             try:
@@ -212,8 +222,11 @@ class QueueFile:
             self._lock.release()
 
     def _waiting(self) -> None:
+        self._say(f"waiting for the queue, which is in use by another process{self._who()}")
+
+    def _say(self, words: str) -> None:
         if self._tell is not None:
-            self._tell(f"waiting for the queue, which is in use by another process{self._who()}")
+            self._tell(words)
 
     def _who(self) -> str:
         found = holders(self._lock.path)
@@ -224,9 +237,10 @@ class QueueFile:
         with explained(self.path, "open the queue"):
             marked = self._mark()
             try:
-                if marked not in (SYNCED, self.boot or SYNCED):
+                if not self._usable(marked):
                     # LMDB without syncs is whole only as long as the machine runs; what it says then is not to be read.
                     self.path.unlink(missing_ok=True)
+                    self._say("the machine was started anew since the last change; leases and counters are gone")
                 now = self.path.stat()
             except FileNotFoundError:
                 self.close()
@@ -244,8 +258,8 @@ class QueueFile:
             except lmdb.Error as problem:
                 raise self._explained(problem, "open the queue") from problem
             self._opened = mine
-            if marked != (self.boot or SYNCED):
-                if self.boot is None:
+            if marked != self._own_mark:
+                if self.synced:
                     self._seam.call("lmdb.sync", mine.env.sync, True)
                 self._remark()
             return mine
@@ -270,9 +284,21 @@ class QueueFile:
         raw = os.pread(self._lock.fd, 100, 0)
         return raw.decode("ascii", "replace").strip() or SYNCED
 
+    @property
+    def _own_mark(self) -> str:
+        return SYNCED if self.synced or self._boot is None else self._boot
+
+    def _usable(self, mark: str) -> bool:
+        """Whether a file with this mark is whole. Raises DamageError for a mark that is none."""
+        if mark in (SYNCED, self._boot):
+            return True
+        if self.path.exists() and not _BOOT_ID.fullmatch(mark):
+            raise damaged("its lock file does not say how it was written", str(self._lock.path))
+        return False
+
     def _remark(self) -> None:
         # On disk before the first change that is not synced: a crash must not leave a mark that promises more.
-        raw = (self.boot or SYNCED).encode()
+        raw = self._own_mark.encode()
         self._seam.call("file.truncate", os.ftruncate, self._lock.fd, 0)
         self._seam.call("file.pwrite", os.pwrite, self._lock.fd, raw, 0)
         self._seam.call("file.sync", os.fsync, self._lock.fd)
@@ -303,14 +329,14 @@ class QueueFile:
             map_size=mapped,
             max_dbs=len(NAMES),
             mode=FILE_MODE,
-            sync=self.boot is None,
-            metasync=self.boot is None,
+            sync=self.synced,
+            metasync=self.synced,
             readahead=False,
         )
         try:
             databases = {name: env.open_db(name.encode()) for name in NAMES}
             made = path.stat()
-            return _Opened((made.st_dev, made.st_ino), env, databases, mapped, self.boot is None, os.getpid())
+            return _Opened((made.st_dev, made.st_ino), env, databases, mapped, self.synced, os.getpid())
         except BaseException:
             env.close()
             raise

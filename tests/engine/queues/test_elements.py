@@ -9,6 +9,7 @@ import pytest
 from sowctl.engine.fold.blocks import places_of
 from sowctl.engine.queues.fairness import Seat, share
 from sowctl.engine.topics.positions import open_log
+from sowctl.errors import DamageError
 from sowctl.store.queue.file import QueueFile
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.faults import CountingSeam
@@ -440,8 +441,8 @@ def client(name: str) -> int:
 
 def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the system calls its present start is another name from here on."""
-    monkeypatch.setattr("sowctl.engine.queues.turns.boot_of", lambda: "another start")
-    monkeypatch.setattr("sowctl.engine.queues.verification.boot_of", lambda: "another start")
+    monkeypatch.setattr("sowctl.engine.queues.turns.boot_of", lambda: "0a1b2c3d-0000-4000-8000-00000000000f")
+    monkeypatch.setattr("sowctl.engine.queues.verification.boot_of", lambda: "0a1b2c3d-0000-4000-8000-00000000000f")
 
 
 @pytest.mark.parametrize(("parts", "cancels"), [((), 0), (("<FileBackedMetadata>enabled</FileBackedMetadata>",), 1)])
@@ -453,6 +454,30 @@ def test_file_backed_metadata_outlives_a_crash_of_the_machine(
     lab.cancel(*lab.lease())
     reboot(monkeypatch)
     assert [(one.state, one.cancels) for one in lab.peek()] == [("ready", cancels)]
+    assert any("started anew" in note for note in lab.notes) == (not parts)
+
+
+def test_file_backed_metadata_can_be_switched_on_while_leases_run(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    (leased,) = lab.lease()
+    lab.config.write_text(lab_xml(queue_xml("<FileBackedMetadata>enabled</FileBackedMetadata>")))
+    assert lab.ack(leased) == ["done"]
+    assert lab.state_file().with_name("work.json.queue-lock").read_text() == "synced"
+
+
+def test_a_mark_that_says_nothing_is_damage(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    lab.lease()
+    mark = lab.state_file().with_name("work.json.queue-lock")
+    kept = mark.read_text()
+    mark.write_text("garbage")
+    with pytest.raises(DamageError) as caught:
+        lab.peek()
+    assert caught.value.code == "SOW-QUE-002"
+    mark.write_text(kept)
+    assert lab.states() == [(1, "leased")]
 
 
 def test_file_backed_metadata_syncs_every_change(queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +485,7 @@ def test_file_backed_metadata_syncs_every_change(queues: MakeQueueLab, monkeypat
     original = QueueFile._open
 
     def noting(self: QueueFile, path: object) -> object:
-        opened.append(self.boot is None)
+        opened.append(self.synced)
         return original(self, path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(QueueFile, "_open", noting)
