@@ -92,9 +92,10 @@ def seed(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture(autouse=True, scope="session")
 def looks_always() -> Iterator[None]:
-    """Filters look for their traces in every store, however few records it has."""
+    """Filters look for their traces in every store, however few records it has; indexes are built when first asked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "LOOKING", 0)
+        patch.setattr(figures, "ASKED", 1)
         yield
 
 

@@ -196,7 +196,7 @@ class TopicHandle:
         return subscribe(self.instance, [self.config], SubscribeOptions(filter=filter, **changes))
 
     def explain(self, filter: str | None = None, **changes: Any) -> Plan:
-        """How a query with these options would be read; indexes that it needs are built. Options as for `query`."""
+        """How a query with these options would be read; it counts as asking for its fields. Options as for `query`."""
         from sowctl.engine.verbs.explain import explain
         from sowctl.engine.verbs.query import query
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from sowctl.seam import SEAM, Seam
 _KEYS, _SPOTS = "keys", "spots"
 _RESERVED = {f"{_KEYS}.memo", f"{_SPOTS}.memo"}
 _SUFFIX = ".memo"
+_ASKED = ".asked"
 
 
 class MemoDirectory:
@@ -85,9 +86,22 @@ class MemoDirectory:
         """Bytes of all files."""
         return sum(path.stat().st_size for path in self.path.glob(f"*{_SUFFIX}"))
 
+    def asked_again(self, names: Iterable[str]) -> bool:
+        """Note that columns ``names`` would have been of use; whether each of them had been noted before."""
+        notes = [self._named(xxh3_64_hexdigest(name.encode()), _ASKED) for name in names]
+        new = [note for note in notes if not note.exists()]
+        # A note is an empty file, so two processes that make the same one do not disturb each other. Without leave to
+        # write here there is none, and no index will be built either.
+        with suppress(OSError):
+            if new:
+                self._make()
+            for note in new:
+                self._seam.call("file.open", note.touch, 0o640)
+        return not new
+
     def clear(self) -> None:
-        """Remove all indexes."""
-        for path in self.path.glob(f"*{_SUFFIX}*"):
+        """Remove all indexes, and what was noted of questions."""
+        for path in (*self.path.glob(f"*{_SUFFIX}*"), *self.path.glob(f"*{_ASKED}")):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -100,14 +114,17 @@ class MemoDirectory:
     def _file(self, name: str) -> Path:
         return self._named(xxh3_64_hexdigest(name.encode()))
 
-    def _named(self, name: str) -> Path:
-        return self.path / f"{name}{_SUFFIX}"
+    def _named(self, name: str, suffix: str = _SUFFIX) -> Path:
+        return self.path / f"{name}{suffix}"
+
+    def _make(self) -> None:
+        with suppress(FileExistsError):
+            self._seam.call("dir.make", os.mkdir, self.path, 0o750)
 
     @contextmanager
     def building(self) -> Iterator[bool]:
         """Hold the lock of the builder; False where another process does. Raises OSError where that fails."""
-        with suppress(FileExistsError):
-            self._seam.call("dir.make", os.mkdir, self.path, 0o750)
+        self._make()
         # The lock file stays when the lock is given up: a file that was removed could be locked by two builders at
         # once.
         fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -136,7 +153,10 @@ class MemoDirectory:
 
     def put_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
         """Put a column in place. Raises OSError."""
-        self._put(self._file(name), parts)
+        path = self._file(name)
+        self._put(path, parts)
+        # What was asked before is answered. Where this column is out of date one day, it is asked for anew.
+        path.with_suffix(_ASKED).unlink(missing_ok=True)
 
     def _put(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
         # Renamed when complete: a reader that has the old file mapped keeps it, and none sees half a file. A crash may

@@ -18,6 +18,7 @@ from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
 from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import StoredSource
     from sowctl.memo.format import MemoFile
@@ -95,7 +96,10 @@ class Memos:
 
 
 def open_memos(instance: Instance, source: StoredSource, slots: Sequence[Slot]) -> Memos | None:
-    """The columns of ``slots``, built if need be; a slot that cannot be indexed has none. None: do without."""
+    """The columns of ``slots``, built if they were asked for before; None: do without.
+
+    A slot that cannot be indexed has no column.
+    """
     assert source.path is not None
     # Indexes are of the store alone: behind a bulk load they would be built, and be of no use.
     if source.overlay is not None and len(source.overlay) > _most(source):
@@ -103,6 +107,14 @@ def open_memos(instance: Instance, source: StoredSource, slots: Sequence[Slot]) 
     directory = MemoDirectory(source.path, instance.seam)
     names = names_of(instance, source, slots)
     return _opened(directory, source, names) or _built(instance, directory, source, names)
+
+
+def configured(topic: TopicConfig | None) -> list[Slot]:
+    """The fields that a topic's configuration wants indexed."""
+    if topic is None:
+        return []
+    paths = [*topic.keys, *(path for index in topic.hash_indexes for path in index), *topic.indexes]
+    return list(dict.fromkeys(Slot(path) for path in paths))
 
 
 def _most(source: StoredSource) -> int:
@@ -172,6 +184,12 @@ def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, st
 
 
 def _built(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> Memos | None:
+    # Building takes as long as several scans. A question that is put once is answered by one scan; who asks for a field
+    # again will go on asking. What the configuration names is asked for by it.
+    missing = [name for slot, name in names.items() if slot not in configured(source.config)]
+    missing = [name for name in missing if directory.column(name, source.meta.digest) is None]
+    if figures.ASKED > 1 and not directory.asked_again(missing):
+        return None
     try:
         with directory.building() as mine:
             # Not ``mine`` where another process builds at this moment: this one does not wait, and reads what is

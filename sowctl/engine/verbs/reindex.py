@@ -7,17 +7,16 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import ReindexReport
-from sowctl.engine.search.memos import build_memos, existing, names_of
+from sowctl.engine.search.memos import build_memos, configured, existing, names_of
 from sowctl.engine.sources.opening import open_now
 from sowctl.errors import LockedError, StorageError, UsageError
 from sowctl.memo.directory import MemoDirectory
-from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
-    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.current import CurrentSource
     from sowctl.engine.topics.targets import Target
+    from sowctl.values.fields import Slot
 
 
 def reindex(instance: Instance, targets: Sequence[Target], *, drop: bool = False) -> list[ReindexReport]:
@@ -63,11 +62,3 @@ def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
             place=str(directory.path),
             hint="look at permission and free space there; queries are answered without indexes, too",
         ) from problem
-
-
-def configured(topic: TopicConfig | None) -> list[Slot]:
-    """The fields that a topic's configuration wants indexed."""
-    if topic is None:
-        return []
-    paths = [*topic.keys, *(path for index in topic.hash_indexes for path in index), *topic.indexes]
-    return list(dict.fromkeys(Slot(path) for path in paths))

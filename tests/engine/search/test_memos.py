@@ -130,3 +130,39 @@ def test_a_closed_instance_keeps_nothing_open(tmp_path: Path, monkeypatch: pytes
         assert held() > 0
     assert held() == 0
     assert len(_both(lab, "/n > 20")) == 479
+
+
+def _access(lab: Lab, filter: str) -> str:
+    return lab.open().topic("t").explain(filter, index_from=0).access
+
+
+def test_a_field_is_indexed_when_it_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "ASKED", 2)
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
+    assert [len(lab.query("t", "/n > 20", index_from=0)) for _ in range(2)] == [9, 9]
+    assert _access(lab, "/n > 3") == "memo index"
+    # A further field is noted for itself: the one that is there helps, but a query has all its indexes or none.
+    assert [_access(lab, "/n > 20 AND /s = 'x'") for _ in range(2)] == ["scan", "memo index"]
+    # Out of date is like not there: the first question behind a load is a scan, too.
+    monkeypatch.setattr(figures, "CHANGED", 0)
+    lab.publish("t", *(message(id=number, n=-number, s="y") for number in range(30)))
+    assert [_access(lab, "/n < -20") for _ in range(3)] == ["scan", "memo index", "memo index"]
+
+
+def test_what_the_configuration_names_is_indexed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "ASKED", 2)
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t", "<Index>/n</Index>"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
+    assert _access(lab, "/n > 20") == "memo index"
+    assert _access(lab, "/s = 'x'") == "scan"
+
+
+def test_where_no_note_can_be_made_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "ASKED", 2)
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", *(message(id=number, n=number) for number in range(30)))
+    memos = lab.store("t").with_name(lab.store("t").name + "-memo")
+    memos.write_text("a file where the directory should be")
+    assert [len(lab.query("t", "/n > 20", index_from=0)) for _ in range(3)] == [9, 9, 9]
+    assert memos.read_text() == "a file where the directory should be"
