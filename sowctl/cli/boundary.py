@@ -40,6 +40,44 @@ def from_oserror(error: OSError) -> StorageError:
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
 
 
+def fitting(error: SowError, command: str) -> SowError:
+    """The error, with a hint that fits the command, where a view, conflated topic or queue was no topic."""
+    words = _INSTEAD.get(command, {})
+    hint = words.get(error.facts.get("kind", "")) or words.get("") if error.code == "SOW-ENG-031" else None
+    if hint is not None:
+        error.hint = hint.format(name=error.facts["topic"])
+    return error
+
+
+_INSTEAD: dict[str, dict[str, str]] = {
+    "check": {
+        "View": "sowctl view check {name} compares it with its topics",
+        "ConflatedTopic": "sowctl query {name} --fresh computes it from the journal; check its topic",
+        "": "sowctl queue info {name} tells its state; check its topics",
+    },
+    "replay": {
+        "View": "it follows its topics: replay these; sowctl view refresh {name} --fresh makes its cache anew",
+        "ConflatedTopic": "it follows its topic: replay that; sowctl query {name} --fresh computes it anew",
+        "": "it is read from the journal; sowctl queue info {name} tells its state",
+    },
+    "store reindex": {
+        "View": "sowctl view refresh {name} --fresh makes its cache anew; queries build the indexes of it",
+        "ConflatedTopic": "sowctl query {name} --fresh computes it anew; queries build the indexes of it",
+    },
+    "expire": {
+        "View": "its rows follow the records of its topics: expire these",
+        "ConflatedTopic": "what expires in its topic leaves at the end of an interval: sowctl conflate {name}",
+        "": "sowctl queue expire {name} takes out what has expired in it",
+    },
+    "key": {
+        "View": "its keys are made of its Grouping: sowctl query {name} --meta shows them",
+        "ConflatedTopic": "its records have the keys of its topic: name that",
+    },
+}
+"""What somebody may have wanted who gave a command the name of no topic, by command and kind of entry; the kind ``""``
+stands for all others."""
+
+
 def _gone_directory() -> str | None:
     """The name that the working directory had, where it was removed; what asks for it then is told no name."""
     try:

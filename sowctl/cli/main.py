@@ -156,9 +156,9 @@ def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
 
 
 def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[str]) -> int:
-    from sowctl.cli.boundary import from_oserror, report
+    from sowctl.cli.boundary import fitting, from_oserror, report
 
-    reported = from_oserror(error) if isinstance(error, OSError) else error
+    reported = from_oserror(error) if isinstance(error, OSError) else fitting(error, invocation.command)
     for name, words in (("durable", invocation.durable), ("resume", invocation.resume)):
         if words is not None:
             # What the error itself says of it is more exact.

@@ -154,6 +154,10 @@ class TopicConfig(Configured, frozen=True, eq=False):
         return bool(self.node.value("KeyDomain"))
 
 
+DEEPEST = 50
+"""Derived entries that may stand on each other: each is opened from within the one above it, on Python's stack."""
+
+
 class OtherEntry(Configured, frozen=True, eq=False):
     """What a view, a conflated topic and a queue have in common; the kinds are in :mod:`sowctl.config.derived`."""
 

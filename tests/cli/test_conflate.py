@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.seam import SEAM
+from tests.cli.conftest import Cli
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +47,27 @@ def test_following_ends_cleanly_on_a_signal(number: signal.Signals, tmp_path: Pa
     assert sorted(lab.query("c")) == ['{"id":1,"v":2}', '{"id":2}']
     # Nothing is left half done.
     assert not list(lab.directory.rglob("*.tmp*"))
+
+
+def test_names_that_are_none(cli: Cli, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t") + CONFLATED.replace("<Name>c<", "<Name>slow<"), ()))
+    config = str(lab.config)
+    done = cli("-c", config, "conflate", "slwo")
+    assert (done.status, "did you mean slow?" in done.err) == (10, True)
+    done = cli("-c", config, "conflate", "t")
+    assert (done.status, "conflated topics are slow" in done.err) == (2, True)
+
+
+def test_what_was_kept_long_ago_is_said(tmp_path: Path) -> None:
+    from sowctl.engine.verbs.conflate import conflate
+
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t") + CONFLATED, ()))
+    lab.publish("t", message(id=1))
+    list(conflate(lab.open()))
+    assert (lab.query("c"), lab.notes) == ([], [])
+    lab.clock.tick(5)
+    assert lab.query("c") == []
+    assert ["sowctl conflate c brings it to the clock" in note for note in lab.notes] == [True]
+    list(conflate(lab.open()))
+    lab.notes.clear()
+    assert (lab.query("c"), lab.notes) == ([message(id=1)], [])

@@ -135,6 +135,34 @@ def test_what_writes_refuses_a_view(place: Path, cli: Cli, words: tuple[str, ...
     assert "SOW-ENG-031" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("check", "totals"), "sowctl view check totals compares it"),
+        (("replay", "totals"), "sowctl view refresh totals --fresh"),
+        (("store", "reindex", "totals"), "sowctl view refresh totals --fresh"),
+        (("expire", "totals"), "expire these"),
+        (("key", "totals"), "sowctl query totals --meta shows them"),
+        (("publish", "totals"), "publish to these"),
+    ],
+)
+def test_a_hint_says_what_may_have_been_wanted(place: Path, cli: Cli, words: tuple[str, ...], hint: str) -> None:
+    done = cli(*words, stdin=b'{"client":"a"}\n')
+    assert (done.status, "SOW-ENG-031" in done.err, hint in done.err) == (2, True, True)
+
+
+def test_info_says_what_the_cache_has(place: Path, cli: Cli) -> None:
+    assert cli("query", "totals").status == 0
+    (row,) = rows(cli("info", "totals").out)
+    assert (row["keys"], row["records"], row["payload_bytes"]) == (["/client"], 2, len('{"client":"a","total":5}') * 2)
+    assert cli("hash", "totals").out.split()[0] == row["digest"]
+
+
+def test_a_view_is_shown_by_its_message_type(place: Path, cli: Cli) -> None:
+    assert cli("view", "show", "over", "--message-type", "nvfix").status == 0
+    assert cli("view", "show", "over", "--message-type", "json").status == 10
+
+
 def test_a_name_that_is_no_view(place: Path, cli: Cli) -> None:
     for words in (("view", "show", "orders"), ("view", "refresh", "orders"), ("view", "list", "orders")):
         done = cli(*words)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import MessageType
 
 EXAMPLES = (
     "sowctl view show totals",
@@ -16,6 +17,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     view: Annotated[str, Argument("VIEW", "the name of a view", complete="view")],
+    message_type: MessageType = None,
     format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
 ) -> int:
     """Print the definition of a view, its sources, what a reader would do with its cache and why, rows, age and costs.
@@ -26,7 +28,7 @@ def run(
     from sowctl.engine.verbs.view import definition_of, view_info, views_of
 
     with invocation.open_instance() as instance:
-        (found,) = views_of(instance, [view])
+        (found,) = views_of(instance, [view], message_type)
         text = shown(view_info(instance, found), definition_of(found), invocation.clock(), as_json=format == "json")
     invocation.streams.stdout.write(text.encode() + b"\n")
     return 0

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from sowctl.config import texts
 from sowctl.config.document import Node
+from sowctl.config.model import DEEPEST
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectEntry, is_transient
 from sowctl.config.rules.survey import Survey
@@ -162,6 +163,26 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
         names = [member.name for member in (*path[seen[step.number] :], step)]
         text = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "...", names[-1]])
         yield Problem(entry.node, f"cycle among views or conflated topics: {text}", "let one read a Topic")
+
+
+def too_deep(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: more than 50 views or conflated topics that stand on each other.
+
+    Why: each is read through the one below it, and sowctl opens no more than 50 at once.
+    Example: a View over a View over a View, 51 of them.
+    Instead: let one of them read a Topic, or join two steps into one.
+    """
+    depth: dict[int, int] = {}
+    below = _below(survey)
+    # One pass in the order of the file is enough, because a source must stand before what reads it.
+    for entry in survey.entries:
+        if entry.number not in below:
+            continue
+        depth[entry.number] = 1 + max((depth.get(found.number, 0) for found in below[entry.number]), default=0)
+        if depth[entry.number] > DEEPEST:
+            message = f"{entry.label} stands on {DEEPEST} other views or conflated topics, one above the other"
+            yield Problem(entry.node, message, "let one of them read a Topic; sowctl reads no more than that")
+            return
 
 
 def _below(survey: Survey) -> dict[int, list[SubjectEntry]]:

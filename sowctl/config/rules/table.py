@@ -263,6 +263,7 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R029", _W, "queue-is-a-topic", "SOW/Queue", (("Queues", "queue.also_a_topic"),)),
     Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),
     Rule("R031", _E, "file-of-the-instance", "SOW/Topic/FileName", (("Topic", "topic.file_of_the_instance"),)),
+    Rule("R032", _E, "derivation-too-deep", "SOW", (("AMPSConfig", "sources.too_deep"),)),
 )
 
 _SPELLINGS: tuple[Rule, ...] = (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sowctl.config.derived import ConflatedTopic, Queue, View
 from sowctl.config.matching import search_of
-from sowctl.config.model import Expiration, Logical, OtherEntry, TopicConfig
+from sowctl.config.model import DEEPEST, Expiration, Logical, OtherEntry, TopicConfig
 from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.expressions.syntax.nodes import Field
 from sowctl.expressions.syntax.parse import destination_of, parse_grouping, parse_projection
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sowctl.values.paths import Path as FieldPath
 
 _SLAB = 1 << 20
-DEEPEST = 50
-"""Derived entries that may stand on each other: each is opened from within the one above it, on Python's stack."""
 
 
 def read_as(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
@@ -114,7 +112,7 @@ def root_of(config: InstanceConfig, topic: TopicConfig) -> TopicConfig:
 def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
     """Raise ConfigError ``SOW-VIW-004`` where reading an entry would come back to itself, or go too deep.
 
-    Rule R027 of ``validate`` tells of circles; readers do not ask for all rules first.
+    Rules R027 and R032 of ``validate`` tell of both; readers do not ask for all rules first.
     """
     done: set[OtherEntry] = set()
     stack = [(entry, iter(_below(config, entry)))]
@@ -183,6 +181,7 @@ def not_a_topic(entry: OtherEntry) -> UsageError:
         f"{entry.name!r} is a {entry.kind}, not a topic with a store of its own",
         hint="it follows the topics that it is made of: publish to these, and delete there",
         topic=entry.name,
+        kind=entry.kind,
     )
 
 

@@ -74,7 +74,7 @@ def resolve(
         if found:
             return found
         raise unmatched(instance, name, message_type, derived=derived)
-    raise _missing(instance, name, message_type)
+    raise missing(instance, name, message_type)
 
 
 def find_topic(instance: Instance, text: str, message_type: str | None = None, *, derived: bool = False) -> TopicConfig:
@@ -85,7 +85,7 @@ def find_topic(instance: Instance, text: str, message_type: str | None = None, *
     name, message_type = split_target(text, message_type)
     found = _exact(instance, name, message_type, logical=True, derived=derived)
     if found is None:
-        raise _missing(instance, name, message_type)
+        raise missing(instance, name, message_type)
     return found
 
 
@@ -109,13 +109,13 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
         # A queue of its own topic, which only the transaction log names.
         only = _journal_only(instance, name, queue.message_type)
         if only is None:
-            raise _missing(instance, name, message_type)
+            raise missing(instance, name, message_type)
         return only
     found = _exact(instance, name, message_type, logical=True)
     if found is None:
         only = _journal_only(instance, name, message_type)
         if only is None:
-            raise _missing(instance, name, message_type)
+            raise missing(instance, name, message_type)
         return only
     if found.pattern is None:
         return found
@@ -318,7 +318,8 @@ def _can_be_stored(name: str) -> bool:
         return False
 
 
-def _missing(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
+def missing(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
+    """The error for a name that no entry has; its hint says which names are near."""
     if instance.config is None:
         return MissingError(
             "SOW-ENG-015",

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.config.derived import ConflatedTopic
-from sowctl.engine.topics.targets import split_target
+from sowctl.engine.topics.targets import missing, split_target
 from sowctl.engine.views.cache import place_of
 from sowctl.engine.views.conflation.keeping import Advance, Keeper
 from sowctl.engine.views.conflation.kept import is_recorded
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_entry
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import UsageError
 from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
@@ -102,9 +102,13 @@ def conflated_topics(instance: Instance, names: Sequence[str] = ()) -> list[Conf
     for name, kind in wanted:
         found = [entry for entry in entries if entry.name == name and kind in (None, entry.message_type)]
         if not found:
-            raise MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", topic=name)
+            raise missing(instance, name, kind)
         if not any(isinstance(entry, ConflatedTopic) for entry in found):
-            raise UsageError("SOW-VIW-003", f"{name!r} is a {found[0].kind}, not a conflated topic", topic=name)
+            all_names = ", ".join(entry.name for entry in entries if isinstance(entry, ConflatedTopic))
+            hint = f"conflated topics are {all_names}" if all_names else "the configuration has no conflated topics"
+            raise UsageError(
+                "SOW-VIW-003", f"{name!r} is a {found[0].kind}, not a conflated topic", hint=hint, topic=name
+            )
     return [
         entry
         for entry in entries

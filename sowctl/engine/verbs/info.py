@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import TopicState
+    from sowctl.store.meta import StoreMeta
 
 BATCH = 1000
 
@@ -74,6 +75,8 @@ def _target(instance: Instance, target: Target, problems: list[SowError]) -> Top
 def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
     """A view, conflated topic or queue: what its cache or state holds, and how far that is behind; nothing changes."""
     row = TopicInfo(entry.name, entry.message_type, entry.kind, "defined")
+    # Where the language is loaded anyway: the fields of the keys are found in texts.
+    _read_as(instance, entry, row)
     if entry.kind == "ConflatedTopic":
         _conflated(instance, entry, row, problems)
         return row
@@ -89,10 +92,11 @@ def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) ->
         problems.append(error)
         return row
     row.state = {"use": "current"}.get(found.way, "no cache" if found.state is None else "behind")
-    row.records, row.file_bytes, row.lag = found.messages, found.size, found.changed or 0
+    row.file_bytes, row.lag = found.size, found.changed or 0
+    _counted(row, found.meta)
     if found.state is not None:
         row.path, row.last_update = str(found.path), found.state.refreshed
-        row.last_txid = max((one.last_txid for one in found.state.positions), default=0)
+        row.applied = row.last_txid = max((one.last_txid for one in found.state.positions), default=0)
         row.index_bytes = MemoDirectory(found.path).size() if found.path is not None else 0
     # How far it is behind is not known where the sources cannot tell; then the reason stands here.
     row.note = found.why if found.changed is None else None
@@ -114,8 +118,10 @@ def _conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: 
         return
     # Without a journal it is what was kept last, however long ago.
     row.state = "current" if found.is_current else "behind" if found.kept.lineage else "kept"
-    row.records, row.file_bytes, row.lag = found.messages, found.size, found.behind
-    row.path, row.last_update, row.last_txid = str(found.path), found.kept.clock, found.kept.applied
+    row.file_bytes, row.lag = found.size, found.behind
+    _counted(row, found.meta)
+    row.path, row.last_update = str(found.path), found.kept.clock
+    row.applied = row.last_txid = found.kept.applied
     row.note = f"{found.pending:,} messages are pending" if found.pending else None
 
 
@@ -135,6 +141,23 @@ def _queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list
     row.leased, row.age_seconds, row.file_bytes = found.leased, found.age_seconds, found.size
     row.path = None if found.path is None else str(found.path)
     row.note = f"{found.dead:,} messages are dead" if found.dead else None
+
+
+def _read_as(instance: Instance, entry: OtherEntry, row: TopicInfo) -> None:
+    """What keys a derived topic has; nothing where its definition cannot be read, which is told besides."""
+    from sowctl.engine.topics.derived import read_as
+
+    assert instance.config is not None
+    with suppress(SowError):
+        topic = read_as(instance.config, entry)
+        row.keys, row.key_mode = tuple(str(path) for path in topic.keys), topic.key_mode
+
+
+def _counted(row: TopicInfo, meta: StoreMeta | None) -> None:
+    """What the store of a cache says of its messages."""
+    if meta is not None:
+        row.records, row.payload_bytes = meta.records, meta.payload_bytes
+        row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
 
 
 def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:

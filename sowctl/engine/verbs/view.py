@@ -89,14 +89,17 @@ class CheckedView(Struct, frozen=True):
         return not (self.missing or self.surplus or self.different)
 
 
-def views_of(instance: Instance, names: Sequence[str] | None) -> list[View]:
-    """The views of these names, or all. Raises UsageError ``SOW-VIW-010`` for what is no view, and as ``resolve``."""
+def views_of(instance: Instance, names: Sequence[str] | None, message_type: str | None = None) -> list[View]:
+    """The views of these names, of a message type where one is given, or all.
+
+    Raises UsageError ``SOW-VIW-010`` for what is no view, and as ``resolve``.
+    """
     if not names:
         entries = instance.config.sow if instance.config is not None else ()
         return [entry for entry in entries if isinstance(entry, View)]
     found = []
     for name in names:
-        (target,) = resolve(instance, name, literal=True, derived=True)
+        (target,) = resolve(instance, name, message_type, literal=True, derived=True)
         entry = target.topic.derived if target.topic is not None else None
         if not isinstance(entry, View):
             raise UsageError("SOW-VIW-010", f"{name!r} is no view", hint="sowctl view list lists the views")

@@ -41,6 +41,7 @@ from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.store.builder import build
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
+from sowctl.store.meta import StoreMeta
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 
 if TYPE_CHECKING:
@@ -58,26 +59,32 @@ class Outlook(Struct, frozen=True):
     """What a reader would do with a cache: use it, catch up, or compute everything, and why.
 
     ``changed``: records of the sources that may differ from what it holds, None where that is not known. ``state`` is
-    None where there is no cache of use; ``messages`` in it, ``size`` of its file, which is at ``path``, in bytes.
+    None where there is no cache of use; ``meta`` is the meta record of its store, ``size`` of its file, which is at
+    ``path``, in bytes.
     """
 
     way: str
     why: str
     changed: int | None = None
     state: CacheState | None = None
-    messages: int = 0
+    meta: StoreMeta | None = None
     size: int = 0
     path: Path | None = None
+
+    @property
+    def messages(self) -> int:
+        """Messages in the cache."""
+        return 0 if self.meta is None else self.meta.records
 
 
 def kept(instance: Instance, path: Path, way: str, why: str) -> Outlook:
     """An outlook with what a cache says of itself, if there is one."""
     try:
         with Store.open(path, write=False, seam=instance.seam) as store, store.snapshot() as snapshot:
-            state, messages = read_state(snapshot), snapshot.meta.records
+            state, meta = read_state(snapshot), snapshot.meta
     except SowError:
         return Outlook("compute", why)
-    return Outlook(way, why, None, state, messages, path.stat().st_size, path)
+    return Outlook(way, why, None, state, meta, path.stat().st_size, path)
 
 
 class Refresh:
@@ -151,7 +158,7 @@ class Refresh:
             state, meta = read_state(snapshot), snapshot.meta
         if state is None or state.definition != self._definition_digest:
             return Outlook("compute", "the cache is of another definition or version")
-        found = Outlook("use", "nothing has changed", 0, state, meta.records, self._path.stat().st_size, self._path)
+        found = Outlook("use", "nothing has changed", 0, state, meta, self._path.stat().st_size, self._path)
         if self.is_current(state):
             return found
         changes = self._changes(state)

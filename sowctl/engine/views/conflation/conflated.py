@@ -67,6 +67,10 @@ def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Sour
     source = open_current(moment.instance, _kept_as(moment, entry, path), now=moment.now)
     kept = read_kept(source.snapshot)
     if kept is not None and (moment.at is None or moment.at >= kept.clock):
+        if 0 < kept.due <= moment.now or moment.now - kept.clock > entry.interval_us:
+            words = f"{entry.name} shows what was kept at {format_time(kept.clock)}: no journal records its source"
+            hint = f"sowctl conflate {entry.name} brings it to the clock"
+            moment.instance.notify_once(f"age of {entry.name}", f"{words}, and {hint}")
         return source
     source.close()
     if kept is None:

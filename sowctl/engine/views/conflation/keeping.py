@@ -46,6 +46,7 @@ from sowctl.errors import DamageError, MissingError, VersionError
 from sowctl.store.builder import build
 from sowctl.store.codec import expiration_of
 from sowctl.store.env import Store
+from sowctl.store.meta import StoreMeta
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 
 if TYPE_CHECKING:
@@ -310,16 +311,22 @@ class Keeper:
 
 
 class KeptOutlook(Struct, frozen=True):
-    """How a kept state stands to its source: the file, what it says of itself (None where there is none), messages
-    that are shown and pending, bytes; whether it is that of the present; entries of the log that are not taken."""
+    """How a kept state stands to its source: the file, what it says of itself (None where there is none), the meta
+    record of its store, messages that are pending, bytes; whether it is that of the present; entries of the log that
+    are not taken."""
 
     path: Path | None
     kept: Kept | None = None
-    messages: int = 0
+    meta: StoreMeta | None = None
     pending: int = 0
     size: int = 0
     is_current: bool = False
     behind: int = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages that are shown."""
+        return 0 if self.meta is None else self.meta.records
 
 
 def outlook(moment: Moment, entry: ConflatedTopic) -> KeptOutlook:
@@ -332,11 +339,11 @@ def outlook(moment: Moment, entry: ConflatedTopic) -> KeptOutlook:
         with Store.open(path, write=False, seam=moment.instance.seam) as store, store.snapshot() as snapshot:
             kept, table = read_kept(snapshot), snapshot.table(PENDING)
             pending = 0 if table is None else len(table)
-            messages, size = snapshot.meta.records, store.file_size()
+            meta, size = snapshot.meta, store.file_size()
     except (DamageError, VersionError, MissingError):
         return KeptOutlook(path)
     behind = keeper.behind(kept) if kept is not None else 0
-    return KeptOutlook(path, kept, messages, pending, size, keeper.is_current(kept), behind)
+    return KeptOutlook(path, kept, meta, pending, size, keeper.is_current(kept), behind)
 
 
 def _on_time(changes: Iterable[Change], clock: int) -> Iterator[Change]:
