@@ -74,13 +74,18 @@ class Conflation:
         if not isinstance(delivery, Events) or delivery.command == "sow":
             yield delivery
             if isinstance(delivery, Events):
-                for key, payload in zip(self._keys(delivery), delivery.payloads, strict=True):
-                    self._note(key, payload)
+                self.note(delivery)
             return
         for place, key in enumerate(self._keys(delivery)):
             # A message at the very end of an interval still belongs to it (decision 42).
             yield from self.flush(delivery.times[place] - 1)
             self._hold(key, delivery, place)
+
+    def note(self, events: Events) -> None:
+        """Remember records as what the subscriber holds."""
+        if self._delivered is not None:
+            for key, payload in zip(self._keys(events), events.payloads, strict=True):
+                self._note(key, payload)
 
     def flush(self, now: Micros | None) -> Iterator[Delivery]:
         """What is to be told at an instant; None: all that is held back."""

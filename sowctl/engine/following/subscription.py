@@ -278,7 +278,7 @@ class Subscription:
         last = None
         with closing(self._beginning()) as together:
             self.txid = self._told_txid = together.txid
-            for delivery in self._records(together, {}):
+            for delivery in self._records(together):
                 if last is not None:
                     yield last
                 last = delivery
@@ -315,8 +315,9 @@ class Subscription:
             raise
         return together
 
-    def _records(self, together: Together, before: Mapping[Ref, Feed]) -> Generator[Delivery]:
+    def _records(self, together: Together, before: Mapping[Ref, Feed] | None = None) -> Generator[Delivery]:
         """The group of each topic; ``before`` are feeds that these replace: only what changes with that is told."""
+        replacing, before = before is not None, before or {}
         for (ref, one), source in zip(self._followed.items(), together.sources, strict=True):
             feed, old = one.feed, before.get(ref)
             if one.rows is not None and source is not None:
@@ -331,6 +332,10 @@ class Subscription:
             if old is not None and shown:
                 yield from feed.left(source, old)
             yield from feed.load(source, shown=shown, told=None if old is None else old.has)
+            if replacing and self._conflation is not None and source is not None:
+                # The subscriber holds all of it, whether it was told now or before.
+                for events in feed.holding(source):
+                    self._conflation.note(events)
             if shown:
                 yield self._sign("group_end", one)
 
@@ -460,7 +465,8 @@ class Subscription:
             self.txid = together.txid
             feeds = {ref: one.feed for ref, one in old.items() if ref in new}
             last = None
-            for delivery in self._conflated(self._records(together, feeds)):
+            # What changes with the replacement is told at once, as records of a query are.
+            for delivery in self._records(together, feeds):
                 if last is not None:
                     yield last
                 last = delivery

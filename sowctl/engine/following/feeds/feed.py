@@ -64,6 +64,12 @@ class Feed:
         """All records of the present state that the subscriber holds."""
         return Feed._found(self, source)
 
+    def holding(self, source: Source) -> Iterator[Events]:
+        """The same as events, for who has to know what the subscriber was told."""
+        for keys, values in self.result(source):
+            if keys:
+                yield self._made("sow", keys, values)
+
     def left(self, source: Source | None, before: Feed) -> Iterator[Delivery]:
         """What the subscriber of ``before`` holds and has no more; nothing unless that is asked for."""
         if source is None or not self.wanted.options.oof:
