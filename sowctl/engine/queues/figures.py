@@ -138,9 +138,12 @@ def info_of(queue: OpenQueue) -> QueueInfo:
 
 
 def oldest_needed(queue: OpenQueue) -> int | None:
-    """The txid of the oldest message whose payload is still needed: pending, or dead and not forgotten.
+    """The txid of the oldest message whose payload is still needed: pending in whichever state, or dead and kept.
 
-    Journal files before it may be removed as far as this queue is concerned; None where all may.
+    Journal files that end before it may be removed as far as this queue is concerned, with acknowledgements and the
+    entry that begins the queue: a state that is made anew begins with what is left. None where all may. The state is
+    brought up to the end of the journal first. Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``: then
+    nothing is known, and nothing may be removed.
     """
     if not queue.exists:
         return None

@@ -14,7 +14,7 @@ from msgspec import Struct
 from sowctl.engine.queues.definition import digest_of
 from sowctl.engine.queues.settling import earlier, spot_of
 from sowctl.errors import SowError
-from sowctl.journal.format import BEGIN
+from sowctl.journal.format import BEGIN, QUEUE_OPERATIONS
 from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
 from sowctl.values.times import parse_time
@@ -23,7 +23,6 @@ from sowctl.values.units import whole_number
 if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.instance import Instance
-    from sowctl.identity.bookmarks import Bookmark
     from sowctl.journal.reader import Journal
     from sowctl.store.queue.rows import Rows
 
@@ -71,27 +70,29 @@ def of_another_copy(rows: Rows, log: Journal) -> bool:
 def begins_with_entry(queue: Queue, log: Journal) -> int | None:
     """The txid of the entry that begins a queue whose RecoveryPoint is creation; None where there is none yet.
 
-    Where older journals are gone and had entries of the queue, that before the oldest that is left: it had begun.
+    Where files before were removed and the entry with them, the queue begins with what is left of the journal.
     """
     ref = queue.name, queue.message_type
-    # A queue's first entry is the one that begins it. No file goes that has a message which is not processed yet.
-    if log.before(ref).last_txid:
-        return log.first_txid - 1
+    worked = False
     for block in log.blocks(topic=ref):
-        columns = block.columns()
-        if BEGIN not in bytes(columns.operations) or ref not in block.topics:
+        if ref not in block.topics:
             continue
-        own = block.topics.index(ref)
+        columns, own = block.columns(), block.topics.index(ref)
         for place, operation in enumerate(columns.operations):
-            if operation == BEGIN and columns.topics[place] == own:
-                return block.first_txid + place
+            if operation in QUEUE_OPERATIONS and columns.topics[place] == own:
+                if operation == BEGIN:
+                    return block.first_txid + place
+                worked = True
+    # Under its name a queue writes this entry first. Where the name is that of its topic, too, what stood before may be
+    # messages alone.
+    if log.before(ref).last_txid and (worked or queue.name != queue.underlying):
+        return log.first_txid - 1
     return None
 
 
 def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
     """Behind which txid a queue begins whose RecoveryPoint is not creation."""
     from sowctl.engine.topics.logplaces import find_place
-    from sowctl.identity.bookmarks import parse_bookmark
 
     point = queue.recovery_point.strip()
     if point == "epoch":
@@ -104,7 +105,7 @@ def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
         except SowError as problem:
             if problem.code != "SOW-ENG-070":
                 raise
-            if "|" in point and _is_gone(instance, log, parse_bookmark(point)):
+            if _was_removed(instance, log, point):
                 return log.first_txid - 1
             instance.notify(f"the RecoveryPoint {point} of queue {queue.name!r} is not in the journals: it begins now")
             return log.last_txid()
@@ -112,13 +113,18 @@ def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
     return _before(log, parse_time(point, instance.clock))
 
 
-def _is_gone(instance: Instance, log: Journal, mark: Bookmark) -> bool:
-    """Whether a bookmark that the journals do not hold stands before the oldest file that is left."""
+def _was_removed(instance: Instance, log: Journal, point: str) -> bool:
+    """Whether the entry that a bookmark or txid names stood in files that are no more: what is left came later."""
+    from sowctl.identity.bookmarks import parse_bookmark
+
+    if (txid := whole_number(point)) is not None:
+        return txid < log.first_txid
+    mark = parse_bookmark(point)
     if mark.publisher == instance.publisher and not log.highest_sequence(mark.publisher):
         return 0 < mark.sequence < log.first_txid
     # Numbers of a publisher only grow, so its highest one before the oldest file tells.
     known = log.beginning().publishers.get(mark.publisher)
-    return known is not None and mark.sequence <= known[1]
+    return known is not None and 0 < mark.sequence <= known[1]
 
 
 def _before(log: Journal, since: int) -> int:

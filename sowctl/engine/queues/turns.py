@@ -156,7 +156,9 @@ class Turns:
         if not rows.is_new:
             self.instance.notify(f"the state of queue {self.queue.name!r} is made anew: {why}")
         if self.queue.recovery_point == "creation":
-            found = begins_with_entry(self.queue, log)
+            # One that began otherwise until now is created in this moment.
+            other = not rows.is_new and rows.state.recovery != self.queue.recovery_point
+            found = None if other else begins_with_entry(self.queue, log)
             if found is None:
                 turn.journal(QueueEntry(BEGIN, (0, 0)))
             began = log.last_txid() if found is None else found

@@ -6,7 +6,6 @@ from threading import Thread
 
 import pytest
 
-from sowctl.engine.queues.figures import oldest_needed
 from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
 from sowctl.errors import LockedError, MissingError, NegativeError
@@ -381,21 +380,3 @@ def test_depth_is_right_when_very_much_falls_due_at_once(queues: MakeQueueLab) -
     assert (depth.ready, depth.leased) == (count, 0)
     lab.clock.tick(10)
     assert lab.depth().pending == 0
-
-
-def test_what_of_the_journal_is_still_needed(queues: MakeQueueLab) -> None:
-    lab = queues("<MaxCancels>1</MaxCancels>")
-    with lab.queue() as queue:
-        assert oldest_needed(queue) is None, "there is no journal"
-    lab.put(1, 2, 3)
-    one, two, three = lab.lease(3)
-    lab.cancel(two)
-    needed = []
-    for leased in (one, three):
-        lab.ack(leased)
-        with lab.queue() as queue:
-            needed.append(oldest_needed(queue))
-    assert needed == [two.txid, two.txid], "dead messages can be looked at and requeued"
-    with lab.queue() as queue:
-        queue.bury()
-        assert oldest_needed(queue) is None
