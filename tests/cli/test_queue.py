@@ -131,11 +131,15 @@ def test_list_and_info(shop: Cli) -> None:
     assert info["delivered"] == 1
     table = shop("queue", "list", "--format", "table").out.splitlines()
     assert table[0].split() == [
-        "queue", "type", "underlying", "ready", "leased", "delayed", "blocked", "dead", "age", "acks/s", "workers",
+        "queue", "type", "underlying", "ready", "leased", "delayed", "blocked", "dead", "age", "in/s", "acks/s",
+        "workers",
     ]  # fmt: skip
     facts = shop("queue", "info", "work", "--format", "table").out
     assert "underlying" in facts
-    assert "loader" in facts
+    assert "client loader" in facts
+    assert "1 in flight, 1 delivered, 0 acknowledged, 0 cancelled, 0 returned" in facts
+    assert json.loads(shop("queue", "info", "work", "--json").out)[0]["pending"] == 5
+    assert json.loads(shop("queue", "list", "--json").out)[0]["pending"] == 5
 
 
 def test_info_tells_of_queues_as_they_were_left(shop: Cli, tmp_path: Path) -> None:

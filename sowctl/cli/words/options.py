@@ -28,6 +28,7 @@ Targets: TypeAlias = Annotated[
 ]
 Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all", complete="view")]
 QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "a queue's name", complete="queue")]
+AsJson: TypeAlias = Annotated[bool, option("--json", help="the same as --format json")]
 Leased: TypeAlias = Annotated[
     list[str], Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input")
 ]

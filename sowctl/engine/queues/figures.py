@@ -38,7 +38,8 @@ class Depth(Struct):
 
 
 class HolderInfo(Struct):
-    """A worker, or a client that leases by hand. Times in microseconds UTC."""
+    """A worker, or a client that leases by hand. Times in microseconds UTC; ``acknowledged_rate`` per second since it
+    started."""
 
     name: str
     kind: str
@@ -52,6 +53,7 @@ class HolderInfo(Struct):
     acknowledged: int
     cancelled: int
     returned: int
+    acknowledged_rate: float = 0.0
 
 
 class QueueInfo(Struct):
@@ -251,6 +253,7 @@ def _flow(turn: Turn, found: QueueInfo) -> None:
             holder.acked,
             holder.cancelled,
             holder.returned,
+            round(holder.acked / max(1.0, (turn.now - holder.started) / 1e6), 3),
         )
         for holder in turn.rows.holders().values()
     ]

@@ -119,6 +119,7 @@ def info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
             "blocked": depth.blocked,
             "dead": depth.dead,
             "age": None if info.age_seconds is None else f"{info.age_seconds:.0f}s",
+            "in/s": info.entered_rate,
             "acks/s": info.acknowledged_rate,
             "workers": sum(holder.kind == "worker" for holder in info.holders),
         }
@@ -129,3 +130,23 @@ def info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
     for holder in row["holders"]:
         holder |= {name: format_time(holder[name]) for name in ("started", "seen")}
     return row
+
+
+def facts_of(row: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The facts of a queue line by line, and each holder of leases in a line of its own."""
+    for fact, value in row.items():
+        if fact != "holders":
+            yield {"fact": fact, "value": _text(value)}
+    for holder in row["holders"]:
+        parts = [f"{holder['in_flight']:,} in flight"]
+        parts += [f"{holder[name]:,} {name}" for name in ("delivered", "acknowledged", "cancelled", "returned")]
+        parts += [f"{holder['acknowledged_rate']} acks/s", f"since {holder['started']}", f"seen {holder['seen']}"]
+        if holder["kind"] == "worker":
+            parts += [f"{holder['slots']:,} slots", f"process {holder['pid']} on {holder['host']}"]
+        yield {"fact": f"{holder['kind']} {holder['name']}", "value": ", ".join(parts)}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items())
+    return "" if value is None else str(value)
