@@ -5,10 +5,10 @@ of the pages of lint's rules: exit status and title in the first line, then why 
 page where that is not the area's. Rules of lint have pages of their own (:mod:`sowctl.config.rules.pages`), and so no
 text here. Nothing that reads or writes data imports this room; tests compare it with what the source raises.
 
-The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``bookmarks``, ``cli``, ``configuration``,
-``engine`` (instances, topics, findings of ``check``), ``expressions``, ``following``, ``journal``, ``messages`` (types,
-framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (replay and snapshot too), ``queues``,
-``spark``, ``store``, ``upkeep``, ``views``.
+The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``backup``, ``bookmarks``, ``cli``,
+``configuration``, ``engine`` (instances, topics, findings of ``check``), ``expressions``, ``following``, ``journal``,
+``messages`` (types, framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (replay and snapshot
+too), ``queues``, ``spark``, ``store``, ``upkeep``, ``views``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class ErrorCode(Struct, frozen=True):
 
 
 AREAS: dict[str, ErrorArea] = {
+    "SOW-BAK": ErrorArea("Backups", "backup", "sow-backup(5)"),
     "SOW-BKM": ErrorArea("Bookmark stores", "bookmarks", "sowctl-behaviour(7)"),
     "SOW-CFG": ErrorArea("Configuration", "configuration", "sow-config(5)"),
     "SOW-CHK": ErrorArea("Stores against their configuration", "engine", "sowctl-check(1)"),

@@ -8,10 +8,13 @@ read" and "Without locks".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from sowctl.store.codec import Offsets
 from sowctl.store.integrity import Marks
+from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.unlocked import STEP
 from sowctl.store.ordered import Batch, Found
@@ -63,6 +66,17 @@ class Snapshot(Reader):
             self._open = False
             self._txn.abort()
             self._handle.release()
+
+    def copy_to(self, path: Path) -> None:
+        """Copy this state, without free pages, into a new file; whoever writes meanwhile is not kept waiting.
+
+        It is not on disk when this returns. Raises StorageError, DamageError.
+        """
+        handle = self._handle
+        with explained(handle.files.path, "copy the store"):
+            # LMDB writes past the page cache where it can: a sync of the journal beside this has no more to write.
+            copy = partial(handle.env.copy, str(path), compact=True, txn=self._txn)
+            self._steady(handle.seam.call, "lmdb.copy", copy)
 
     def _steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``read`` gives, of one state. Damage that was met in a mixture of two is none."""

@@ -4,8 +4,8 @@ A module has ``run``, the command, and ``EXAMPLES``. What it takes to run one is
 bodies are modules of their own, in ``bodies``. In the groups of ``sowctl --help``:
 
 * records: ``publish``, ``query``, ``get``, ``delete``
-* history and upkeep: ``replay``, ``expire``, ``history``, ``snapshot``, ``store_*`` (check, repair, compact, clean,
-  reindex)
+* history and upkeep: ``replay``, ``expire``, ``history``, ``snapshot``, ``backup``, ``restore``, ``store_*`` (check,
+  repair, compact, clean, reindex)
 * inspection: ``info``, ``hash``, ``key``, ``check``, ``journal_*`` (list, dump, search, check), ``eval``, ``functions``
 * the pipeline on Spark: ``pipeline_*`` (load, rebuild, snapshot, view, export, stream, submit_args)
 * configuration: ``validate``, ``lint``, ``config_*`` (show, diff, init, schema)

@@ -58,6 +58,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", TIME),
     Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
     Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", TIME),
+    Command("backup", "backup", "back up an instance as of one instant, or list and verify backups", TIME),
+    Command("restore", "restore", "make an instance out of a backup, as it was at its instant or earlier", TIME),
     Command("store compact", "store_compact", "make stores smaller, while others read and write them", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
@@ -124,6 +126,7 @@ PREFIXES = {
 }
 """The first words that are no command by themselves, with what their commands are about."""
 PAGES = (
+    "sow-backup",
     "sow-bookmark",
     "sow-config",
     "sow-events",

@@ -52,15 +52,18 @@ def digest(instance: Instance, target: Target, at: int | None = None, opener: Op
         return _of_records(opener(instance, target, at))
     source = open_now(instance, target)
     with closing(source), naming_replay(target.topic):
-        history = target.topic.history if target.topic is not None else None
-        if history is not None:
-            total, records, versions = _with_versions(source, target, instance.now)
-        else:
-            total, records, versions = _current(source, target, instance.now)
-        note = None
-        if target.topic is not None and instance.now < source.meta.removal_mark:
-            note = "the clock stands before the latest removal of expired records: a rebuilt store may hold more"
-        return Digest(source.topic, source.message_type, text_of(total), records, versions, source.last_txid, note)
+        return digest_of(source, target, instance.now)
+
+
+def digest_of(source: CurrentSource, target: Target, now: int) -> Digest:
+    """The digest of the present state of a target that is open, lifetimes judged at ``now``."""
+    history = target.topic.history if target.topic is not None else None
+    count = _with_versions if history is not None else _current
+    total, records, versions = count(source, target, now)
+    note = None
+    if target.topic is not None and now < source.meta.removal_mark:
+        note = "the clock stands before the latest removal of expired records: a rebuilt store may hold more"
+    return Digest(source.topic, source.message_type, text_of(total), records, versions, source.last_txid, note)
 
 
 def text_of(total: int) -> str:

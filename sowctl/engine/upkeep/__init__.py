@@ -3,6 +3,7 @@
 Rooms, each of one matter:
 
 * ``searching``: entries of a journal found, followed and bisected.
+* ``backup``: all of an instance as of one instant, and an instance made of that.
 * ``retention``: how long files are kept, and where: archived, removed, actions of the configuration.
 * ``compacting``: stores copied tightly, in the place of the old ones.
 """

@@ -178,6 +178,15 @@ class QueueFile:
         stack.callback(env.close)
         return env, None
 
+    @contextmanager
+    def still(self) -> Iterator[bool]:
+        """Keep the file from changing, to copy it, without opening it; whether its content may be used.
+
+        Raises LockedError ``SOW-QUE-010``, StorageError.
+        """
+        with unbroken(), self._locked():
+            yield self.path.exists() and self._usable(self._mark())
+
     def put_aside(self) -> Path | None:
         """Give a damaged file another name; the new name, None where there is no file."""
         with unbroken(), self._locked():

@@ -1,0 +1,63 @@
+"""``sowctl restore``: an instance made of a backup."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import DryRun, Summary
+from sowctl.errors import UsageError
+
+EXAMPLES = (
+    "sowctl restore backups --to restored",
+    "sowctl restore backups --to yesterday --at 2026-01-05T10:00:00Z --dry-run",
+    "sowctl restore backups --to before --txid 2000 --summary json",
+)
+
+
+def run(
+    invocation: Invocation,
+    directory: Annotated[str, Argument("DIR", "a directory of backups, or one backup")],
+    to: Annotated[str, option("--to", help="where to: a directory that is empty or not there", metavar="EMPTYDIR")],
+    name: Annotated[
+        str | None, option("--name", help="the backup, as sowctl backup --list shows it", metavar="NAME")
+    ] = None,
+    at: Annotated[str | None, option("--at", help="without all that is later than this time", metavar="TIME")] = None,
+    txid: Annotated[int | None, option("--txid", help="without all behind this txid", metavar="N")] = None,
+    dry_run: DryRun = False,
+    summary: Summary = None,
+) -> int:
+    """Make an instance out of a backup: as it was at the backup's instant, or earlier.
+
+    Without --name the newest backup is taken, and with --at or --txid the oldest one that holds that place. A store
+    that stands beyond it is taken from an earlier backup, or built from the journal. A group of entries happens as a
+    whole: one that goes beyond the place is left out. The state of a queue goes back by being made anew, without its
+    leases.
+
+    The restored instance begins a new history above every txid that may have been given since: what a subscriber, a
+    store or a queue knows of entries that were undone is refused there, and the error names both histories. Nothing is
+    ever restored over an instance: EMPTYDIR holds all of it, read and compared, or nothing.
+    """
+    import os
+    from pathlib import Path
+
+    from sowctl.cli.io.reporting import show_report
+    from sowctl.engine.verbs.upkeep.restore import restore
+
+    if at is not None and txid is not None:
+        raise UsageError("SOW-CLI-012", "--at and --txid exclude each other", hint="give one of them")
+    report = restore(
+        Path(directory),
+        Path(to),
+        invocation.open_other,
+        name=name,
+        txid=txid,
+        at=None if at is None else invocation.instant(at),
+        dry_run=dry_run,
+        seam=invocation.seam,
+        now=invocation.clock(),
+        lineage=os.urandom(16),
+    )
+    show_report(invocation, report, summary)
+    return 0

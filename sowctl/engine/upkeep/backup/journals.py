@@ -1,0 +1,119 @@
+"""The journal of a backup up to a txid, and the new history that a restore begins behind it (``sow-journal(5)``).
+
+Files are copied as they are; only the one that the txid lies in is cut, behind a whole group. What comes behind stands
+in a file of its own, of a new lineage, whose txids are above every one that may have been given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.upkeep.backup import copying
+from sowctl.engine.upkeep.backup.folder import write_synced
+from sowctl.journal.appender import Appender
+from sowctl.journal.block import Ended, Position
+from sowctl.journal.files import JournalFile
+from sowctl.journal.format import PACKED, pack_file_header
+from sowctl.journal.reader import Journal
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import FileInfo
+    from sowctl.seam import Seam
+    from sowctl.values.times import Micros
+
+STEP = 1_000_000_000_000
+"""A new history begins behind a multiple of this: an instance that was lost may have given txids that no backup knows,
+and hardly so many. At 400,000 messages a second it would have taken a month."""
+_PART = 4 << 20
+
+
+def end_before(log: Journal, txid: int | None, at: Micros | None) -> Position:
+    """The place behind the last group with no txid above ``txid`` and no entry later than ``at``.
+
+    Groups happen as a whole, so one that goes beyond is left out, and everything behind it. Raises DamageError.
+    """
+    first = log.files()[0]
+    end, place = Position(first.number, 0, first.first_txid - 1), Position(first.number, 0, first.first_txid - 1)
+    for ref in log.unread():
+        header = ref.header
+        if (txid is not None and header.last_txid > txid) or (at is not None and header.latest > at):
+            return end
+        place = Position(ref.file.number, ref.end, header.last_txid)
+        if header.is_last:
+            end = place
+    return log.end()
+
+
+def time_of(log: Journal, end: Position) -> Micros:
+    """The time of the last entry before a place; 0 where there is none."""
+    return max((ref.header.latest for ref in log.unread() if ref.header.last_txid <= end.txid), default=0)
+
+
+def copy_journal(files: Sequence[FileInfo], end: Position, places: dict[Path, Path], seam: Seam) -> int:
+    """Copy the files up to ``end`` from the directories to which ``places`` gives another; the bytes that were written.
+
+    Raises OSError and what unpacking raises.
+    """
+    total = 0
+    for info in files:
+        target = places[info.path.parent] / info.path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if info.number < end.number:
+            total += copying.copy(info.path, target, seam)[0]
+        elif info.number == end.number:
+            total += _copy_cut(info, end, target, seam)
+    return total
+
+
+def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam) -> int:
+    file = JournalFile(info.path, info.number, seam)
+    try:
+        offset = max(end.offset, file.header.blocks_offset)
+        if not info.is_packed:
+            return copying.copy(info.path, target, seam, offset)[0]
+        # Compressed files are never appended to; and a part of one has to be unpacked in any case.
+        plain = target.with_suffix("") if target.suffix in PACKED else target
+        parts = [bytes(file.read(at, min(_PART, offset - at))) for at in range(0, offset, _PART)]
+        write_synced(plain, b"".join(parts), seam)
+        return offset
+    finally:
+        file.close()
+
+
+def begin_history(
+    directory: Path,
+    instance: str,
+    archive: Path | None,
+    *,
+    lineage: bytes,
+    above: int,
+    now: Micros,
+    seam: Seam,
+) -> Ended:
+    """Begin a new history behind the end of a journal, with txids above ``above``; the one that this ends.
+
+    Raises OSError and what reading raises.
+    """
+    with Journal.open(directory, instance, seam=seam, archive=archive) as log:
+        state = log.state()
+        ended = Ended(log.lineage, state.end.txid, above, now)
+        state.histories = (*log.histories, ended)
+        number = state.end.number + 1
+        header = pack_file_header(
+            lineage,
+            above + 1,
+            number,
+            now,
+            state.checkpoint(),
+            (state.last_block[0], state.chain),
+            state.file_version,
+        )
+    directory.mkdir(parents=True, exist_ok=True)  # all files may lie in the archive
+    file = Appender(directory, instance, seam)
+    try:
+        file.create(number, header)
+    finally:
+        file.close()
+    return ended

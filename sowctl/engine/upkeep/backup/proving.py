@@ -1,0 +1,102 @@
+"""A backup is proven by what can be read of it: opened as an instance, every store checked, every digest compared.
+
+It is opened in a tree of links, so that nothing is ever written beside the files of a backup, not even a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.sources.digest import digest
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.upkeep.backup.copying import link_or_copy, read_digest
+from sowctl.engine.upkeep.backup.layout import moved
+from sowctl.engine.upkeep.backup.manifest import BackedTopic, Manifest, damaged
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.seam import Seam
+
+
+@contextmanager
+def probe(tree: Path, manifest: Manifest, place: Path, seam: Seam) -> Iterator[Path]:
+    """A tree of links to the files of a backup below ``place``, which must not exist; removed in the end.
+
+    Raises OSError.
+    """
+    try:
+        for file in manifest.files:
+            target = place / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(tree / file.path, target, seam)
+        yield place
+    finally:
+        if place.exists():
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def prove(instance: Instance, manifest: Manifest, tree: Path, read: Collection[str] | None = None) -> None:
+    """Compare every topic of the instance whose files lie below ``tree`` with what the manifest says of it.
+
+    ``read``: the stores (paths within the tree) of which every byte is checked, None for all. Raises DamageError
+    ``SOW-BAK-001``, and what reading raises.
+    """
+    there = moved(instance, tree, manifest.time)
+    for topic in manifest.topics:
+        if topic.file is None:
+            continue
+        if read is None or topic.file in read:
+            _check(tree / topic.file, instance.seam)
+        _compare(there, topic, tree)
+
+
+def _check(path: Path, seam: Seam) -> None:
+    from sowctl.findings import Level
+    from sowctl.store.check import check_store
+
+    for finding in (findings := check_store(path, seam=seam)):
+        if finding.level >= Level.ERROR:
+            raise damaged(str(path), f"{finding.id}: {finding.message}")
+    # A check that did not come to its end proves nothing.
+    if not findings.coverage.complete:
+        raise damaged(str(path), f"not all of the store could be read: {'; '.join(findings.coverage.not_verified)}")
+
+
+def _compare(there: Instance, topic: BackedTopic, tree: Path) -> None:
+    found = next(one for one in there.topics if (one.name, one.message_type) == (topic.topic, topic.message_type))
+    shown = digest(there, Target(topic=found))
+    if (shown.digest, shown.records, shown.versions) != (topic.digest, topic.records, topic.versions):
+        raise damaged(
+            str(tree / (topic.file or "")),
+            f"topic {topic.topic} has digest {shown.digest} and {shown.records:,} records; at the instant it had "
+            f"{topic.digest} and {topic.records:,}",
+        )
+
+
+def compare_files(manifest: Manifest, tree: Path, seam: Seam) -> int:
+    """Read every file and compare it with the manifest; the bytes that were read. Raises DamageError ``SOW-BAK-001``.
+
+    Raises OSError where one cannot be read.
+    """
+    total = 0
+    for file in manifest.files:
+        path = tree / file.path
+        if not path.is_file():
+            raise damaged(str(path), "the file is missing")
+        size, found = read_digest(path, seam)
+        total += size
+        if (size, found) != (file.size, file.digest):
+            raise damaged(
+                str(path), f"the file has {size:,} bytes with digest {found}, not {file.size:,} with {file.digest}"
+            )
+    known = {file.path for file in manifest.files}
+    for at, _, names in os.walk(tree):
+        for name in names:
+            if str((Path(at) / name).relative_to(tree)) not in known:
+                raise damaged(str(Path(at) / name), "the file is not in the manifest")
+    return total

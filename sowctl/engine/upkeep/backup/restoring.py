@@ -1,0 +1,392 @@
+"""An instance made of a backup, in a directory of its own, as of the backup's instant or an earlier txid or time.
+
+A plan comes first, and a dry run ends with it. Then everything is made beside the place, proven, and renamed: the place
+holds the whole instance or nothing. A store that stands behind the txid is copied, and its journal leads on from there;
+one that stands beyond it is taken from an earlier backup, or built from the journal. The restored instance begins a
+new history (:mod:`~sowctl.engine.upkeep.backup.journals`), which its stores and queues follow.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.described import DescribedStruct
+from sowctl.directories import sync_directory
+from sowctl.engine.sources.digest import digest
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.upkeep.backup import copying
+from sowctl.engine.upkeep.backup import manifest as codec
+from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, chosen, sync_tree, written
+from sowctl.engine.upkeep.backup.journals import STEP, begin_history, copy_journal, end_before, time_of
+from sowctl.engine.upkeep.backup.layout import moved
+from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Manifest, damaged
+from sowctl.engine.upkeep.backup.proving import prove
+from sowctl.errors import MissingError, RefusedError, SowError
+from sowctl.journal.block import Ended, Position
+from sowctl.journal.reader import Journal
+from sowctl.journal.state import last_told
+from sowctl.store.env import Store
+from sowctl.values.times import Micros, format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.seam import Seam
+
+Opener = Callable[[Path, Path], "Instance"]
+"""Opens the instance of a configuration whose paths count from a directory."""
+
+
+class StorePlan(DescribedStruct, frozen=True):
+    """Where a topic's store comes from: the backup whose copy it is, None where it is built from the journal."""
+
+    topic: BackedTopic
+    source: Backup | None
+
+
+class Plan(DescribedStruct, frozen=True):
+    """What a restore is going to do. ``end`` is where the journal is cut, None without one; ``above`` the highest txid
+    that may have been given; ``whole``: nothing of the backup is undone."""
+
+    backup: Backup
+    manifest: Manifest
+    end: Position | None
+    time: Micros
+    above: int
+    whole: bool
+    stores: tuple[StorePlan, ...]
+    others: tuple[BackedFile, ...]
+    left_out: tuple[str, ...]
+
+
+class Restored(DescribedStruct, frozen=True):
+    """What was made. ``digests`` by topic name and type."""
+
+    plan: Plan
+    ended: Ended | None
+    lineage: bytes | None
+    digests: dict[tuple[str, str], tuple[str, int, int]]
+    rebuilt: tuple[str, ...]
+    bytes: int
+
+
+def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Micros | None, seam: Seam) -> Plan:
+    """Decide which backup is taken, where its journal ends, and where each store comes from.
+
+    Raises MissingError ``SOW-BAK-005`` (no such backup), ``SOW-BAK-006`` (none reaches so far, or so far back), and
+    what is damaged.
+    """
+    found = _all(directory)
+    backup = _reaching(directory, found, name, txid, at)
+    manifest = backup.known
+    with _journal(backup, seam) as log:
+        end = None if log is None else end_before(log, txid, at) if (txid is not None or at is not None) else log.end()
+        whole = (end is None or end.txid >= manifest.last_txid) and (at is None or at >= manifest.time)
+        if log is not None and end is not None and txid is not None and txid < log.first_txid - 1:
+            raise _not_reached(f"txid {txid}", f"its journal begins with txid {log.first_txid}", backup)
+        time = manifest.time if whole else at or (time_of(log, end) if log is not None and end is not None else 0)
+        stores = tuple(_store_plan(topic, backup, found, log, end, time, whole=whole) for topic in manifest.topics)
+    others, left_out = [], []
+    for file in manifest.files:
+        if file.role in ("store", "journal"):
+            continue
+        # The state of a queue is ahead of an earlier txid; it is made anew from the journal, without its leases.
+        if file.role == "queue" and not whole:
+            left_out.append(file.path)
+        else:
+            others.append(file)
+    above = (_highest(found, manifest) // STEP + 1) * STEP if end is not None else 0
+    return Plan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out))
+
+
+def _all(directory: Path) -> list[Backup]:
+    if (directory / codec.NAME).is_file():
+        directory = directory.absolute().parent
+    return [one for one in backups(directory) if one.manifest is not None]
+
+
+def _reaching(
+    directory: Path, found: Sequence[Backup], name: str | None, txid: int | None, at: Micros | None
+) -> Backup:
+    """The backup to begin with: the one named, else the oldest that holds the place, else the newest."""
+    if (directory / codec.NAME).is_file():
+        directory, name = directory.absolute().parent, directory.absolute().name
+    newest = chosen(directory, name)
+    if name is not None or (txid is None and at is None):
+        found = [newest]
+    for one in found:
+        known = one.known
+        if known.instance != newest.known.instance or (known.lineage is None and txid is not None):
+            continue
+        if txid is not None and known.last_txid >= txid:
+            return one
+        if at is not None and known.time >= at and known.lineage is not None:
+            return one
+    if txid is None and at is None:
+        return newest
+    if at is not None and newest.known.lineage is None:
+        # Without a journal nothing leads from one backup to the next: the last state before the time is what there is.
+        before = [one for one in found if one.known.time <= at]
+        if before:
+            return before[-1]
+    what = f"txid {txid}" if txid is not None else format_time(at or 0)
+    known = newest.known
+    raise _not_reached(what, f"it ends with txid {known.last_txid} at {format_time(known.time)}", newest)
+
+
+def _not_reached(what: str, why: str, backup: Backup) -> MissingError:
+    return MissingError(
+        "SOW-BAK-006",
+        f"the backup {backup.path.name} does not hold {what}: {why}",
+        place=str(backup.path),
+        hint="sowctl backup DIR --list shows what each backup holds",
+    )
+
+
+@contextmanager
+def _journal(backup: Backup, seam: Seam) -> Iterator[Journal | None]:
+    """The journal in a backup, read where it lies: reading writes nothing."""
+    manifest = backup.known
+    if manifest.journal is None or manifest.lineage is None:
+        yield None
+        return
+    archive = None if manifest.archive is None else backup.tree / manifest.archive
+    with Journal.open(
+        backup.tree / manifest.journal,
+        manifest.instance,
+        seam=seam,
+        acknowledged=manifest.last_txid,
+        archive=archive,
+    ) as log:
+        yield log
+
+
+def _store_plan(
+    topic: BackedTopic,
+    backup: Backup,
+    found: Sequence[Backup],
+    log: Journal | None,
+    end: Position | None,
+    time: Micros,
+    *,
+    whole: bool,
+) -> StorePlan:
+    if whole:
+        return StorePlan(topic, backup)
+    manifest = backup.known
+    earlier = [one for one in found if one.known.instance == manifest.instance and one.path.name < backup.path.name]
+    if not topic.journalled or log is None or end is None:
+        # No journal leads to the instant: the last backup before it has the state there is.
+        for one in reversed(earlier):
+            if one.known.time <= time and (there := _same(one, topic)) is not None:
+                return StorePlan(there, one)
+        raise _not_reached(
+            format_time(time), f"topic {topic.topic} has no journal, and no backup of before has its store", backup
+        )
+    if topic.applied <= end.txid:
+        return StorePlan(topic, backup)
+    # Built from its whole journal a store is the same; from an earlier copy it is less work, and may be all there is.
+    for one in reversed(earlier):
+        there = _same(one, topic) if one.known.lineage == manifest.lineage else None
+        if there is not None and log.first_txid - 1 <= there.applied <= end.txid:
+            return StorePlan(there, one)
+    if not log.covers((topic.topic, topic.message_type)):
+        raise _not_reached(
+            f"txid {end.txid}",
+            f"the store of topic {topic.topic} stands at txid {topic.applied}, and the journal does not reach back to "
+            "the topic's first entry",
+            backup,
+        )
+    return StorePlan(topic, None)
+
+
+def _same(backup: Backup, topic: BackedTopic) -> BackedTopic | None:
+    ref = topic.topic, topic.message_type, topic.file
+    return next((one for one in backup.known.topics if (one.topic, one.message_type, one.file) == ref), None)
+
+
+def _highest(found: Sequence[Backup], manifest: Manifest) -> int:
+    """The highest txid known to have been given: by the backups, and by the instance where it is still there."""
+    txids = [0]
+    for one in found:
+        if one.known.instance == manifest.instance:
+            txids += [one.known.last_txid, *(ended.above for ended in one.known.histories)]
+    if manifest.origin.journal is not None:
+        place = Path(manifest.origin.journal)
+        archive = None if manifest.origin.archive is None else Path(manifest.origin.archive)
+        with suppress(SowError, OSError):
+            txids.append(last_told(place, manifest.instance))
+        with suppress(SowError, OSError), Journal.open(place, manifest.instance, archive=archive) as log:
+            txids.append(log.last_txid())
+    return max(txids)
+
+
+def refuse_taken(to: Path) -> None:
+    """Refuse a place where something is. Raises RefusedError ``SOW-BAK-007``."""
+    if to.is_symlink() or (to.exists() and (not to.is_dir() or any(to.iterdir()))):
+        raise RefusedError(
+            "SOW-BAK-007",
+            "there is something already: an instance is restored into an empty directory only",
+            place=str(to),
+            hint="give another directory; stop what uses the instance before the restored one takes its place",
+        )
+
+
+def restore(plan: Plan, to: Path, open_instance: Opener, *, seam: Seam, now: Micros, lineage: bytes) -> Restored:
+    """Carry out a plan: the instance at ``to``, whole and proven, or nothing. ``lineage``: 16 random bytes.
+
+    Raises RefusedError ``SOW-BAK-007``, DamageError ``SOW-BAK-001``, StorageError ``SOW-BAK-003``, and what opening the
+    configuration raises.
+    """
+    refuse_taken(to)
+    with written(to, "restore the instance"):
+        to = to.absolute()
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with _beside(to, seam) as work:
+            done = _Restoring(plan, work, open_instance, seam, now, lineage).run()
+            sync_tree(work, seam)
+            # A directory takes the place of an empty one in one step; of one that is not empty it does not.
+            seam.call("file.rename", os.rename, work, to)
+            sync_directory(to.parent, seam)
+        return done
+
+
+@contextmanager
+def _beside(to: Path, seam: Seam) -> Iterator[Path]:
+    """A directory to build in; what killed processes have left of theirs is removed first, this one in the end."""
+    for left in to.parent.glob(f".{to.name}.*.restore"):
+        pid = left.name.split(".")[-2]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    work = to.with_name(f".{to.name}.{os.getpid()}.restore")
+    if work.exists():
+        shutil.rmtree(work)
+    seam.call("dir.make", os.mkdir, work, 0o750)
+    try:
+        yield work
+    finally:
+        if work.exists():
+            shutil.rmtree(work, ignore_errors=True)
+
+
+class _Restoring:
+    def __init__(self, plan: Plan, work: Path, open_instance: Opener, seam: Seam, now: Micros, lineage: bytes) -> None:
+        self.plan = plan
+        self.work = work
+        self.open_instance = open_instance
+        self.seam = seam
+        self.now = now
+        self.lineage = lineage
+        self.bytes = 0
+        self.files = {file.path: file for file in plan.manifest.files}
+
+    def run(self) -> Restored:
+        plan, manifest = self.plan, self.plan.manifest
+        for file in plan.others:
+            self._copy(plan.backup, file)
+        for one in plan.stores:
+            if one.source is not None and one.topic.file is not None:
+                known = {file.path: file for file in one.source.known.files}
+                self._copy(one.source, known[one.topic.file])
+        ended = self._journal()
+        instance = self.open_instance(self.work / manifest.configuration, self.work)
+        there = moved(instance, self.work, plan.time)
+        rebuilt = tuple(self._stores(there, ended))
+        self._queues(ended)
+        digests = self._prove(instance, there)
+        return Restored(plan, ended, self.lineage if ended is not None else None, digests, rebuilt, self.bytes)
+
+    def _copy(self, backup: Backup, file: BackedFile) -> None:
+        source, target = backup.path / TREE / file.path, self.work / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not source.is_file():
+            raise damaged(str(source), "the file is missing")
+        size, found = copying.copy(source, target, self.seam)
+        if (size, found) != (file.size, file.digest):
+            raise damaged(str(source), f"the file has digest {found}, not {file.digest}")
+        target.chmod(file.mode)
+        self.bytes += size
+
+    def _journal(self) -> Ended | None:
+        plan, manifest = self.plan, self.plan.manifest
+        if plan.end is None or manifest.journal is None:
+            return None
+        tree = plan.backup.tree
+        for file in manifest.files:
+            if file.role == "journal" and copying.read_digest(tree / file.path, self.seam) != (file.size, file.digest):
+                raise damaged(str(tree / file.path), "the file does not have the digest of the manifest")
+        directory = self.work / manifest.journal
+        archive = None if manifest.archive is None else self.work / manifest.archive
+        places = {tree / manifest.journal: directory}
+        if archive is not None and manifest.archive is not None:
+            places[tree / manifest.archive] = archive
+        with _journal(plan.backup, self.seam) as log:
+            assert log is not None
+            self.bytes += copy_journal(log.files(), plan.end, places, self.seam)
+        return begin_history(
+            directory,
+            manifest.instance,
+            archive,
+            lineage=self.lineage,
+            above=plan.above,
+            now=self.now,
+            seam=self.seam,
+        )
+
+    def _stores(self, there: Instance, ended: Ended | None) -> Iterator[str]:
+        """Stores follow the new history from where they stand; those that stand beyond its begin are built."""
+        from sowctl.engine.fold.rebuild import rebuild
+        from sowctl.engine.topics.positions import open_log
+
+        missing = {(one.topic.topic, one.topic.message_type) for one in self.plan.stores if one.source is None}
+        if missing:
+            topics = [topic for topic in there.topics if (topic.name, topic.message_type) in missing]
+            with open_log(there) as log:
+                rebuild(there, log, topics)
+            yield from sorted(topic.name for topic in topics)
+        if ended is None:
+            return
+        former = {ended.lineage, *(bytes.fromhex(one.lineage) for one in self.plan.manifest.histories)}
+        for one in self.plan.stores:
+            if one.source is None or one.topic.file is None or not one.topic.journalled:
+                continue
+            with Store.open(self.work / one.topic.file, write=True, seam=self.seam, durable=True) as store:
+                meta = store.meta()
+                if meta.lineage in former:
+                    store.write(lambda txn, meta=meta: txn.set_applied(self.lineage, meta.applied, meta.block))  # type: ignore[misc]
+
+    def _queues(self, ended: Ended | None) -> None:
+        from sowctl.store.queue.file import QueueFile
+
+        for file in self.plan.others:
+            if file.role != "queue" or ended is None:
+                continue
+            state = QueueFile(self.work / file.path, self.seam, boot=None, lock_wait=0.0)
+            try:
+                with state.change() as rows:
+                    if not rows.is_new and rows.state.lineage == ended.lineage:
+                        rows.state.lineage = self.lineage
+            finally:
+                state.close()
+
+    def _prove(self, instance: Instance, there: Instance) -> dict[tuple[str, str], tuple[str, int, int]]:
+        """Every byte of every store is read, and every digest compared, or told where no backup was taken there."""
+        plan = self.plan
+        expected = plan.manifest if plan.whole else replace(plan.manifest, topics=())
+        prove(instance, expected, self.work)
+        found = {}
+        for one in plan.stores:
+            topic = next(
+                entry
+                for entry in there.topics
+                if (entry.name, entry.message_type) == (one.topic.topic, one.topic.message_type)
+            )
+            shown = digest(there, Target(topic=topic))
+            found[topic.name, topic.message_type] = shown.digest, shown.records, shown.versions
+        return found

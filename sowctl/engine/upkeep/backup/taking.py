@@ -1,0 +1,322 @@
+"""Taking a backup: from one instant of an instance to a tree of files with a manifest, proven before it gets its name.
+
+Order: what has a lock of its own (states of queues, files of bookmarks) is copied first, so that it is not ahead of the
+journal; then comes the instant; then the journal's files, the stores, and the proof. An earlier backup in the directory
+is built on: what has not changed since is a link to its file. It is no part of this one: each can be removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.sources.current import CurrentSource, read_overlay
+from sowctl.engine.sources.digest import digest_of
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.upkeep.backup import copying
+from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, draft, final_name, locked, put_in_place, written
+from sowctl.engine.upkeep.backup.instant import Instant, LogPart, Pinned, take_instant
+from sowctl.engine.upkeep.backup.layout import place_of
+from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Lineage, Manifest, Origin, Role
+from sowctl.engine.upkeep.backup.proving import probe, prove
+from sowctl.journal.format import FILE_VERSION
+from sowctl.journal.upkeep.lock import upkeep_lock
+from sowctl.store.meta import FORMAT_VERSION
+from sowctl.version import VERSION
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.seam import Seam
+
+ENDING = ".bookmarks"
+
+
+def take_backup(
+    instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False
+) -> tuple[Manifest, Path]:
+    """Back up an instance into a new directory below ``directory``; what the backup says of itself, and where it lies.
+
+    ``bookmarks`` are files of bookmark stores besides those that lie beside the configuration; ``full`` builds on no
+    earlier backup. Raises StorageError ``SOW-BAK-003``, LockedError, and what is damaged of the instance: then no
+    backup was made.
+    """
+    seam = instance.seam
+    with locked(directory, seam, instance.lock_wait), written(directory, "make a backup"):
+        # Read before the draft is made: a manifest that is damaged is passed over, and said.
+        earlier = [one for one in backups(directory) if one.manifest is not None]
+        with draft(directory, instance.now, seam) as path:
+            manifest = _Taking(instance, path, bookmarks, None if full else earlier, full=full).run()
+            return manifest, put_in_place(path, manifest, seam)
+
+
+class _Taking:
+    """One backup that is being made below ``path``."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        path: Path,
+        bookmarks: Sequence[Path],
+        earlier: list[Backup] | None,
+        *,
+        full: bool,
+    ) -> None:
+        assert instance.config is not None
+        self.instance = instance
+        self.config = instance.config
+        self.path = path
+        self.tree = path / TREE
+        self.seam: Seam = instance.seam
+        self.bookmarks = bookmarks
+        self.earlier = earlier or []
+        self.reason = "asked for" if full else None
+        self.base: Backup | None = None
+        self.files: list[BackedFile] = []
+        self.known: dict[str, BackedFile] = {}
+
+    def run(self) -> Manifest:
+        """Everything but the name."""
+        instance, log = self.instance, self.instance.log
+        self._configuration()
+        self._queues()
+        self._bookmarks()
+        with ExitStack() as held, ExitStack() as still:
+            if log is not None and log.directory.is_dir():
+                # Nobody archives, compresses or removes files between the instant and the links to them.
+                still.enter_context(
+                    upkeep_lock(
+                        log.directory,
+                        self.config.name,
+                        seam=self.seam,
+                        wait=instance.lock_wait,
+                        holder=instance.holder,
+                        now=instance.now,
+                        notify=instance.notify,
+                    )
+                )
+            instant = take_instant(instance, held)
+            self.base = self._base(instant)
+            if self.base is not None:
+                self.known = {file.path: file for file in self.base.known.files}
+            later = list(self._journal(instant.log)) if instant.log is not None else []
+            still.close()
+            for file in later:
+                self._noted(file)
+            topics = tuple(self._store(one, instant) for one in instant.stores)
+        manifest = self._manifest(instant, topics)
+        copied = {file.path for file in manifest.files if file.role == "store" and file.how == "copied"}
+        with probe(self.tree, manifest, self.path / "probe", self.seam) as place:
+            prove(instance, manifest, place, copied)
+        return self._verified(manifest)
+
+    def _manifest(self, instant: Instant, topics: tuple[BackedTopic, ...]) -> Manifest:
+        instance, config, log = self.instance, self.config, instant.log
+        place = instance.log
+        archive = place.archive_directory if place is not None else None
+        return Manifest(
+            name=final_name(self.path),
+            instance=config.name,
+            created=instance.now,
+            time=instant.time,
+            kind="full" if self.base is None else "incremental",
+            origin=Origin(
+                str(config.root.absolute()),
+                None if place is None else str(place.directory.absolute()),
+                None if archive is None else str(archive.absolute()),
+            ),
+            configuration=self._within(config.path),
+            program=VERSION,
+            base=None if self.base is None else self.base.path.name,
+            reason=self.reason,
+            lineage=None if log is None else log.lineage.hex(),
+            first_txid=0 if log is None else log.first_txid,
+            last_txid=instant.txid,
+            histories=tuple(
+                Lineage(one.lineage.hex(), one.last_txid, one.above, one.time)
+                for one in (log.histories if log is not None else ())
+            ),
+            journal=None if place is None else self._within(place.directory),
+            archive=None if archive is None else self._within(archive),
+            formats={"journal": FILE_VERSION, "store": FORMAT_VERSION},
+            topics=topics,
+            files=tuple(sorted(self.files, key=lambda file: file.path)),
+        )
+
+    def _verified(self, manifest: Manifest) -> Manifest:
+        from msgspec.structs import replace
+
+        return replace(manifest, verified=self.instance.now)
+
+    def _within(self, path: Path) -> str:
+        return str(place_of(path, self.config.root))
+
+    def _base(self, instant: Instant) -> Backup | None:
+        """The newest earlier backup that this one goes on from; why there is none is noted."""
+        mine = [one for one in self.earlier if one.known.instance == self.config.name]
+        if not mine:
+            self.reason = self.reason or "there is no earlier backup here"
+            return None
+        base, log = mine[-1], instant.log
+        known = base.known
+        if log is None:
+            return base
+        if known.lineage != log.lineage.hex():
+            self.reason = "the earlier backups are of another history"
+        elif known.last_txid < log.first_txid - 1:
+            # Between the two, entries are gone that neither has: nothing may pass for going on from there.
+            self.reason = (
+                f"the journal begins with txid {log.first_txid}, behind the end of the earlier backup "
+                f"({known.last_txid}): files between were removed"
+            )
+        elif known.last_txid > log.end.txid:
+            self.reason = "the journal ends before the end of the earlier backup"
+        else:
+            return base
+        return None
+
+    def _target(self, source: Path) -> tuple[str, Path]:
+        path = self._within(source)
+        target = self.tree / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return path, target
+
+    def _copied(self, source: Path, role: Role, size: int | None = None) -> None:
+        path, target = self._target(source)
+        found, digest = copying.copy(source, target, self.seam, size)
+        self.files.append(BackedFile(path, role, found, digest, target.stat().st_mode & 0o777, "copied"))
+
+    def _configuration(self) -> None:
+        seen = set()
+        for source in self.config.document.sources:
+            path = Path(source.file)
+            if self._within(path) not in seen and path.is_file():
+                seen.add(self._within(path))
+                self._copied(path, "configuration")
+
+    def _queues(self) -> None:
+        """The states of queues, each under its lock: small, and nothing else has their leases."""
+        if self.instance.log is None:
+            return
+        place = self.instance.log.directory / f"{self.config.name}.queues"
+        for path in sorted(place.glob("*.queue")) if place.is_dir() else ():
+            self._queue(path)
+
+    def _queue(self, path: Path) -> None:
+        from sowctl.engine.queues.turns import boot_of
+        from sowctl.store.queue.file import QueueFile
+
+        with QueueFile(path, self.seam, boot=boot_of(), lock_wait=self.instance.lock_wait).still() as whole:
+            # One of an earlier start of the machine is not used by anyone, and made anew from the journal.
+            if whole:
+                self._copied(path, "queue")
+
+    def _bookmarks(self) -> None:
+        places = {self.config.root.absolute(), self.instance.working.absolute()}
+        beside = {path for place in places for path in place.glob(f"*{ENDING}") if path.is_file()}
+        for path in sorted(beside | {path.absolute() for path in self.bookmarks}):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH)
+                self._copied(path, "bookmarks")
+            finally:
+                os.close(fd)
+
+    def _journal(self, log: LogPart) -> Iterable[tuple[Path, str, Path]]:
+        """Link or copy the files of the journal; those that were linked are handed on, to be read later."""
+        for info in log.files:
+            if info.number == log.end.number and not info.is_packed:
+                self._copied(info.path, "journal", log.end.offset)
+                continue
+            path, target = self._target(info.path)
+            # A file that is not the last one never changes. As a link it takes no room and no time.
+            if copying.link(info.path, target, self.seam):
+                yield info.path, path, target
+            else:
+                self._unlinkable(info.path, path, target)
+
+    def _unlinkable(self, source: Path, path: str, target: Path) -> None:
+        """A file of another file system: linked to the copy that the earlier backup has, if it is the same."""
+        before = self.known.get(path)
+        if before is not None and before.size == source.stat().st_size and self.base is not None:
+            _, digest = copying.read_digest(source, self.seam)
+            if digest == before.digest and copying.link(self.base.tree / path, target, self.seam):
+                self.files.append(BackedFile(path, "journal", before.size, digest, before.mode, "kept"))
+                return
+        self._copied(source, "journal")
+
+    def _noted(self, file: tuple[Path, str, Path]) -> None:
+        """Note a linked file with its digest; that of one that the earlier backup links too is known."""
+        _, path, target = file
+        now, before = target.stat(), self.known.get(path)
+        mode = now.st_mode & 0o777
+        if before is not None and self.base is not None:
+            there = self.base.tree / path
+            if there.exists() and (there.stat().st_ino, there.stat().st_size) == (now.st_ino, before.size):
+                self.files.append(BackedFile(path, "journal", before.size, before.digest, mode, "linked"))
+                return
+        size, digest = copying.read_digest(target, self.seam)
+        self.files.append(BackedFile(path, "journal", size, digest, mode, "linked"))
+
+    def _store(self, pinned: Pinned, instant: Instant) -> BackedTopic:
+        topic, meta = pinned.topic, pinned.snapshot.meta
+        path, target = self._target(pinned.path)
+        stamp = meta.created, meta.transaction
+        stored = f"{meta.digest:032x}"
+        before = self._unchanged(path, topic.name, topic.message_type, (stamp, stored, meta.applied))
+        if before is not None:
+            self.files.append(before)
+        else:
+            pinned.snapshot.copy_to(target)
+            target.chmod(pinned.path.stat().st_mode & 0o777 | 0o200)
+            fd = self.seam.call("file.open", os.open, target, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self.seam.call("file.sync", os.fsync, fd)
+            finally:
+                os.close(fd)
+            size, digest = copying.read_digest(target, self.seam)
+            self.files.append(BackedFile(path, "store", size, digest, target.stat().st_mode & 0o777, "copied"))
+        self._chains(pinned.path)
+        with ExitStack() as nothing:
+            until = instant.txid if instant.log is not None else None
+            overlay = read_overlay(self.instance, topic, meta, pinned.path, until)
+            source = CurrentSource(nothing, pinned.snapshot, overlay, topic, instant.time)
+            shown = digest_of(source, Target(topic=topic), instant.time)
+        pinned.snapshot.close()
+        return BackedTopic(
+            topic=topic.name,
+            message_type=topic.message_type,
+            journalled=topic.journalled,
+            file=path,
+            applied=meta.applied,
+            stamp=stamp,
+            stored=stored,
+            digest=shown.digest,
+            records=shown.records,
+            versions=shown.versions,
+        )
+
+    def _unchanged(
+        self, path: str, topic: str, message_type: str, state: tuple[tuple[int, int], str, int]
+    ) -> BackedFile | None:
+        """The earlier backup's copy of a store, linked, if the store is still in the state that it has."""
+        if self.base is None:
+            return None
+        for one in self.base.known.topics:
+            if (one.topic, one.message_type, one.file) == (topic, message_type, path):
+                before = self.known.get(path)
+                same = (one.stamp, one.stored, one.applied) == state and before is not None
+                if not same or before is None or not (self.base.tree / path).is_file():
+                    return None
+                if copying.link(self.base.tree / path, self.tree / path, self.seam):
+                    return BackedFile(path, "store", before.size, before.digest, before.mode, "kept")
+        return None
+
+    def _chains(self, store: Path) -> None:
+        """The chains of a key generator beside a store: behind its state, so that they know all of its keys."""
+        path = store.with_name(f"{store.name}.chains")
+        if path.is_file():
+            self._copied(path, "chains")

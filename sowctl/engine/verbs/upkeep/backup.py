@@ -1,0 +1,152 @@
+"""backup: all of an instance as of one instant, proven; what backups there are; an existing one, read and compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.engine.upkeep.backup.folder import Backup, backups, chosen, locked, written
+from sowctl.engine.upkeep.backup.manifest import Manifest
+from sowctl.engine.upkeep.backup.proving import compare_files, probe, prove
+from sowctl.engine.upkeep.backup.taking import take_backup
+from sowctl.seam import Seam
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+Opener = Callable[[Path, Path], "Instance"]
+"""Opens the instance of a configuration whose paths count from a directory."""
+
+
+class BackupReport(Struct, frozen=True):
+    """One backup. ``bytes`` of all its files, ``copied_bytes`` of those that are not links; ``at`` is its instant.
+
+    ``kept`` files are links to those of the backup ``base``; ``reason`` says why there is none.
+    """
+
+    action: str
+    name: str
+    path: str
+    kind: str
+    base: str | None
+    reason: str | None
+    at: str
+    first_txid: int
+    last_txid: int
+    lineage: str | None
+    stores: int
+    records: int
+    versions: int
+    files: int
+    copied: int
+    linked: int
+    kept: int
+    bytes: int
+    copied_bytes: int
+    seconds: float
+    verified: str | None
+    note: str | None = None
+
+
+class BackupRow(Struct, frozen=True):
+    """One backup in a list; ``problem`` where its manifest cannot be used, and the rest is null then."""
+
+    name: str
+    kind: str | None = None
+    base: str | None = None
+    created: str | None = None
+    at: str | None = None
+    first_txid: int | None = None
+    last_txid: int | None = None
+    history: str | None = None
+    records: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    verified: str | None = None
+    problem: str | None = None
+
+
+def backup(instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False) -> BackupReport:
+    """Take a backup. Raises as :func:`~sowctl.engine.upkeep.backup.taking.take_backup`."""
+    begin = time.monotonic()
+    manifest, path = take_backup(instance, directory, bookmarks=bookmarks, full=full)
+    return _report("backed up", manifest, path, time.monotonic() - begin)
+
+
+def list_backups(directory: Path) -> Iterator[BackupRow]:
+    """The backups in a directory, the oldest first. Raises MissingError ``SOW-BAK-005``."""
+    for one in backups(directory):
+        yield _row(one)
+
+
+def verify_backup(directory: Path, name: str | None, open_instance: Opener, *, seam: Seam, wait: float) -> BackupReport:
+    """Read every file of a backup (None: the newest), compare digests, and open it as an instance.
+
+    Raises DamageError ``SOW-BAK-001``, MissingError ``SOW-BAK-005``, StorageError ``SOW-BAK-003``.
+    """
+    begin = time.monotonic()
+    with locked(directory, seam, wait), written(directory, "verify the backup"):
+        found = chosen(directory, name)
+        manifest = found.known
+        compare_files(manifest, found.tree, seam)
+        with probe(found.tree, manifest, directory / f".{found.path.name}.probe.new", seam) as place:
+            prove(open_instance(place / manifest.configuration, place), manifest, place)
+    return _report("verified", manifest, found.path, time.monotonic() - begin)
+
+
+def _report(action: str, manifest: Manifest, path: Path, seconds: float) -> BackupReport:
+    count = {how: sum(file.how == how for file in manifest.files) for how in ("copied", "linked", "kept")}
+    note = f"{manifest.kind} backup"
+    if manifest.base is not None:
+        note += f", built on {manifest.base}"
+    elif manifest.reason is not None:
+        note += f" ({manifest.reason})"
+    return BackupReport(
+        action=action,
+        name=manifest.name,
+        path=str(path),
+        kind=manifest.kind,
+        base=manifest.base,
+        reason=manifest.reason,
+        at=format_time(manifest.time),
+        first_txid=manifest.first_txid,
+        last_txid=manifest.last_txid,
+        lineage=manifest.lineage,
+        stores=len(manifest.topics),
+        records=sum(topic.records for topic in manifest.topics),
+        versions=sum(topic.versions for topic in manifest.topics),
+        files=len(manifest.files),
+        copied=count["copied"],
+        linked=count["linked"],
+        kept=count["kept"],
+        bytes=manifest.bytes,
+        copied_bytes=sum(file.size for file in manifest.files if file.how == "copied"),
+        seconds=round(seconds, 3),
+        verified=None if manifest.verified is None else format_time(manifest.verified),
+        note=note,
+    )
+
+
+def _row(one: Backup) -> BackupRow:
+    known = one.manifest
+    if known is None:
+        return BackupRow(one.path.name, problem=one.problem.message if one.problem is not None else None)
+    return BackupRow(
+        name=one.path.name,
+        kind=known.kind,
+        base=known.base,
+        created=format_time(known.created),
+        at=format_time(known.time),
+        first_txid=known.first_txid,
+        last_txid=known.last_txid,
+        history=None if known.lineage is None else known.lineage[:8],
+        records=sum(topic.records for topic in known.topics),
+        files=len(known.files),
+        bytes=known.bytes,
+        verified=None if known.verified is None else format_time(known.verified),
+    )
