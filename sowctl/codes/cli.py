@@ -276,8 +276,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-CLI-086": """2 topics of several message types
 
-        Why: A search names topics of more than one message type.
-        Do: Search for them one after the other, or leave the types out.
+        Why: ``journal search`` or ``journal tail`` is given topics of more than one message type.
+        Do: Ask for them one after the other, or leave the types out.
         See: sowctl-journal-search(1)
         """,
     "SOW-CLI-087": """2 no key that could have such a text

@@ -33,6 +33,7 @@ ENDLESS = {
     "sowctl subscribe orders",
     "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
+    "sowctl journal tail -f orders",
     "sowctl conflate --follow slow-quotes",
     "sowctl queue run work -- ./process-order",
     "sowctl queue run work --batch 100 --dead-letter failed -- ./load-lines",

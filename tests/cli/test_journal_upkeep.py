@@ -57,3 +57,11 @@ def test_search_prints_entries_or_their_number(rolled: Lab, cli: Cli) -> None:
     assert "data" not in rows[0] and report["matched"] == 2
     assert cli("journal", "search", "--regex", "(").status == 2
     assert cli("journal", "search", "--topic", "nope").status == 10
+
+
+def test_tail_prints_the_last_entries(rolled: Lab, cli: Cli) -> None:
+    done = cli("journal", "tail", "-n", "3", "t")
+    assert (done.status, [json.loads(line)["txid"] for line in done.out.splitlines()]) == (0, [38, 39, 40])
+    assert len(cli("journal", "tail").out.splitlines()) == 10
+    assert cli("journal", "tail", "-f", "--format", "table").status == 2
+    assert cli("journal", "tail", "nope").status == 10

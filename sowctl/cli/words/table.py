@@ -79,6 +79,7 @@ COMMANDS: tuple[Command, ...] = (
         LOOK,
     ),
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
+    Command("journal tail", "journal_tail", "print the last journal entries, and follow", LOOK),
     Command("journal search", "journal_search", "find entries by key, client, time, filter or pattern", LOOK),
     Command("journal check", "journal_check", "read every byte of the journal and report damage", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),

@@ -5,7 +5,7 @@ Called by the verbs that print entries: dump, tail, search. A journal outlives i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from sowctl.journal.format import BEGIN, OPERATIONS, PUBLISH, QUEUE_OPERATIONS, 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import Entry
+    from sowctl.journal.block import Block, Entry
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.messages.base import MessageType
@@ -173,6 +173,37 @@ def batch_of(instance: Instance, records: list[EntryRecord]) -> EntryBatch:
         # A journal outlives its configuration: a type that it no longer defines is shown as bytes.
         kind = instance.type_of("binary")
     return EntryBatch(topic, message_type, kind, records)
+
+
+def batches_of(instance: Instance, block: Block, places: Sequence[int], *, data: bool) -> Iterator[EntryBatch]:
+    """The entries at some places of a block; of each batch all are of one topic, and the order of txids is kept."""
+    held: list[EntryRecord] = []
+    for entry in block.entries_at(places):
+        if held and held[-1].entry.topic != entry.topic:
+            yield batch_of(instance, held)
+            held = []
+        held.append(EntryRecord(entry, instance.publisher, data=data))
+    if held:
+        yield batch_of(instance, held)
+
+
+def named_topics(
+    instance: Instance, log: Journal, topics: Sequence[tuple[str, str | None]]
+) -> tuple[frozenset[str] | None, str | None]:
+    """Names, and the message type, of topics that are asked for; None each for all.
+
+    Raises MissingError ``SOW-ENG-012`` for one that does not exist, UsageError ``SOW-CLI-086`` for several types.
+    """
+    for name, message_type in topics:
+        require_named(instance, log, name, message_type)
+    kinds = {message_type for _, message_type in topics}
+    if len(kinds) > 1:
+        raise UsageError(
+            "SOW-CLI-086",
+            "the topics are not of one message type",
+            hint="ask for them one after the other, or leave their types out",
+        )
+    return (frozenset(name for name, _ in topics), kinds.pop()) if topics else (None, None)
 
 
 def logical_of(entry: Entry) -> str | None:

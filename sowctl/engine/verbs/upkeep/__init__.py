@@ -1,6 +1,7 @@
 """The verbs of upkeep, one module for each command; none imports another, what two share stands in ``engine/upkeep``.
 
 * ``backup``: all of an instance as of one instant, proven; ``restore``: an instance made of a backup.
+* ``journal_tail``: the last entries, and those that come.
 * ``journal_search``: entries by key, client, time, filter, pattern.
 * ``journal_check``: every byte of a journal, read and compared.
 * ``compact``: stores without free pages.

@@ -16,7 +16,7 @@ from sowctl.engine.search.keytext import keys_meant, not_a_key
 from sowctl.engine.topics.positions import open_log, tell_tail
 from sowctl.engine.topics.targets import Target, split_target
 from sowctl.engine.upkeep.searching.criteria import Criteria
-from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord, batch_of, require_named
+from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of, named_topics
 from sowctl.engine.upkeep.searching.payloads import PayloadTest
 from sowctl.errors import SowError, UsageError
 from sowctl.identity.hashes import client_hash
@@ -91,7 +91,7 @@ class Search:
             for block, found in self._places(log, wanted) if wanted is not None else ():
                 places = found[:left]
                 self.report.matched += len(places)
-                yield from self._batches(block, places)
+                yield from batches_of(self._instance, block, places, data=self._data)
                 if left is not None:
                     left -= len(places)
                     if left <= 0:
@@ -101,24 +101,14 @@ class Search:
     def _criteria(self, log: Journal) -> Criteria | None:
         """What is looked for; None where no entry can have one of the keys."""
         options = self._options
-        topics = []
-        for name, message_type in self._topics:
-            require_named(self._instance, log, name, message_type)
-            topics.append((name, message_type))
-        kinds = {message_type for _, message_type in topics}
-        if len(kinds) > 1:
-            raise UsageError(
-                "SOW-CLI-086",
-                "topics of one search are of one message type, or none is named",
-                hint="search for them one after the other",
-            )
+        names, message_type = named_topics(self._instance, log, self._topics)
         named = self._named_keys()
         asked = bool(options.keys or options.sow_keys)
         if asked and not self._sow_keys and not named:
             return None
         return Criteria(
-            names=frozenset(name for name, _ in topics) if topics else None,
-            message_type=kinds.pop() if kinds else None,
+            names=names,
+            message_type=message_type,
             keys=self._sow_keys if asked else None,
             named=named,
             client=client_hash(options.client) if options.client is not None else None,
@@ -198,17 +188,6 @@ class Search:
                     report.unreadable = test.unreadable
                 if places:
                     yield block, places
-
-    def _batches(self, block: Block, places: list[int]) -> Iterator[EntryBatch]:
-        held: list[EntryRecord] = []
-        for entry in block.entries_at(places):
-            # A batch has one topic, and the order of txids is kept.
-            if held and held[-1].entry.topic != entry.topic:
-                yield batch_of(self._instance, held)
-                held = []
-            held.append(EntryRecord(entry, self._instance.publisher, data=self._data))
-        if held:
-            yield batch_of(self._instance, held)
 
 
 def search(instance: Instance, options: SearchOptions, *, data: bool = True, directory: Path | None = None) -> Search:

@@ -1,0 +1,57 @@
+"""``sowctl journal tail``: what was written last, and what is being written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import Columns, FixNames, Format, Topics
+from sowctl.errors import UsageError
+
+EXAMPLES = (
+    "sowctl journal tail",
+    "sowctl journal tail -n 3 orders quotes --no-data",
+    "sowctl journal tail -f orders",
+)
+_WHOLE = ("table", "json")
+"""Formats that are written when all records are known."""
+
+
+def run(
+    invocation: Invocation,
+    topics: Topics = None,
+    number: Annotated[int, option("--number", "-n", help="how many of the last entries", metavar="N", minimum=0)] = 10,
+    follow: Annotated[bool, option("--follow", "-f", help="go on with entries as they are written")] = False,
+    no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
+    format: Format = None,
+    columns: Columns = None,
+    fix_names: FixNames = False,
+) -> int:
+    """Print the last entries of the journal, of all topics or of some, as envelopes in the order of the log.
+
+    With --follow it goes on until it is ended: with every entry when it is acknowledged, whatever becomes of the files
+    meanwhile. A group shows when it is whole.
+    """
+    if follow and format in _WHOLE:
+        raise UsageError(
+            "SOW-CLI-012", f"--follow and --format {format} exclude each other", hint="such as --format ndjson"
+        )
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.verbs.upkeep.journal_tail import journal_follow, journal_tail
+
+    streams = invocation.streams
+    chosen = (format or "ndjson") if follow else format
+    sink = Sink(invocation, Choice(chosen, meta=True, columns=columns))
+    with invocation.open_instance(fix_names=fix_names) as instance:
+        if follow:
+            # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
+            output = streams.stdout.fileno() if invocation.own_process else None
+            sink.write(
+                journal_follow(
+                    instance, topics or (), number, data=not no_data, output=output, waiting=streams.stdout.flush
+                )
+            )
+        else:
+            sink.write(journal_tail(instance, topics or (), number, data=not no_data))
+    return 0

@@ -1,0 +1,129 @@
+"""journal tail: the last entries of a journal, and those that come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.engine.following.tail import Tail
+from sowctl.engine.following.waking import Waker
+from sowctl.engine.topics.positions import has_log, open_log, tell_tail
+from sowctl.engine.topics.targets import split_target
+from sowctl.engine.upkeep.searching.criteria import Criteria
+from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of, named_topics
+from sowctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Block
+    from sowctl.journal.reader import Journal
+
+FIRST = 4096
+"""Txids from the end that are looked at first: a few blocks. Where they do not suffice, eight times as many are."""
+
+
+def journal_tail(
+    instance: Instance, topics: Sequence[str], count: int, *, data: bool = True, directory: Path | None = None
+) -> Iterator[EntryBatch]:
+    """The last ``count`` entries of all ``topics`` together, logical ones too; none named: of all.
+
+    Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
+    what reading the journal raises.
+    """
+    with open_log(instance, directory=directory, whole=directory is None) as log:
+        wanted = _criteria(instance, log, topics)
+        yield from _last(instance, log, wanted, log.last_txid(), count, data=data)
+        tell_tail(instance, log)
+
+
+def journal_follow(
+    instance: Instance,
+    topics: Sequence[str],
+    count: int,
+    *,
+    data: bool = True,
+    output: int | None = None,
+    waiting: Callable[[], None] = lambda: None,
+) -> Iterator[EntryBatch]:
+    """As :func:`journal_tail`, and then the entries that are appended, without an end.
+
+    There may be no journal yet. ``output`` is the descriptor that they are written to, if any: BrokenPipeError is
+    raised when nobody reads it any more. ``waiting`` is called before every wait. Raises as reading does, MissingError
+    ``SOW-FOL-001`` where entries were removed before they were read, DamageError ``SOW-FOL-002`` where the journal is
+    not the one that was followed.
+    """
+    config = instance.log
+    if config is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    wanted: Criteria | None = None
+    with closing(Tail(instance)) as tail, closing(Waker([config.directory], output=output)) as waker:
+        end = 0
+        if has_log(instance):
+            with open_log(instance, whole=True) as log:
+                wanted, end = _criteria(instance, log, topics), log.last_txid()
+                yield from _last(instance, log, wanted, end, count, data=data)
+                tell_tail(instance, log)
+        tail.begin(end)
+        while True:
+            found = False
+            for block in tail.blocks():
+                found = True
+                if wanted is None:
+                    with open_log(instance) as log:
+                        wanted = _criteria(instance, log, topics)
+                places = wanted.places(block) if wanted.by_map(block.header, block.map) else []
+                yield from batches_of(instance, block, places, data=data)
+            if found:
+                # Where no event announced it, from now on it is looked for.
+                waker.found()
+            waiting()
+            waker.wait(None)
+
+
+def _criteria(instance: Instance, log: Journal, topics: Sequence[str]) -> Criteria:
+    names, message_type = named_topics(instance, log, [split_target(text) for text in topics])
+    return Criteria(names=names, message_type=message_type)
+
+
+def _last(
+    instance: Instance, log: Journal, wanted: Criteria, end: int, count: int, *, data: bool
+) -> Iterator[EntryBatch]:
+    """The last entries up to the txid ``end``: looked for from the end, in stretches that grow."""
+    held: deque[tuple[Block, list[int]]] = deque()
+    need, high, size = count, end, max(FIRST, count)
+    while need > 0 and high >= log.first_txid:
+        low = max(high - size, log.first_txid - 1)
+        part = _stretch(log, wanted, low, high, need)
+        held.extendleft(reversed(part))
+        need -= sum(len(places) for _, places in part)
+        high, size = low, 8 * size
+    for block, places in held:
+        yield from batches_of(instance, block, places, data=data)
+
+
+def _stretch(log: Journal, wanted: Criteria, low: int, high: int, need: int) -> list[tuple[Block, list[int]]]:
+    """The last ``need`` entries with ``low < txid <= high``, or as many as there are."""
+    part: deque[tuple[Block, list[int]]] = deque()
+    surplus = -need
+    for ref in log.unread(after=low):
+        if ref.header.first_txid > high:
+            break
+        if not wanted.by_map(ref.header, ref.names()):
+            continue
+        block = ref.load()
+        first = block.first_txid
+        places = [place for place in wanted.places(block) if low < first + place <= high]
+        if places:
+            part.append((block, places))
+            surplus += len(places)
+        # No more blocks are held than the entries that are asked for lie in.
+        while part and surplus >= len(part[0][1]):
+            surplus -= len(part.popleft()[1])
+    if surplus > 0:
+        block, places = part[0]
+        part[0] = block, places[surplus:]
+    return list(part)
