@@ -18,4 +18,35 @@ CODES = {
         Why: There is no file of this name. What its subscriptions still need is not known, so nothing is removed.
         Do: Correct the name, or leave it out.
         """,
+    "SOW-UPK-004": """6 remembered actions that cannot be read or written
+
+        Why: The system refused to read or write the file that says when actions last ran. Of an action that was carried
+        out and not noted down nothing is known: it is due again.
+        Do: Look at permissions and at the disk, and run the command again.
+        See: sow-upkeep(5)
+        """,
+    "SOW-UPK-005": """9 remembered actions of a newer format
+
+        Why: A later release wrote the file that says when actions last ran.
+        Do: Use that release, or a later one; or remove the file: then every action is due.
+        See: sow-upkeep(5)
+        """,
+    "SOW-UPK-006": """11 actions that are running
+
+        Why: Another process carries out actions of this configuration, and did not finish within ``--lock-wait``.
+        Do: Wait for it, or raise ``--lock-wait``. The message names the process where that is known.
+        See: sow-upkeep(5)
+        """,
+    "SOW-UPK-007": """4 an option of an action that cannot be read
+
+        Why: A schedule, an age or a percentage in the options of an action is none.
+        Do: Correct it; ``sowctl validate`` shows all mistakes with their places.
+        See: sow-config(5)
+        """,
+    "SOW-UPK-008": """10 a file system that cannot be asked
+
+        Why: The Path of amps-action-if-file-system-usage is not there, or may not be looked at.
+        Do: Correct the Path, which counts from where the paths of the configuration do.
+        See: sow-config(5)
+        """,
 }

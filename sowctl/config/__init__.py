@@ -18,6 +18,7 @@ In the order in which a file passes:
 * ``spelling``: did you mean
 * ``texts``: expressions and regular expressions in a configuration
 * ``actions``: modules, functions and actions as values
+* ``schedule``: when an action is due
 * ``derived``: views, conflated topics and queues as values
 * ``model``: the typed configuration
 * ``matching``: topic names as patterns

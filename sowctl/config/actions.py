@@ -1,8 +1,8 @@
-"""Modules, user functions and actions as typed values: known, checked and shown, never loaded or executed.
+"""Modules, user functions and actions as typed values: known, checked and shown; no module is loaded.
 
-Read from :class:`~sowctl.config.model.InstanceConfig` by the commands that show or check a configuration.
-``EQUIVALENTS`` says with which command a person does by hand what an action would do. Ruled by ``sow-config(5)``,
-actions, modules.
+Read from :class:`~sowctl.config.model.InstanceConfig` by the commands that show or check a configuration, and by
+``sowctl upkeep``, which does what actions would do with files. ``EQUIVALENTS`` says with which command a person does by
+hand what an action would do. Ruled by ``sow-config(5)``, actions, modules.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Action(Configured, frozen=True, eq=False):
 
 
 EQUIVALENTS: Mapping[str, str] = {
+    "amps-action-do-archive-journal": "sowctl journal archive {--older-than Age}",
+    "amps-action-do-remove-journal": "sowctl journal prune {--keep-for Age}",
     "amps-action-do-delete-sow": "sowctl delete {Topic} {--message-type MessageType} {--filter Filter}",
     "amps-action-do-query-sow": "sowctl query {Topic} {--message-type MessageType} {--filter Filter} --top-n 1",
     "amps-action-do-publish-message": "sowctl publish {Topic} {--message-type MessageType}",

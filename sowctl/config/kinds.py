@@ -24,8 +24,6 @@ _LEVELS = ["none", "developer", "trace", "stats", "info", "warning", "error", "c
 _TLS = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 _STRUCT = r"/[^\s=/]+(?:/[^\s=/]+)*\s*=\s*(?P<order>[@=<>]?)(?P<count>\d*)(?P<code>[xcbB?hHiIlLqQnNfdsSp])"
 _EXCLUDABLE = ("txlog", "replicate", "sow", "cascade", "keys", "replicate_filter", "queue_passthrough")
-_DAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_AT = rf"(?:{_DAY}\s+at\s+)?(?:[01]?\d|2[0-3]):[0-5]\d\s*Z?"
 _UNIT = r"(?i)[kmgt](?=i?b?$)"
 
 
@@ -169,12 +167,9 @@ def _exclude(text: str) -> None:
 
 
 def _every(text: str) -> None:
-    if re.fullmatch(_AT, text, re.IGNORECASE) is not None:
-        return
-    try:
-        parse_interval(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an interval, HH:MM[Z] or 'Weekday at HH:MM[Z]'") from None
+    from sowctl.config.schedule import parse_every
+
+    parse_every(text)
 
 
 def _usage(text: str) -> None:

@@ -253,7 +253,7 @@ class InstanceConfig(Configured, frozen=True, eq=False):
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """The actions, in file order; they are never executed."""
+        """The actions, in file order."""
         from sowctl.config.actions import actions
 
         return actions(self.document.top)

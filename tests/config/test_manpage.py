@@ -63,7 +63,7 @@ def test_other_names_retired_elements_and_options_of_actions_are_listed() -> Non
 def test_every_command_that_does_what_an_action_does_is_named() -> None:
     text = words().replace("\\fB", "").replace("\\fR", "")
     for module, pattern in EQUIVALENTS.items():
-        command = " ".join(pattern.split()[:2])
+        command = pattern.partition(" {")[0]
         assert f"{module.removeprefix('amps-action-')}\t{command} " in text
         assert (Path(__file__).parents[2] / "man" / f"{command.replace(' ', '-')}.1").is_file()
 

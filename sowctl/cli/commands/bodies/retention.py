@@ -1,18 +1,20 @@
-"""What the commands that remove journal files share: the rule from options, and the report in words."""
+"""What the commands that look after files share: rules from options, reports in words, actions as rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sowctl.cli.words.when import position, seconds, size
 from sowctl.engine.upkeep.retention.pruning import Retention
 from sowctl.output.display import display
 from sowctl.output.reports import as_json
 from sowctl.output.reports import size as sized
+from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.engine.instance import Instance
+    from sowctl.engine.upkeep.retention.actions import PlannedAction, StepReport
     from sowctl.engine.upkeep.retention.pruning import Held, PruneReport
 
 
@@ -56,3 +58,46 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None)
 def _kept(held: Held) -> str:
     text = f"{display(held.holder)} keeps the files from {held.number:010d} on: {display(held.why)}"
     return text if held.release is None else f"{text}; to let go: {display(held.release)}"
+
+
+class Deleting:
+    """How actions delete records: by the verb, which stands above the room of actions."""
+
+    def delete(self, instance: Instance, topic: str, message_type: str, filter: str, *, dry_run: bool) -> int:
+        """Delete records of the topics of a name or pattern; how many, or with ``dry_run`` how many match."""
+        from sowctl.engine.options import DeleteOptions
+        from sowctl.engine.topics.targets import resolve
+        from sowctl.engine.verbs.delete import delete
+
+        targets = resolve(instance, topic, message_type or None)
+        reports = delete(instance, targets, DeleteOptions(filter=filter, dry_run=dry_run))
+        return sum(report.matched if dry_run else report.deleted for report in reports)
+
+
+def step_row(report: StepReport) -> dict[str, Any]:
+    """One step of an action that was due."""
+    did = report.did
+    counts = {"files": did.files, "bytes": did.bytes, "records": did.records}
+    return {"action": report.action, "name": report.name, "step": report.step, "outcome": report.outcome} | counts
+
+
+def action_row(action: PlannedAction, now: int) -> dict[str, Any]:
+    """An action: its schedule, when it ran and will run, its steps."""
+    from sowctl.engine.upkeep.retention.actions import DOERS, PREFIX, USAGE
+
+    here = [
+        name if step.module in DOERS or step.module == USAGE else f"[{name}]"
+        for step in action.steps
+        if (name := step.module.removeprefix(PREFIX))
+    ]
+    due = action.due(now) if action.here else None
+    return {
+        "action": action.number,
+        "name": action.name,
+        "schedule": ", ".join([one.text for one in action.schedules] + [f"[{name}]" for name in action.events]),
+        "last": format_time(action.last.ran) if action.last.ran else None,
+        "next": format_time(max(due, now)) if due is not None else None,
+        "due": due is not None and due <= now,
+        "steps": ", ".join(here),
+        "problem": action.last.problem,
+    }

@@ -4,4 +4,6 @@
 * ``archiving``: finished files of the journal into its archive.
 * ``holders``: who still needs which entries of the journal.
 * ``pruning``: the oldest files removed, as far as nobody does.
+* ``remembered``: when the actions of a configuration last ran.
+* ``actions``: which of them are due, and their steps carried out.
 """

@@ -1,0 +1,28 @@
+"""``sowctl upkeep list``: the actions of the configuration, and when they run."""
+
+from __future__ import annotations
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.options import Columns, Format
+
+EXAMPLES = (
+    "sowctl upkeep list",
+    "sowctl upkeep list --format json",
+)
+
+
+def run(invocation: Invocation, format: Format = None, columns: Columns = None) -> int:
+    """List the Actions of the configuration: schedule, when each last ran, when it runs next, its steps.
+
+    ``next`` is the present for one that is due. Steps in brackets, and events that are no schedule, are a server's:
+    sowctl upkeep run does nothing of them.
+    """
+    from sowctl.cli.commands.bodies.retention import action_row
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.upkeep.retention.actions import planned
+
+    sink = Sink(invocation, Choice(format, columns=columns))
+    with invocation.open_instance() as instance:
+        now = instance.now
+        sink.write_rows(action_row(action, now) for action in planned(instance))
+    return 0

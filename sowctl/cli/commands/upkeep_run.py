@@ -1,0 +1,51 @@
+"""``sowctl upkeep run``: the actions of the configuration that are due."""
+
+from __future__ import annotations
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.options import Columns, DryRun, Format
+
+EXAMPLES = (
+    "sowctl upkeep run --dry-run",
+    "sowctl upkeep run --now 2026-01-06T03:00:00Z",
+    "sowctl upkeep run --quiet --format json",
+)
+
+
+def run(
+    invocation: Invocation,
+    dry_run: DryRun = False,
+    format: Format = None,
+    columns: Columns = None,
+) -> int:
+    """Carry out those Actions of the configuration that concern files and whose schedule says so.
+
+    One line of cron, such as ``*/10 * * * * sowctl upkeep run --quiet --config /etc/shop.xml``, stands for what a
+    server does by itself: journals archived and removed, records deleted. An action is due when its schedule had an
+    instant since it last ran; what was missed is made up for once, and an action that has never run is due. What
+    happens in a server alone, such as minidumps and statistics, is named. sow-upkeep(5) says what is remembered.
+
+    Printed is what each step did. The status is 0, or that of the first step that failed: the others run all the same,
+    and the action is due again. Nothing is asked: the configuration says what is to be removed.
+    """
+    from sowctl.cli.commands.bodies.retention import Deleting, step_row
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.upkeep.retention.actions import run as run_actions
+
+    sink = Sink(invocation, Choice(format, columns=columns))
+    failed = []
+    with invocation.open_instance() as instance:
+        reports = []
+        for report in run_actions(instance, Deleting(), dry_run=dry_run):
+            reports.append(report)
+            for note in report.did.notes if report.error is None else ():
+                invocation.note(f"{report.name}, {report.step}: {note}")
+            if report.error is not None:
+                failed.append(report.error)
+                error = report.error
+                words = f"{report.name}, {report.step}: {error.message}"
+                invocation.warn(words, code=error.code, place=error.place, hint=error.hint)
+        sink.write_rows(map(step_row, reports))
+        if not reports:
+            invocation.note("no action is due")
+    return failed[0].exit_status if failed else 0
