@@ -10,8 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.values.units import parse_interval
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _AT = re.compile(
 _SECOND: Micros = 1_000_000
 
 
-class Schedule(Struct, frozen=True):
+class Schedule(DescribedStruct, frozen=True):
     """When something is to happen: every ``interval`` microseconds; else each day at ``hour`` and ``minute``, or on one
     ``weekday`` (0 is Monday), in UTC or in the time of the machine."""
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.schedule import Schedule, parse_every
+from sowctl.described import DescribedStruct
 from sowctl.engine.upkeep.retention import remembered
 from sowctl.engine.upkeep.retention.remembered import Remembered, place_of_actions
 from sowctl.errors import ConfigError, MissingError, SowError
@@ -61,7 +62,7 @@ class StepReport(Struct, frozen=True):
     error: SowError | None = None
 
 
-class PlannedAction(Struct, frozen=True):
+class PlannedAction(DescribedStruct, frozen=True):
     """An action: its ``number`` in the file, from 1; ``key`` names it in what is remembered. ``events`` are those of a
     server that start it besides ``schedules``; ``here`` says whether a step of it is carried out by this program."""
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.config.derived import ConflatedTopic
 from sowctl.config.model import TopicConfig
+from sowctl.described import DescribedStruct
 from sowctl.engine.queues.definition import queues_of
 from sowctl.engine.sources.recovery import recovery_start
 from sowctl.engine.topics.positions import check_position, definition_of, meta_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sowctl.journal.upkeep.survey import SurveyedFile
 
 
-class Holder(Struct, frozen=True):
+class Holder(DescribedStruct, frozen=True):
     """Who needs entries behind the txid ``after``: those of ``topics``, None for all.
 
     ``release``: the command that lets them go, as far as there is one. ``file``: what has to be on disk before entries

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.sources.past import provable_from
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import meta_of, open_log
@@ -86,7 +87,7 @@ class PruneReport(Struct):
     dry_run: bool = False
 
 
-class _Plan(Struct):
+class _Plan(DescribedStruct):
     """Files that the rule lets go, those of them that nothing needs, who needs the others, and whom to sync."""
 
     wanted: list[SurveyedFile]

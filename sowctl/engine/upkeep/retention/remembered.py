@@ -12,9 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from sowctl.checksum import crc32
+from sowctl.described import DescribedStruct
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import LockedError, StorageError, VersionError
 from sowctl.journal.lock import JournalLock
@@ -31,7 +30,7 @@ _MODE = 0o640
 _WHAT = "the running of actions"
 
 
-class Remembered(Struct, frozen=True):
+class Remembered(DescribedStruct, frozen=True):
     """What is known of an action: when it last ``ran`` to its end, when it was last ``tried`` (microseconds UTC, 0 for
     never), what it did then, and why it ended early, if it did."""
 

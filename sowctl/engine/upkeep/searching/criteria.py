@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
 from sowctl.journal.columns import may_hold
 from sowctl.journal.format import UNKEYED
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
 
 
-class Criteria(Struct, frozen=True):
+class Criteria(DescribedStruct, frozen=True):
     """Which entries are meant; None passes everything. Times in microseconds UTC, all bounds inclusive.
 
     ``names`` are topics, logical ones too. ``keys`` are SOW keys (8 bytes) in any topic, ``named`` those in one;
