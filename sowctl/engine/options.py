@@ -48,13 +48,13 @@ class QueryOptions(Struct, frozen=True):
     """What to read, in which order, how much. ``at`` is an instant in microseconds UTC.
 
     ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
-    ordering; beyond them runs go to temporary files. ``by_time``: in the order of updates where there is no other.
-    ``projection`` and ``grouping``, both or neither, ask for one message per group. ``after_key``: only records whose
-    SOW keys come after it, in key order. ``jobs`` processes may read a large store; None: as many as pay.
-    ``index_from``: records of a store from which on memo indexes are used and built; None: never. ``counted``: read on
-    where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59), and
-    count the records that keys and indexes spared. ``fresh``: compute a view or conflated topic from its topics, and
-    make its cache anew.
+    ordering, and while a view is computed; what is more goes to temporary files. ``by_time``: in the order of updates
+    where there is no other. ``projection`` and ``grouping``, both or neither, ask for one message per group.
+    ``after_key``: only records whose SOW keys come after it, in key order. ``jobs`` processes may read a large store;
+    None: as many as pay. ``index_from``: records of a store from which on memo indexes are used and built; None: never.
+    ``counted``: read on where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59),
+    and count the records that keys and indexes spared. ``fresh``: compute a view or conflated topic from its topics,
+    and make its cache anew.
     """
 
     filter: str | None = None

@@ -32,7 +32,10 @@ BatchSize: TypeAlias = Annotated[
     option("--batch-size", help="records read at a time", metavar="COUNT", minimum=1, maximum=10_000),
 ]
 SortMemory: TypeAlias = Annotated[
-    str, option("--sort-memory", help="memory for sorting before files are used", metavar="SIZE")
+    str,
+    option(
+        "--sort-memory", help="memory for sorting, and for the groups of a view, before files are used", metavar="SIZE"
+    ),
 ]
 Projection: TypeAlias = Annotated[
     str | None,

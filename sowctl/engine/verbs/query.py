@@ -169,7 +169,7 @@ class _Run:
         """Every target opened, with the plan for its records. ``shown``: plans are to be printed."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
-        opener = partial(open_target, fresh=self._options.fresh)
+        opener = partial(open_target, fresh=self._options.fresh, memory=self._options.sort_memory)
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
 

@@ -10,6 +10,7 @@ In the order in which data passes:
 ``groups``      rows of one group, and the message that they make
 ``computing``   all of a view, from all records of its sources
 ``columnar``    the same of many rows at once
+``spilling``    groups that outgrow memory while all of it is computed
 ``collecting``  no search for cycles meanwhile
 ``view``        a view as a source: from its cache, or computed
 ``cache``       where the cache of a view lies, and what it says of itself (sow-view(5))

@@ -18,6 +18,7 @@ from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.engine.views.groups import encoded
 from sowctl.engine.views.joins import Held, JoinedRow, finished, joined, no_partners, rows_of
 from sowctl.engine.views.records import records_of
+from sowctl.engine.views.spilling import LEAST
 from sowctl.engine.views.tables import (
     DIGEST,
     GROUPS,
@@ -54,7 +55,7 @@ WRITTEN = 10_000
 
 def build_messages(moment: Moment, program: Program, builder: StoreBuilder) -> None:
     """The messages alone."""
-    for keys, values in computed(moment, program):
+    for keys, values in computed(moment, program, builder.path.parent):
         builder.append(keys, values)
     builder.flush()
 
@@ -67,7 +68,8 @@ def build_all(moment: Moment, program: Program, builder: StoreBuilder, directory
     builder.open_tables((*OF_ROWS, *OF_JOINS))
     retractable = Retractable(program.projection)
     rows = 0
-    with Buckets(directory, ROW_BYTES * _records(moment, program), MEMORY) as buckets:
+    limit = MEMORY if moment.memory is None else max(moment.memory, LEAST)
+    with Buckets(directory, ROW_BYTES * _records(moment, program), limit) as buckets:
         for some in _rows(moment, program, builder):
             made = Made(program, retractable, some)
             # The place and, behind its length, the contribution travel together; the SOW key brings them into order.

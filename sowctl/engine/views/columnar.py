@@ -77,12 +77,17 @@ def batches(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[B
 
 
 class ColumnGroups:
-    """Groups of a view. ``source`` gives all records of a source by its number."""
+    """Groups of a view, added to ``groups``. ``source`` gives all records of a source by its number."""
 
-    def __init__(self, program: Program, source: Callable[[int], Iterable[Pairs]]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        source: Callable[[int], Iterable[Pairs]],
+        groups: dict[GroupKey, GroupState] | None = None,
+    ) -> None:
         self._program = program
         self._source = source
-        self.groups: dict[GroupKey, GroupState] = {}
+        self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
         self._tables = [self._table(number) for number in range(len(program.steps))]
 
     def _table(self, number: int) -> dict[Texts, list[Partner]]:
@@ -98,12 +103,12 @@ class ColumnGroups:
                     found.setdefault(sought, []).append(Partner(row, texts, txid, time))
         return found
 
-    def compute(self) -> None:
-        """Add all rows. Raises LimitError ``SOW-EXP-030``."""
+    def compute(self) -> Iterator[int]:
+        """Add all rows; how many, after each batch. Raises LimitError ``SOW-EXP-030``."""
         for batch in batches(self._program, 0, self._source(0)):
-            self._add(batch)
+            yield self._add(batch)
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, batch: Batch) -> int:
         program = self._program
         partners: Partners = {}
         for number, table in enumerate(self._tables):
@@ -116,6 +121,7 @@ class ColumnGroups:
             txids, times = np.where(newer, others["txid"], txids), np.where(newer, others["time"], times)
         columns = [self._column(batch, partners, *place) for place in program.places]
         add_columns(program.projection, self.groups, columns, len(batch.rows), program.environment, txids, times)
+        return len(batch.rows)
 
     def _attached(
         self,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.groups import Groups
 from sowctl.engine.views.joins import Held, rows_of
 from sowctl.engine.views.records import records_of
+from sowctl.engine.views.spilling import Spilling
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
@@ -20,27 +22,49 @@ COLUMNS = 20_000
 """Records of the first source from which on rows are grouped as columns, which loads numpy."""
 
 
-def computed(moment: Moment, program: Program) -> Iterator[Pairs]:
-    """Keys and stored values of the view's messages, in key order. Raises what reading the sources raises."""
+def computed(moment: Moment, program: Program, directory: Path) -> Iterator[Pairs]:
+    """Keys and stored values of the view's messages, in key order. Raises what reading the sources raises.
+
+    Groups take about ``moment.memory`` bytes; what is more goes to files without names in ``directory``.
+    """
+
+    def pairs(number: int) -> Iterator[Pairs]:
+        return moment.source(program.query.sources[number]).batches(READ)
 
     def source(number: int) -> Iterator[list[ViewRecord]]:
-        return records_of(program, number, moment.source(program.query.sources[number]).batches(READ))
+        return records_of(program, number, pairs(number))
 
-    groups = Groups(program)
-    if _records(moment, program) >= COLUMNS:
-        from sowctl.engine.views import columnar
+    groups, records = Groups(program), _records(moment, program)
+    with Spilling(program, records, directory, moment.memory) as spilling:
+        for rows in (
+            _by_columns(program, groups, pairs) if _suits(program, records) else _by_rows(program, groups, source)
+        ):
+            spilling.added(groups.groups, rows)
+        yield from spilling.messages(groups.groups) if spilling.spilled else groups.messages()
 
-        if columnar.suits(program):
-            found = columnar.ColumnGroups(
-                program, lambda number: moment.source(program.query.sources[number]).batches(READ)
-            )
-            found.compute()
-            yield from groups.messages(found.groups)
-            return
-    held = Held(program, source)
-    for records in source(0):
-        groups.add(rows_of(program, records, held))
-    yield from groups.messages()
+
+def _suits(program: Program, records: int) -> bool:
+    if records < COLUMNS:
+        return False
+    from sowctl.engine.views.columnar import suits
+
+    return suits(program)
+
+
+def _by_columns(program: Program, groups: Groups, source: Callable[[int], Iterable[Pairs]]) -> Iterator[int]:
+    """Add all rows; how many, after each batch."""
+    from sowctl.engine.views.columnar import ColumnGroups
+
+    return ColumnGroups(program, source, groups.groups).compute()
+
+
+def _by_rows(program: Program, groups: Groups, source: Callable[[int], Iterable[list[ViewRecord]]]) -> Iterator[int]:
+    """Add all rows; how many, after each batch."""
+    partners = Held(program, source)
+    for some in source(0):
+        rows = rows_of(program, some, partners)
+        groups.add(rows)
+        yield len(rows)
 
 
 def _records(moment: Moment, program: Program) -> int:

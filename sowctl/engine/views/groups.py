@@ -31,19 +31,18 @@ class Groups:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._digester = batch_digester(program.query.key_domain, 0)
-        self._groups: dict[GroupKey, GroupState] = {}
+        self.groups: dict[GroupKey, GroupState] = {}
 
     def add(self, rows: Sequence[JoinedRow]) -> None:
         """Add rows; those of one group come in their order. Raises LimitError ``SOW-EXP-030``."""
         projection = self._program.projection
         values, stamps = [row.values for row in rows], [row.stamp for row in rows]
-        projection.add(self._groups, values, self._program.environment, headers(self._program, rows), stamps)
+        projection.add(self.groups, values, self._program.environment, headers(self._program, rows), stamps)
 
-    def messages(self, groups: dict[GroupKey, GroupState] | None = None) -> Iterator[Pairs]:
-        """Keys and stored values of the messages of the groups, or of other ``groups`` of the view, in key order."""
-        groups = self._groups if groups is None else groups
-        digests = self._digester(list(groups), null=True)
-        order = sorted(zip(digests, groups.values(), strict=True), key=itemgetter(0))
+    def messages(self) -> Iterator[Pairs]:
+        """Keys and stored values of the messages of the groups, in key order."""
+        digests = self._digester(list(self.groups), null=True)
+        order = sorted(zip(digests, self.groups.values(), strict=True), key=itemgetter(0))
         for start in range(0, len(order), WRITTEN):
             part = order[start : start + WRITTEN]
             yield [digest[:8] for digest, _ in part], [message(self._program, *one) for one in part]

@@ -44,10 +44,18 @@ class Moved(Exception):
 
 class Moment:
     """The sources as of one instant. ``at``: microseconds UTC, None for the present; ``until``: the last txid of the
-    log that it holds, None without a log or where the instant is in the past. Made by :func:`moment`."""
+    log that it holds, None without a log or where the instant is in the past; ``memory``: bytes that a computation may
+    take before it uses files, None for the usual. Made by :func:`at_one_instant`."""
 
     def __init__(
-        self, instance: Instance, at: int | None, until: int | None, open_entry: Opener, *, fresh: bool = False
+        self,
+        instance: Instance,
+        at: int | None,
+        until: int | None,
+        open_entry: Opener,
+        *,
+        fresh: bool = False,
+        memory: int | None = None,
     ) -> None:
         now = instance.now
         # One clock for all sources: a record does not expire between the reading of one and that of another.
@@ -56,6 +64,7 @@ class Moment:
         self.at = at
         self.until = until
         self.fresh = fresh
+        self.memory = memory
         self._open_entry = open_entry
         self._held = ExitStack()
         self._sources: dict[tuple[str, str], Source] = {}
@@ -116,6 +125,7 @@ def at_one_instant(
     work: Callable[[Moment], T],
     *,
     fresh: bool = False,
+    memory: int | None = None,
     states: bool = True,
 ) -> T:
     """What ``work`` makes of the topics that an entry reads, all of them opened as of one instant.
@@ -130,7 +140,7 @@ def at_one_instant(
     refs = refs_of(instance, entry) if states else []
     for _ in range(ATTEMPTS):
         until = None if at is not None else end_of_log(instance)
-        with closing(Moment(instance, at, until, open_entry, fresh=fresh)) as moment, suppress(Moved):
+        with closing(Moment(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment, suppress(Moved):
             for ref in refs:
                 moment.source(ref)
             return work(moment)

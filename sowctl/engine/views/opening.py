@@ -30,10 +30,14 @@ OPENERS = {
 """The module of each kind of entry that can be read."""
 
 
-def open_target(instance: Instance, target: Target, at: int | None, *, fresh: bool = False) -> Source:
+def open_target(
+    instance: Instance, target: Target, at: int | None, *, fresh: bool = False, memory: int | None = None
+) -> Source:
     """The state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
 
     ``fresh``: what is derived is computed from its topics, and its caches are made anew (:func:`check_fresh` first).
+
+    ``memory``: bytes that its groups may take before they go to files.
 
     Raises what opening its topics raises, and UsageError ``SOW-ENG-031`` for what cannot be read.
     """
@@ -48,7 +52,14 @@ def open_target(instance: Instance, target: Target, at: int | None, *, fresh: bo
     # A conflated topic reads the log itself, not the state of its topics.
     states = entry.kind == "View"
     found = at_one_instant(
-        instance, entry, at, open_entry, lambda moment: open_entry(moment, entry), fresh=fresh, states=states
+        instance,
+        entry,
+        at,
+        open_entry,
+        lambda moment: open_entry(moment, entry),
+        fresh=fresh,
+        memory=memory,
+        states=states,
     )
     return narrowed(found, topic)
 

@@ -132,7 +132,8 @@ def _by_columns(
     program: Program, count: int, index: int, source: Callable[[int], Iterable[Pairs]]
 ) -> Iterator[tuple[int, bytes]]:
     found = ColumnGroups(program, source)
-    found.compute()
+    for _ in found.compute():
+        pass
     groups: dict[GroupKey, Group] = {}
     retractable = Retractable(program.projection)
     for key, state in found.groups.items():
