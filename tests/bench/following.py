@@ -1,37 +1,33 @@
-"""Following a topic: a whole journal beside jq(1) over its messages, a page of 50 under updates, and latency."""
+"""Following a topic: a whole journal beside tail(1) and jq(1), replays, bookmark stores, a page of 50 under updates.
+
+Latency is measured apart, because it wants a quiet machine: :mod:`tests.bench.latency`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import threading
 import time
 from pathlib import Path
 from shutil import which
-from typing import Any
 
 import sowctl
 from sowctl.engine.following.events import Sign
-from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.batching import Listed
 from sowctl.output.events import EventLines
 from tests.bench import data
 from tests.bench.place import Instance, Place
-from tests.bench.rounds import ROOT, Item, Wrong, judge, process, race, show, timed
+from tests.bench.rounds import ROOT, Item, Sample, Wrong, judge, process, race, show, timed
 
-TITLE = "following: events of a journal, a page that is kept, and how soon a message arrives"
-PAGE, PACE, SECONDS = 50, 5_000, 8
-BATCH = 25
-"""Messages of one publish while latency is taken: at the pace, one each 5 ms."""
+TITLE = "following: events of a journal, replays, bookmark stores, and a page that is kept"
+PAGE = 50
 
 
 def run(place: Place, rounds: int) -> None:
-    """All three, each by itself."""
+    """Each by itself."""
     _journal(place, rounds)
+    _replays(place, rounds)
     _page(place)
-    _latency(place)
 
 
 def _journal(place: Place, rounds: int) -> None:
@@ -56,6 +52,68 @@ def _replay(place: Place, instance: Instance) -> None:
             out.write(lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery))
     if seen != place.count:
         raise Wrong(f"{seen} events of {place.count} messages")
+
+
+def _replays(place: Place, rounds: int) -> None:
+    """Whole programs over the journal from its beginning: payloads, filtered, with a place that is kept."""
+    instance = place.loaded()
+    store = instance.directory / "bench.bookmarks"
+    base = ("orders", "--no-sow", "--bookmark", "0", "--data-only")
+    kept = ("--store", str(store), "--client", "bench", "--commit")
+
+    def forget() -> None:
+        store.unlink(missing_ok=True)
+
+    def ended(*words: str) -> Sample:
+        return process(instance.command("subscribe", *base, "--until-now", *words))
+
+    rows = "sowctl --data-only"
+    items = [
+        Item(rows, lambda: ended()),
+        Item("the same, live, until all has come", lambda: _until_all([instance.command("subscribe", *base)], place)),
+        Item("with a filter of few", lambda: ended("/price > 99.9")),
+        Item("with --store FILE --commit", lambda: ended(*kept), forget),
+        Item("the same, each move stored", lambda: ended(*kept, "--commit-every", "1"), forget),
+        Item("Python, each acknowledged", lambda: timed(lambda: _acknowledged(place, instance, store)), forget),
+    ]
+    if (jq := which("jq")) is not None and (tail := which("tail")) is not None:
+        tailed = [[tail, "-n", "+1", "-f", str(place.input())], [jq, "-c", "--unbuffered", "."]]
+        items.append(Item("tail -f | jq, until all has come", lambda: _until_all(tailed, place)))
+    print("  kcat -C is left out: " + ("it wants a broker" if which("kcat") else "it is not here, nor is a broker"))
+    show(race(items, rounds), base=rows, count=place.count)
+
+
+def _until_all(commands: list[list[str]], place: Place) -> Sample:
+    """A pipeline that goes on for ever, until as many lines have come as there are messages."""
+    begin, running, feed = time.perf_counter(), [], None
+    for argv in commands:
+        running.append(subprocess.Popen(argv, stdin=feed, stdout=subprocess.PIPE, cwd=ROOT))
+        feed = running[-1].stdout
+    assert feed is not None
+    lines = 0
+    try:
+        while lines < place.count and (data := os.read(feed.fileno(), 1 << 20)):
+            lines += data.count(b"\n")
+        took, cpu = time.perf_counter() - begin, sum(_cpu(one.pid) for one in running)
+    finally:
+        for one in running:
+            one.terminate()
+            one.communicate() if one.stdout is not None and not one.stdout.closed else one.wait()
+    if lines != place.count:
+        raise Wrong(f"{lines} lines of {place.count} messages")
+    return Sample(took, cpu)
+
+
+def _acknowledged(place: Place, instance: Instance, store: Path) -> None:
+    opened, seen = sowctl.open(instance.config), 0
+    with (
+        opened.place(str(store), "bench", "1") as kept,
+        opened.topic("orders").subscribe(sow=False, until_now=True, bookmark=kept.recent) as subscription,
+    ):
+        for event in kept.events(subscription):
+            seen += kept.acknowledge(event)
+    if seen != place.count:
+        raise Wrong(f"{seen} acknowledged of {place.count} messages")
 
 
 def _page(place: Place) -> None:
@@ -88,46 +146,6 @@ def _page(place: Place) -> None:
     print(f"  page of {PAGE} over {place.count:,} records: first shown after {loading:.1f} s, {memory}")
     print(f"  {count:,} updates published in {published:.1f} s, followed {followed - published:.2f} s later")
     judge("updates a second of one core", count / cpu, 20_000)
-
-
-def _latency(place: Place) -> None:
-    """Messages of a publisher at a pace, from their acknowledgement to the line of the subscriber."""
-    instance = place.instance("latency", fresh=True)
-    opened = sowctl.open(instance.config)
-    sent: dict[int, float] = {}
-    arrived: dict[int, float] = {}
-    argv = instance.command("subscribe", "orders", "--data-only")
-
-    def listen(stream: Any) -> None:
-        for line in stream:
-            arrived[json.loads(line)["n"]] = time.perf_counter()
-
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT) as subscriber:
-        listener = threading.Thread(target=listen, args=(subscriber.stdout,))
-        listener.start()
-        time.sleep(1)
-        begin = time.perf_counter()
-        for first in range(0, PACE * SECONDS, BATCH):
-            numbers = range(first, first + BATCH)
-            texts = [b'{"orderId":%d,"n":%d}' % (number % 1000, number) for number in numbers]
-
-            def acknowledged(_: Any, numbers: range = numbers) -> None:
-                sent.update(dict.fromkeys(numbers, time.perf_counter()))
-
-            source = [("in", Listed(texts))]
-            publish(opened, "orders", source, PublishOptions(batch=BATCH), on_acknowledged=acknowledged)
-            time.sleep(max(0.0, begin + (first + BATCH) / PACE - time.perf_counter()))
-        took = time.perf_counter() - begin
-        while len(arrived) < PACE * SECONDS and time.perf_counter() < begin + 4 * SECONDS:
-            time.sleep(0.1)
-        subscriber.terminate()
-        listener.join()
-    if len(arrived) != len(sent):
-        raise Wrong(f"{len(arrived)} of {len(sent)} messages arrived")
-    late = sorted(max(arrived[number] - at, 0.0) * 1000 for number, at in sent.items())
-    print(f"  {len(sent):,} messages at {len(sent) / took:,.0f} a second")
-    judge("median latency, ms", late[len(late) // 2], 10, most=True)
-    judge("latency of 99 %, ms", late[len(late) * 99 // 100], 50, most=True)
 
 
 def _cpu(pid: int) -> float:

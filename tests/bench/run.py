@@ -15,7 +15,7 @@ from tests.bench.rounds import Wrong
 
 NAMES = (
     *("publish", "replay", "scan", "query", "views", "indexes", "figures", "startup", "idle", "memory", "messages"),
-    *("spark", "pipeline", "queues", "following"),
+    *("spark", "pipeline", "queues", "following", "latency"),
 )
 SIZED = ("idle", "spark", "pipeline")
 
