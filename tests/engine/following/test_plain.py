@@ -14,6 +14,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.writing.batching import Listed
 from sowctl.errors import MissingError, UsageError
+from sowctl.identity.hashes import client_hash
 from tests.support.following import following, news, told
 from tests.support.instances import Lab, config_xml, message, numbered, topic_xml
 
@@ -334,3 +335,28 @@ def test_memory_does_not_grow_with_what_was_seen(lab: Lab) -> None:
             gc.collect()
             sizes.append(len(gc.get_objects()))
         assert sizes[-1] - sizes[1] < 500
+
+
+def test_c114_entries_without_numbers_are_counted_by_the_instance(lab: Lab) -> None:
+    with following(lab, "t", sow=False) as subscription:
+        news(subscription)
+        handle = lab.open().topic("t")
+        handle.publish([message(id=1).encode()])
+        handle.publish([message(id=2).encode()], client="c", sequence=7)
+        handle.publish([message(id=3).encode()])
+        found = [event.bookmark for event in news(subscription)]
+    own, other = client_hash("test"), client_hash("c")
+    assert found == [f"{own}|1|", f"{other}|7|", f"{own}|3|"]
+
+
+def test_a_store_whose_journal_was_deleted_is_followed(lab: Lab) -> None:  # section 11, 33
+    lab.publish("t", message(id=1), message(id=2))
+    for path in lab.journals():
+        path.unlink()
+    with following(lab, "t") as subscription:
+        assert sorted(told(news(subscription)[1:-1], "command", "id")) == [("sow", 1), ("sow", 2)]
+        lab.publish("t", message(id=3))
+        (event,) = news(subscription)
+        assert (event.command, event.txid) == ("publish", 3)
+        lab.publish("t", message(id=1, v=1))
+        assert told(news(subscription), "txid", "id") == [(4, 1)]
