@@ -6,6 +6,7 @@ atomic, complete and can be taken up at any bookmark (:mod:`tests.support.follow
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -45,7 +46,10 @@ KEYS = 30
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    lab = Lab(tmp_path / "lab", config_xml("".join(map(topic_xml, TOPICS)), TOPICS))
+    archive = "</JournalDirectory><JournalArchiveDirectory>archive</JournalArchiveDirectory>"
+    xml = config_xml("".join(map(topic_xml, TOPICS)), TOPICS).replace("</JournalDirectory>", archive)
+    lab = Lab(tmp_path / "lab", xml)
+    (lab.directory / "archive").mkdir(parents=True)
     lab.clock = system_clock  # type: ignore[assignment]
     lab.journal_size = 4_000
     for topic in TOPICS:
@@ -73,6 +77,21 @@ def _publisher(lab: Lab, seed: int) -> Callable[[Child], None]:
             child.say(".")
 
     return work
+
+
+def _put_away(lab: Lab, chance: random.Random) -> None:
+    """Move files that are full to the archive, or compress them where they are, while they may be read."""
+    for path in lab.journals()[:-1]:
+        deed = chance.choice(("stay", "move", "compress", "both"))
+        place = path.parent if deed == "compress" else lab.directory / "archive"
+        if deed == "move":
+            path.rename(place / path.name)
+        elif deed != "stay":
+            part = place / (path.name + ".part")
+            part.write_bytes(gzip.compress(path.read_bytes(), 1))
+            # For a moment there are two of it.
+            part.rename(place / (path.name + ".gz"))
+            path.unlink()
 
 
 class Watched:
@@ -130,6 +149,8 @@ def test_subscribers_are_exact_at_every_quiet_point(lab: Lab, seed: int, deep: b
                     child.forget()
                     stopped.discard(child)
                     publishers[publishers.index(child)] = Child(_publisher(lab, chance.randrange(1 << 30)))
+                elif deed < 0.38:
+                    _put_away(lab, chance)
                 if chance.random() < 0.7:
                     look()
                 time.sleep(0.01)
@@ -159,7 +180,7 @@ def test_subscribers_are_exact_at_every_quiet_point(lab: Lab, seed: int, deep: b
             _is_resumable(lab, topic, events, chance)
         for one in watched:
             assert is_ordered(one.events)
-        assert len(lab.journals()) > 2
+        assert any((lab.directory / "archive").iterdir())
     finally:
         for one in watched:
             one.subscription.close()
