@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sowctl
+from sowctl.cli.commands.bodies.hearing import lines_by_pause
 from tests.cli.conftest import Cli
 from tests.support.instances import topic_xml
 from tests.support.queues import lab_xml, queue_xml
@@ -113,6 +114,26 @@ def test_a_line_has_its_effect_while_the_writer_waits(
         assert run.poll() is None
         run.stdin.close()
         assert run.wait(20) == 0
+
+
+def test_lines_come_as_they_were_written() -> None:
+    def taken(*parts: bytes, most: int = 3) -> list[list[bytes]]:
+        source, sink = os.pipe()
+        found = []
+        try:
+            for part in parts:
+                os.write(sink, part)
+            os.close(sink)
+            found += list(lines_by_pause(source, most, 20))
+        finally:
+            os.close(source)
+        return found
+
+    assert taken() == []
+    assert taken(b"a\nb\n\nc\nd") == [[b"a", b"b", b"c"], [b"d"]]
+    assert taken(b"a\n" * 7) == [[b"a"] * 3, [b"a"] * 3, [b"a"]]
+    with pytest.raises(ValueError, match="more than 20 bytes"):
+        taken(b"a\n" + b"x" * 21)
 
 
 def test_nothing_to_lease_is_status_one(shop: Cli) -> None:

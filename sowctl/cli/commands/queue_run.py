@@ -53,9 +53,9 @@ def run(
 
     Exit status 0 acknowledges the message; any other cancels it, and it is delivered again after --backoff. The lease
     is renewed while the command runs. With --batch a command gets several messages, one a line, which are acknowledged
-    or cancelled together; MaxPerSubscriptionBacklog of the queue, 1 unless configured, is the most that it gets. The
-    environment has SOWCTL_QUEUE, SOWCTL_BOOKMARK and SOWCTL_DELIVERIES of the first message, and SOWCTL_BARRIER where
-    it is a barrier.
+    or cancelled together; MaxPerSubscriptionBacklog of the queue, 1 unless configured, is the most that it gets. A
+    message with line feeds in it takes several lines. The environment has SOWCTL_QUEUE, SOWCTL_COUNT, the number of
+    messages, SOWCTL_BOOKMARK and SOWCTL_DELIVERIES of the first one, and SOWCTL_BARRIER where it is a barrier.
 
     On SIGTERM and Ctrl-C the commands are stopped and their messages given back. Several workers, on several
     machines that share the files of one host, may work on a queue. Ends with status 1 where a message died, or where a

@@ -13,8 +13,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from shutil import which
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -25,15 +25,18 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.following.waking import Waker
 from sowctl.engine.queues.figures import depth_of
 from sowctl.engine.queues.queue import handle_of
-from sowctl.errors import InputError, LockedError, MissingError
+from sowctl.errors import InputError, LockedError, MissingError, SowError
 
 if TYPE_CHECKING:
+    from sowctl.engine.queues.figures import Depth
     from sowctl.engine.queues.handles import Handle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
 
 PLACEHOLDER = "{}"
 """What stands for the name of a file with the message in a command's arguments."""
 LONGEST_BACKOFF = 300.0
+IDLE = 5.0
+"""Seconds without anything to do until a worker says what it waits for."""
 GRACE = 5.0
 """Seconds that commands have to end when the worker is told to."""
 _TICK = 0.02
@@ -101,6 +104,9 @@ class Worker:
         self._ended: list[_Job] = []
         self._leased: list[QueueMessage] = []
         self._unburied: set[int] = set()
+        self._idle: float | None = None
+        """Since when there is nothing to do, though messages are pending."""
+        self._told = False
         self._number = 0
         self._epoll: select.epoll | None = None
         period = queue.queue.lease_period_us
@@ -157,7 +163,22 @@ class Worker:
                     self._start(part)
                     del self._leased[:share]
                 free -= 1
-        return self.options.until_empty and not self._jobs and not self._ended and depth_of(self.queue).pending == 0
+        if not self.options.until_empty or self._jobs or self._ended:
+            self._idle = None
+            return False
+        depth = depth_of(self.queue)
+        self._say_what_is_waited_for(depth)
+        return depth.pending == 0
+
+    def _say_what_is_waited_for(self, depth: Depth) -> None:
+        """Tell once what keeps an idle worker from ending: others may have leases without an end."""
+        now = time.monotonic()
+        self._idle = now if self._idle is None else self._idle
+        if depth.pending and not self._told and now - self._idle >= IDLE:
+            self._told = True
+            parts = {"leased to others": depth.leased, "delayed": depth.delayed, "blocked": depth.blocked}
+            words = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
+            self.queue.instance.notify(f"waiting for messages of queue {self.queue.queue.name!r}: {words}")
 
     def _start(self, messages: list[QueueMessage]) -> None:
         payload = messages[0].payload
@@ -182,6 +203,7 @@ class Worker:
             "SOWCTL_QUEUE": self.queue.queue.name,
             "SOWCTL_BOOKMARK": first.bookmark,
             "SOWCTL_DELIVERIES": str(first.deliveries),
+            "SOWCTL_COUNT": str(len(messages)),
         }
         if first.barrier:
             environment["SOWCTL_BARRIER"] = "1"
@@ -300,8 +322,8 @@ class Worker:
         return None
 
     def _end(self) -> None:
-        """Stop the commands and give back what is leased."""
-        with suppress(LockedError):
+        """Stop the commands and give back what is leased, as far as disk and locks let it: the commands in any case."""
+        with self._telling():
             self._reap()
         for job in self._jobs:
             with suppress(ProcessLookupError):
@@ -317,12 +339,18 @@ class Worker:
             job.close()
         self._jobs = []
         untouched = [handle_of(message) for message in self._leased if message.token]
-        if untouched and not self._final:
-            self.queue.cancel(untouched, started=False)
         self._leased = []
-        try:
+        with self._telling():
+            if untouched and not self._final:
+                self.queue.cancel(untouched, started=False)
+        with self._telling():
             self.queue.leave(self._number)
-        except LockedError as problem:
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except SowError as problem:
             # They return with the lock of this worker's file, which ends with the process.
             self.queue.instance.notify(f"{problem.message}; leases return when this process has ended")
 

@@ -13,7 +13,7 @@ from sowctl.engine.queues import worker as worker_module
 from sowctl.engine.queues.figures import info_of
 from sowctl.engine.queues.queue import OpenQueue, handle_of
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
-from sowctl.errors import InputError, LockedError, MissingError
+from sowctl.errors import InputError, LockedError, MissingError, StorageError
 from sowctl.values.times import system_clock
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
@@ -180,6 +180,35 @@ def test_an_acknowledgement_that_has_to_wait_is_made_later(
     report = work(lab, "sh", "-c", APPEND)
     assert (report.acknowledged, report.lost, len(lines(lab))) == (2, 0, 2)
     assert "the journal is in use; trying again" in lab.notes
+
+
+def test_what_keeps_a_worker_from_ending_is_said_once(queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "IDLE", 0.0)
+    lab = live(queues("<LeasePeriod>1500ms</LeasePeriod>"))
+    lab.put(1)
+    lab.lease(1, "somebody")
+    assert work(lab, "cat").acknowledged == 1
+    assert [note for note in lab.notes if "waiting" in note] == [
+        "waiting for messages of queue 'work': 1 leased to others"
+    ]
+
+
+def test_commands_are_stopped_though_nothing_can_be_written(
+    queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = queues()
+    lab.put(1, 2)
+
+    def full(self: OpenQueue, *arguments: object, **options: object) -> object:
+        raise StorageError("SOW-STO-040", "the disk is full")
+
+    monkeypatch.setattr(OpenQueue, "acknowledge", full)
+    command = 'grep -q 1 && exit 0; echo $$ > "$OUT"; sleep 60'
+    with pytest.raises(StorageError):
+        work(lab, "sh", "-c", command, concurrency=2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(lines(lab)[0]), 0)
+    assert [(one.state, one.deliveries) for one in lab.peek()] == [("ready", 1), ("ready", 1)]
 
 
 def worker_in(lab: QueueLab, *command: str) -> Child:

@@ -25,29 +25,28 @@ _PART = 1 << 18
 """Bytes that are read at once."""
 
 
-def lines_by_pause(source: int, most: int) -> Iterator[list[bytes]]:
+def lines_by_pause(source: int, most: int, longest: int) -> Iterator[list[bytes]]:
     """The lines that come from descriptor ``source``: what there is whenever nothing more has come yet, or ``most``.
 
     Who writes one line and waits for what it brings about does not wait for others to be written. While the caller is
-    busy with some lines, more gather, so that many that come quickly are still taken together.
+    busy with some lines, more gather, so that many that come quickly are still taken together. Blank lines are left
+    out. Raises ValueError for a line of more than ``longest`` bytes, behind the lines before it.
     """
+    gathered = Lines(longest)
     lines: list[bytes] = []
-    rest = b""
-    while True:
-        if len(lines) >= most or (lines and not select.select([source], [], [], 0)[0]):
+    open_end = True
+    while open_end:
+        if len(lines) < most and not (lines and not select.select([source], [], [], 0)[0]):
+            data = os.read(source, _PART)
+            open_end = bool(data)
+            lines += gathered.take(data or b"\n")
+            if not gathered.cut and (open_end or not lines):
+                continue
+        while lines:
             yield lines[:most]
             del lines[:most]
-            continue
-        data = os.read(source, _PART)
-        if not data:
-            break
-        *fresh, rest = (rest + data).split(b"\n")
-        lines += fresh
-    if rest:
-        lines.append(rest)
-    while lines:
-        yield lines[:most]
-        del lines[:most]
+        if gathered.cut:
+            raise ValueError(f"a line of more than {longest:,} bytes")
 
 
 class Hearing:
@@ -91,10 +90,11 @@ class Hearing:
 
 
 class Lines:
-    """Complete lines of what comes in parts, each at most :data:`LINE` bytes. ``cut``: longer ones, left out."""
+    """Complete lines of what comes in parts, each at most ``longest`` bytes. ``cut``: longer ones, left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LINE) -> None:
         self.cut = 0
+        self._longest = longest
         self._rest = bytearray()
         self._cutting = False
 
@@ -114,7 +114,7 @@ class Lines:
 
     def _within(self) -> bool:
         """Whether the line at hand is short enough so far; its bytes go where it is not."""
-        if len(self._rest) > LINE:
+        if len(self._rest) > self._longest:
             self.cut += not self._cutting
             self._cutting = True
         if self._cutting:

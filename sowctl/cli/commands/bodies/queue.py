@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1000
 """Handles of one change at most: as many acknowledgements share a sync."""
+LONGEST = 256 << 20
+"""Bytes of a line: what queue lease prints has the whole message in it."""
 _GOOD = ("done", "deferred", "max_cancels", "max_deliveries")
 _WORDS = {
     "stale": "is not leased with this token any more",
@@ -76,7 +78,10 @@ def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
         while lines := list(islice(stream, AT_ONCE)):
             yield lines
         return
-    yield from lines_by_pause(source, AT_ONCE)
+    try:
+        yield from lines_by_pause(source, AT_ONCE, LONGEST)
+    except ValueError as problem:
+        raise UsageError("SOW-QUE-011", f"{problem} names no message", hint="one bookmark a line") from None
 
 
 def settle(
