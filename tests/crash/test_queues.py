@@ -305,7 +305,7 @@ def test_four_workers_that_are_killed(memory: Path, parts: tuple[str, ...], seed
 def test_workers_with_commands_that_are_killed(memory: Path, seed: int, deep: bool) -> None:
     """Each message is written down by a command at least once, and acknowledged ones are not delivered again."""
     lab = QueueLab(memory / "lab", lab_xml(queue_xml()), clock=system_clock)  # type: ignore[arg-type]
-    count = 200 if deep else 40
+    count = 1000 if deep else 40
     lab.put(*range(count))
     chance = random.Random(seed)
     environment = {"PATH": os.environ["PATH"], "OUT": str(memory / "out")}
@@ -313,7 +313,7 @@ def test_workers_with_commands_that_are_killed(memory: Path, seed: int, deep: bo
         ("sh", "-c", 'echo "$(cat)" >> "$OUT"'), "w", until_empty=True, environment=environment, concurrency=2
     )
     living: list[int] = []
-    end = time.monotonic() + 120
+    end = time.monotonic() + 120 + count
     kills = 0
     while lab.depth().pending or living:
         assert time.monotonic() < end

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 HUNGRY = 2_000_000
 """Microseconds for which one that asked in vain is counted among those who wait: it asks again much sooner."""
-_NOWHERE = Page.empty()
 
 
 def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
@@ -66,8 +65,7 @@ def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
             spot = spot_of(rows, one.txid)
             assert spot is not None
             ended.add(spot)
-        for entry in ended.entries:
-            turn.journal(entry)
+        turn.journal_all(ended.entries)
         ended.count(turn.now)
         # They are processed as far as the queue knows: there is no lease that could be acknowledged or renewed.
         taken = [replace(one, token=0, until=NEVER) for one in taken]
@@ -180,40 +178,48 @@ def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> Iterato
         start = states.find(READY, stop, last)
 
 
-def acknowledge(turn: Turn, handles: Iterable[Handle], client: int | None, *, expire: bool = False) -> list[Outcome]:
+def acknowledge(turn: Turn, handles: Sequence[Handle], client: int | None, *, expire: bool = False) -> list[Outcome]:
     """Finish messages; with ``expire`` they are dropped unprocessed. ``client`` is the holder that asks, if known.
 
     A bookmark of a message that is not there yet is remembered (DeferredAckExpiration).
     """
-    rows = turn.rows
     outcomes: list[Outcome] = []
-    ended = Ends(rows, turn.owner, EXPIRE if expire else ACK, FORCED if expire else "")
-    page, first, index = _NOWHERE, 0, -1
-    plain, owner = not rows.has_names, turn.owner
-    for handle in handles:
-        # Messages that were leased together are acknowledged together: the next one is looked for first where it stood.
-        index += 1
-        if (
-            plain
-            and index < len(page)
-            and page.tokens[index] == handle.token
-            and page.states[index] == LEASED
-            and (owner, page.txids[index]) == handle.name
-        ):
-            ended.add((first, page, index))
-            outcomes.append("done")
-            continue
+    ended = Ends(turn.rows, turn.owner, EXPIRE if expire else ACK, FORCED if expire else "")
+    place = 0
+    while place < len(handles):
+        handle = handles[place]
         spot, outcome = _meant(turn, handle, client)
+        count = 1
         if spot is None:
             outcomes.append(outcome if expire or outcome != "unknown" else _late(turn, handle))
-        else:
-            first, page, index = spot
+        elif handle.token is None or turn.rows.has_names:
             ended.add(spot)
             outcomes.append("done")
-    for entry in ended.entries:
-        turn.journal(entry)
+        else:
+            # Messages that were leased together are acknowledged together: they stand in a row.
+            _, page, index = spot
+            count = _run(handles, place, page, index, turn.owner)
+            ended.add_run(page, index, index + count)
+            outcomes += ["done"] * count
+        place += count
+    turn.journal_all(ended.entries)
     ended.count(turn.now)
     return outcomes
+
+
+def _run(handles: Sequence[Handle], place: int, page: Page, index: int, owner: int) -> int:
+    """How many leases in a row, from that at ``index`` on, are those that the handles from ``place`` on name."""
+    most = min(len(handles) - place, len(page) - index)
+    count = 1
+    columns = zip(page.txids[index + 1 :], page.tokens[index + 1 :], page.states[index + 1 :], strict=True)
+    for txid, token, state in columns:
+        if count == most:
+            break
+        handle = handles[place + count]
+        if handle.token != token or state != LEASED or handle.name != (owner, txid):
+            break
+        count += 1
+    return count
 
 
 def _late(turn: Turn, handle: Handle) -> Outcome:

@@ -312,7 +312,6 @@ class OpenQueue:
                 continue
             topic, time, _, payload, correlation = body
             until = None if one.until == NEVER else one.until
-            counts = one.deliveries, one.cancels
             found.append(
                 QueueMessage(
                     topic,
@@ -325,9 +324,13 @@ class OpenQueue:
                     one.token,
                     until,
                     "",
-                    *counts,
-                    barrier=one.barrier,
-                    correlation_id=correlation,
+                    one.deliveries,
+                    one.cancels,
+                    0,
+                    0,
+                    one.barrier,
+                    "",
+                    correlation,
                 )
             )
         if gone:

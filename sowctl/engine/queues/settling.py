@@ -86,18 +86,63 @@ def let_go(rows: Rows, spot: Spot) -> None:
     page.holders[index] = page.tokens[index] = page.until[index] = 0
 
 
+class Entries:
+    """Entries by columns, in the order in which they are written: those of a batch differ in little."""
+
+    def __init__(self) -> None:
+        self.operations = bytearray()
+        self.publishers: array[int] = array("Q")
+        self.sequences: array[int] = array("Q")
+        self.reasons: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def add(self, entry: QueueEntry) -> None:
+        """One more."""
+        self.operations.append(entry.operation)
+        self.publishers.append(entry.name[0])
+        self.sequences.append(entry.name[1])
+        self.reasons.append(entry.reason)
+
+    def add_run(self, operation: int, publisher: int, sequences: array[int], reason: str) -> None:
+        """Entries that differ in their sequences alone."""
+        count = len(sequences)
+        self.operations += bytes((operation,)) * count
+        self.publishers.extend(array("Q", (publisher,)) * count)
+        self.sequences.extend(sequences)
+        self.reasons += [reason] * count
+
+    def extend(self, other: Entries) -> None:
+        """Others behind these."""
+        self.operations += other.operations
+        self.publishers.extend(other.publishers)
+        self.sequences.extend(other.sequences)
+        self.reasons += other.reasons
+
+
 class Ends:
     """Messages that leave the queue together, for one reason: what they have in common is done once."""
 
     def __init__(self, rows: Rows, owner: int, operation: int, reason: str) -> None:
-        self.entries: list[QueueEntry] = []
+        self.entries = Entries()
         self._rows, self._owner, self._operation, self._reason = rows, owner, operation, reason
         self._holders: Counter[int] = Counter()
+
+    def add_run(self, page: Page, start: int, stop: int) -> None:
+        """The messages from ``start`` to ``stop`` (exclusive), all of them leased and without a client's bookmark."""
+        count = stop - start
+        self._holders.update(page.holders[start:stop])
+        self.entries.add_run(self._operation, self._owner, page.txids[start:stop], self._reason)
+        page.states[start:stop] = bytes((DONE,)) * count
+        page.holders[start:stop] = array("I", (0,)) * count
+        page.tokens[start:stop] = array("Q", (0,)) * count
+        page.until[start:stop] = array("q", (0,)) * count
 
     def add(self, spot: Spot) -> None:
         """One more: it is finished."""
         _, page, index = spot
-        self.entries.append(QueueEntry(self._operation, name_of(page, index, self._owner), self._reason))
+        self.entries.add(QueueEntry(self._operation, name_of(page, index, self._owner), self._reason))
         if page.states[index] == LEASED and not page.sequences[index]:
             # The usual one: leased, and without a client's bookmark.
             self._holders[page.holders[index]] += 1

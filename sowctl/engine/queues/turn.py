@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sowctl.engine.queues.settling import Entries
 from sowctl.store.queue.page import PAGE_MESSAGES
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Turn:
         self.queue = queue
         self.owner = owner
         self.now = now
-        self.entries: list[QueueEntry] = []
+        self.entries = Entries()
         self.alive: frozenset[int] | None = None
         """The workers that live, where that was just looked up."""
         self._random = random
@@ -56,4 +57,10 @@ class Turn:
         """Have an entry written before this change is committed. Raises NeedsJournal."""
         if not self._journals:
             raise NeedsJournal
-        self.entries.append(entry)
+        self.entries.add(entry)
+
+    def journal_all(self, entries: Entries) -> None:
+        """The same for several. Raises NeedsJournal."""
+        if len(entries) and not self._journals:
+            raise NeedsJournal
+        self.entries.extend(entries)

@@ -191,25 +191,26 @@ class Turns:
 
     def _settle(self, turn: Turn) -> None:
         """Write what the change has to say into the journal; from here on it counts."""
-        if not turn.entries:
+        entries = turn.entries
+        if not len(entries):
             return
         from sowctl.journal.group import Group
 
         writer, ref = self.writer, (self.queue.name, self.queue.message_type)
-        count = len(turn.entries)
+        count = len(entries)
         reasons: list[bytes | None] | None = None
         flags: array[int] | int = UNKEYED
-        if any(entry.reason for entry in turn.entries):
-            reasons = [entry.reason.encode() or None for entry in turn.entries]
+        if any(entries.reasons):
+            reasons = [reason.encode() or None for reason in entries.reasons]
             flags = array("H", [UNKEYED | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons])
         moment = max(turn.now, writer.topic_state(ref).last_time)
         group = Group(
             topics=[ref],
             publishers=[],
-            operations=bytes([entry.operation for entry in turn.entries]),
+            operations=bytes(entries.operations),
             topic=0,
-            keys=pack(f">{count}Q", *[entry.name[0] for entry in turn.entries]),
-            checks=pack(f">{count}Q", *[entry.name[1] for entry in turn.entries]),
+            keys=pack(f">{count}Q", *entries.publishers),
+            checks=pack(f">{count}Q", *entries.sequences),
             times=moment,
             expirations=0,
             publisher=NO_PUBLISHER,

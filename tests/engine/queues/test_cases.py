@@ -79,6 +79,21 @@ def test_c132_a_barrier_waits_for_all_before_it_and_holds_up_all_behind(queues: 
     assert ids(lab.lease(5)) == [3]
 
 
+def test_a_query_has_what_is_not_leased_in_the_order_of_delivery(queues: MakeQueueLab) -> None:
+    lab = queues(
+        xml=lab_xml(
+            queue_xml("<BarrierExpression>/sync = 1</BarrierExpression>"),
+            queue_xml("<Priority>/id</Priority>", name="ranked"),
+        )
+    )
+    lab.publish("orders", message(id=1), message(id=2), message(id=9, sync=1), message(id=3))
+    lab.cancel(*lab.lease(2)[1:], delay=5)
+    # Behind the barrier, too, and what is delayed (decision 70); queue peek says in which state each is.
+    assert lab.query("work") == ['{"id":2}', '{"id":9,"sync":1}', '{"id":3}']
+    assert lab.states() == [(1, "leased"), (2, "delayed"), (9, "blocked"), (3, "blocked")]
+    assert lab.query("ranked") == ['{"id":9,"sync":1}', '{"id":3}', '{"id":2}', '{"id":1}']
+
+
 @pytest.mark.parametrize(("model", "seconds"), [("default", 60), ("queue", 10), ("latest", 60), ("earliest", 10)])
 def test_c133_which_of_two_lifetimes_counts(queues: MakeQueueLab, model: str, seconds: int) -> None:
     lab = queues("<Expiration>10s</Expiration>", f"<ExpirationModel>{model}</ExpirationModel>")

@@ -11,7 +11,7 @@ from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
 from sowctl.errors import LockedError, MissingError, NegativeError
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
-from tests.support.queues import ids, lab_xml, queue_xml
+from tests.support.queues import id_of, ids, lab_xml, queue_xml
 
 
 def test_a_stalled_worker_cannot_touch_its_successors_lease(queues: MakeQueueLab) -> None:
@@ -130,6 +130,24 @@ def test_priority_then_age_over_many_pages(queues: MakeQueueLab) -> None:
         got += ids(batch)
     assert got == expected
     assert lab.lease() == []
+
+
+def test_acknowledgements_in_any_order_finish_what_they_name(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(*range(600))
+    leased = lab.lease(520, "a")
+    other = lab.lease(20, "b")
+    part = leased[:100] + leased[250:260] + other[:3] + leased[300:101:-1] + [leased[5], leased[519]]
+    # Those that stand twice in it are finished with the first.
+    before = [{other.txid for other in part[:place]} for place in range(len(part))]
+    expected = ["stale" if one.txid in seen else "done" for one, seen in zip(part, before, strict=True)]
+    assert lab.ack(*part) == expected
+    gone = {id_of(one) for one in part}
+    assert lab.pending() == [number for number in range(600) if number not in gone]
+    holders = {one.name: (one.in_flight, one.acknowledged) for one in lab.info().holders}
+    assert holders == {"a": (520 - len(gone) + 3, len(gone) - 3), "b": (17, 3)}
+    lab.state_file().unlink()
+    assert lab.pending() == [number for number in range(600) if number not in gone]
 
 
 def test_acknowledging_twice(queues: MakeQueueLab) -> None:
