@@ -6,8 +6,8 @@ CODES: dict[str, str] = {
     "SOW-STO-001": """5 a record whose checksum does not match
 
         Why: The bytes of a record, or of an old version of one, are not those that were written. It is never printed.
-        Do: ``sowctl replay`` for the topic rebuilds the store from the journal; without a journal restore the file
-        from a copy.
+        Do: ``sowctl replay`` for the topic rebuilds the store from the journal; ``sowctl store repair`` saves what is
+        sound where there is no journal.
         """,
     "SOW-STO-002": """5 a record whose parts do not fit
 
@@ -194,5 +194,26 @@ CODES: dict[str, str] = {
 
         Why: At the store's path is a directory, a device or another thing that is no regular file.
         Do: Give the topic another FileName.
+        """,
+    "SOW-STO-071": """5 a store of which nothing can be read
+
+        Why: Neither of LMDB's meta pages leads anywhere, and no journal reaches back to the topic's first entry. The
+        file is not changed.
+        Do: Restore the file from a copy, or put the older journals back, there or in the archive, and repair again.
+        See: sowctl-store-repair(1)
+        """,
+    "SOW-STO-072": """8 a store whose last state cannot be read
+
+        Why: The pages that lead to the state of the last transaction are damaged. The state before it is sound, but
+        records that the last transaction deleted would come back with it, and no journal says which these are.
+        Do: ``sowctl store repair --earlier`` takes that state; or restore the file from a copy.
+        See: sowctl-store-repair(1)
+        """,
+    "SOW-STO-073": """8 a store whose owner cannot be told
+
+        Why: The meta record, which says to which topic the store belongs, cannot be read, and the file was given by
+        its path.
+        Do: Name the topic instead of the file, with the configuration that has it.
+        See: sowctl-store-repair(1)
         """,
 }

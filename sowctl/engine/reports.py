@@ -284,6 +284,49 @@ class CompactReport(Struct):
     dry_run: bool = False
 
 
+class RepairReport(Struct):
+    """What a repair did for one store. ``action``: repaired, or sound where there was nothing to do.
+
+    Of ``records`` and ``versions`` in the new file ``restored`` and ``restored_versions`` came from the journal.
+    ``removed``: records of the damaged file that the journal knows to be deleted or replaced. ``lost`` and
+    ``lost_versions`` are gone; where the meta record could not be read, so many are known of. ``complete``: nothing is
+    lost. ``moved``: the name of the damaged file now."""
+
+    topic: str
+    message_type: str
+    action: str
+    records: int = 0
+    versions: int = 0
+    restored: int = 0
+    restored_versions: int = 0
+    removed: int = 0
+    lost: int = 0
+    lost_versions: int = 0
+    complete: bool = True
+    path: str | None = None
+    moved: str | None = None
+    digest: str | None = None
+    note: str | None = None
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+class RepairItem(Struct, frozen=True):
+    """A record or version that a damaged store lacked: ``state`` is restored, lost, or removed.
+
+    ``txid``: the entry of the journal that restores it. Where the key is not known ``first_key`` and ``last_key`` are
+    those between which it was."""
+
+    topic: str
+    what: str
+    state: str
+    sow_key: int | None = None
+    txid: int | None = None
+    first_key: int | None = None
+    last_key: int | None = None
+    reason: str | None = None
+
+
 class CommitReport(Struct):
     """What one staged run wrote, as one group. ``messages`` were read; ``published`` entries were written: to new keys
     (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as deletions

@@ -23,6 +23,7 @@ _COUNTS = (
     "published", "inserted", "updated", "unchanged", "journalled", "duplicates", "rejected", "blank",
     "already_expired", "examined", "matched", "returned", "deleted", "expired",
     "entries", "applied", "records", "versions", "changes", "leftovers",
+    "restored", "restored_versions", "removed", "lost", "lost_versions",
 )  # fmt: skip
 _SIZES = ("bytes_before", "bytes_after")
 """What a file had before, and has afterwards."""

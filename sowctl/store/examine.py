@@ -283,6 +283,7 @@ def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[F
     except SowError as problem:
         yield from _unread(path, problem, "everything: the file could not be opened")
         return
+    unlocked = handle.watch is not None
     try:
         for finding in examination.run():
             examination.steady()  # what is found in a mixture of two states is no damage
@@ -291,7 +292,10 @@ def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[F
     except LockedError as problem:
         yield from _unread(path, problem, "what was read: another process wrote to the store meanwhile")
         return
-    yield replace(examination.coverage(), unlocked=handle.watch is not None)
+    finally:
+        examination.txn.abort()
+        handle.close()
+    yield replace(examination.coverage(), unlocked=unlocked)
 
 
 def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:

@@ -15,7 +15,7 @@ import lmdb
 
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 
-REBUILD = "run sowctl replay for this topic, or restore the file from a copy"
+REBUILD = "run sowctl replay for this topic; where no journal has it, sowctl store repair saves what is sound"
 # Errors that LMDB gives only for contents that it did not write itself, in the ways in which this room calls it.
 _DAMAGE = (
     lmdb.InvalidError,

@@ -8,11 +8,16 @@ import pytest
 
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.upkeep.compact import compact
-from sowctl.seam import Seam
+from sowctl.engine.verbs.upkeep.repair import repair
+from sowctl.errors import DamageError
+from sowctl.seam import SEAM, Seam
+from sowctl.store import check as check_module
 from tests.crash.test_fail_at_n import FAILURES, attempt, calls, check_report, chosen, judge, prepared
 from tests.crash.test_killed_at_n import Ghost, killed
+from tests.support.damage import flip_bit, overwrite
 from tests.support.faults import CountingSeam, FailAt, KillAt
-from tests.support.verbs import Plot, Template, Verb, behind, flushed, grown
+from tests.support.instances import CheckHere
+from tests.support.verbs import LOGGED, Plot, Template, Verb, behind, flushed, grown
 
 
 def compacting(plot: Plot, seam: Seam) -> None:
@@ -22,13 +27,50 @@ def compacting(plot: Plot, seam: Seam) -> None:
     list(compact(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
+def spoiled(plot: Plot) -> None:
+    """Stores of which the journal has everything, with damaged records; one is cut."""
+    behind(plot)
+    for topic in LOGGED:
+        path = plot.lab.store(topic)
+        values = [record.value for record in plot.lab.records(topic)[::3]]
+        for value in values:
+            at = path.read_bytes().find(value)
+            if at > 0:
+                flip_bit(path, 8 * (at + 50))
+    overwrite(plot.lab.store("q"), 0, b"no store" * 2000)
+
+
+def repairing(plot: Plot, seam: Seam) -> None:
+    if isinstance(plot, Ghost):
+        return
+    instance = plot.open(seam)
+    list(repair(instance, [Target(topic=topic) for topic in instance.topics]))
+
+
 CASES: list[tuple[str, Template, Verb]] = [
     ("compact", grown, compacting),
     ("compact-behind", behind, compacting),
     ("compact-flushed", flushed, compacting),
+    ("repair", spoiled, repairing),
 ]
 every = pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 STRIDE = 13
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks in this process: what these stores have is damage in records, which LMDB does not notice."""
+    monkeypatch.setattr(check_module, "StoreCheck", CheckHere)
+
+
+def looked_at(plot: Plot, verb: Verb, problem: str, *, thorough: bool) -> None:
+    """What can be read is what was there; where damage is left the verb makes it whole."""
+    try:
+        plot.contents()
+    except DamageError:
+        assert verb is repairing, problem
+        verb(plot, SEAM)
+    judge(plot, verb, problem, thorough=thorough)
 
 
 @every
@@ -41,9 +83,14 @@ def test_killed_at_the_nth_call(memory: Path, template: Template, verb: Verb, se
         after = (n // tries.step + seed) % 2 == 0
         plot.restore()
         died += killed(plot, verb, KillAt(n, after=after))
-        judge(plot, verb, f"killed at call {n} of {len(points)} ({points[n - 1]}), {after=}", thorough=died % 4 == 0)
+        looked_at(
+            plot, verb, f"killed at call {n} of {len(points)} ({points[n - 1]}), {after=}", thorough=died % 4 == 0
+        )
         left = [path.name for path in (plot.root / "sow").iterdir() if ".new-" in path.name]
-        assert not left
+        assert not left, left
+        aside = [path for path in (plot.root / "sow").iterdir() if ".damaged-" in path.name]
+        assert not [path for path in aside if not path.name.endswith("-1")], "one damaged file has one name"
+        assert bool(aside) == (verb is repairing)
     assert died == len(tries)
 
 
@@ -62,5 +109,5 @@ def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: 
             if error is not None:
                 reported += 1
                 check_report(plot, error, problem)
-            judge(plot, verb, problem, thorough=deep)
+            looked_at(plot, verb, problem, thorough=deep)
     assert reported > 3

@@ -121,7 +121,7 @@ def fold(
     directory = builder.files.directory
     if rule is not None:
         return _fill_history(builder, blocks, ref, span, rule, directory, check)
-    last = _LastPerKey()
+    last = LastPerKey()
     size = 0
     for block in blocks.first():
         size += last.add(block, ref, span)
@@ -157,7 +157,7 @@ def _append(several: list[Pairs], txn: WriteTxn) -> None:
         txn.bulk_append(keys, values)
 
 
-class _LastPerKey:
+class LastPerKey:
     """The first pass: for every key the txid of its last entry, and whether that is a publish."""
 
     def __init__(self) -> None:
@@ -213,6 +213,16 @@ class _LastPerKey:
         # Counts from zero again: compacting pays only after as many new entries, or a journal of distinct keys would be
         # sorted again for every block.
         self._held = 0
+
+    def table(self) -> tuple[Any, Any, Any]:
+        """Keys in their order, the txid of the last entry of each, and whether it is a publish: numpy arrays."""
+        if not self._keys:
+            nothing = self._np.zeros(0, dtype=self._np.uint64)
+            return nothing, nothing, nothing.astype(bool)
+        self._held = COMPACT_ENTRIES + 1
+        self._compact()
+        order = self._keys[0].argsort()
+        return self._keys[0][order], self._txids[0][order], self._publishes[0][order]
 
     def txids(self) -> Any:
         """The txids of the records that are left, ascending, as a numpy array."""

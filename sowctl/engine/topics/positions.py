@@ -357,7 +357,9 @@ def naming_replay(topic: TopicConfig | None) -> Iterator[None]:
 def _advice(topic: TopicConfig) -> str:
     if topic.journalled:
         return f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
-    return "no journal records this topic: restore the file from a copy; sowctl check shows what is damaged"
+    return (
+        f"no journal records this topic: sowctl store repair {topic.name} saves what is sound, and lists what is lost"
+    )
 
 
 def name_rekey(error: RefusedError, config: TopicConfig) -> None:

@@ -6,4 +6,5 @@ Rooms, each of one matter:
 * ``backup``: all of an instance as of one instant, and an instance made of that.
 * ``retention``: how long files are kept, and where: archived, removed, actions of the configuration.
 * ``compacting``: stores copied tightly, in the place of the old ones.
+* ``repairing``: what is sound of a damaged store, with what the journal has of the rest.
 """

@@ -134,10 +134,10 @@ def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
 
     ``read`` gives so many bytes from a place of the file.
     """
-    first = _meta_page(read(_META_END, 0), 0)
+    first = meta_page(read(_META_END, 0), 0)
     if isinstance(first, str):
         return first
-    second = _meta_page(read(_META_END, first.page_size), 1)
+    second = meta_page(read(_META_END, first.page_size), 1)
     if isinstance(second, str):
         return second
     if second.page_size != first.page_size:
@@ -228,7 +228,7 @@ def _damaged(path: Path, reason: str) -> DamageError:
     return DamageError("SOW-STO-021", f"this is not a sound LMDB file: {reason}", place=str(path), hint=REBUILD)
 
 
-def _meta_page(data: bytes, number: int) -> MetaPage | str:
+def meta_page(data: bytes, number: int) -> MetaPage | str:
     """One meta page; words where LMDB refuses the file because of it, whether it is the newer one or not."""
     if len(data) < _META_END:
         return "it ends within its meta pages"
@@ -257,6 +257,16 @@ def _meta_page(data: bytes, number: int) -> MetaPage | str:
     )
     fault = "" if sound else f"its meta page {number} is damaged"
     return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault)
+
+
+def likely_meta_page(data: bytes, number: int, page_size: int) -> MetaPage | None:
+    """What a meta page says whose beginning need not be right: for a salvage, which proves where its roots lead."""
+    if len(data) < _META_END:
+        return None
+    free_root = TREE.unpack_from(data, _TREES_AT)[-1]
+    _, _, main_depth, _, _, _, _, main_root = TREE.unpack_from(data, _TREES_AT + TREE.size)
+    last_page, txnid = _TAIL.unpack_from(data, _TAIL_AT)
+    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth)
 
 
 def _free_root_is_sound(fd: int, meta: MetaPage) -> bool:

@@ -23,6 +23,7 @@ OVERFLOW = 0x04
 SUB_TREE = 0x02
 _PAIR = 2
 _CHUNK = 1 << 20
+_ATTEMPTS = 2
 _NUMBER = struct.Struct("=Q")
 _PAGES = struct.Struct("=QHHI")
 """The head of the first overflow page: its number, padding, flags, how many pages follow one another."""
@@ -83,7 +84,13 @@ class PageFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def page(self, number: int) -> bytes | None:
         """One page; None where the file ends before, or the disk fails. Raises OSError for other reasons."""
@@ -110,13 +117,19 @@ class PageFile:
         data = self._read(count * self.page_size, first * self.page_size)
         return data if data is not None and len(data) == count * self.page_size else None
 
+    def beginning(self, size: int) -> bytes:
+        """The first bytes of the file, fewer where it ends before."""
+        return self._read(size, 0) or b""
+
     def _read(self, size: int, start: int) -> bytes | None:
-        try:
-            return self._seam.call("file.read", os.pread, self._fd, size, start)
-        except OSError as problem:
-            if problem.errno == errno.EIO:  # a sector that the disk has lost is damage, like any other
-                return None
-            raise
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._seam.call("file.read", os.pread, self._fd, size, start)
+            except OSError as problem:
+                # A sector that the disk has lost is damage, like any other; what passes is none.
+                if problem.errno != errno.EIO:
+                    raise
+        return None
 
     def overflow(self, first: int, size: int) -> bytes | None:
         """A value of ``size`` bytes that has pages of its own."""
@@ -133,10 +146,10 @@ class PageFile:
         """How many pages a value of ``size`` bytes takes that has pages of its own."""
         return (PAGE.size + size + self.page_size - 1) // self.page_size
 
-    def following(self, data: bytes) -> int:
+    def following(self, data: bytes, number: int) -> int:
         """How many pages the run of overflow pages has that begins with this page; 0 where none does."""
-        _, _, flags, pages = _PAGES.unpack_from(data)
-        return pages if flags & OVERFLOW and not flags & (BRANCH | LEAF) else 0
+        found, _, flags, pages = _PAGES.unpack_from(data)
+        return pages if found == number and flags & OVERFLOW and not flags & (BRANCH | LEAF) else 0
 
     def body(self, node: Node) -> bytes | None:
         """The value of a leaf's entry, wherever it stands."""

@@ -5,4 +5,5 @@
 * ``journal_search``: entries by key, client, time, filter, pattern.
 * ``journal_check``: every byte of a journal, read and compared.
 * ``compact``: stores without free pages.
+* ``repair``: damaged stores made sound, as far as they and the journal say what was in them.
 """

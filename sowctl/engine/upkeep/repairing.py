@@ -1,0 +1,385 @@
+"""A damaged store made sound: what can be read of it, and what the journal has of the rest, in a new file.
+
+The store by itself says what was in it (:mod:`sowctl.store.upkeep.salvage`). Where a journal covers its topic, the last
+entry of each key up to the store's position says it, too: a record that is missing comes back from its entry, one that
+was deleted or replaced does not stay. Called by the verb ``repair``. Ruled by ``sow-store(5)``, "Repairing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.engine.fold.blocks import taken
+from sowctl.engine.fold.folding import BUCKET_BYTES, PART, EntrySpan, LastPerKey, append_sorted, fold
+from sowctl.engine.fold.spill import Buckets, Pairs
+from sowctl.engine.reports import RepairItem, RepairReport
+from sowctl.engine.topics.positions import check_position, definition_of, has_log, open_log
+from sowctl.engine.topics.retention import retention
+from sowctl.engine.upkeep.compacting import forget_places
+from sowctl.errors import DamageError, MissingError, RefusedError
+from sowctl.findings import Level
+from sowctl.identity.keyspace import words
+from sowctl.store.builder import StoreBuilder, build
+from sowctl.store.check import check_store
+from sowctl.store.codec import expiration_of, raw_stamps, stamps
+from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.lmdberrors import missing
+from sowctl.store.meta import Definition, StoreMeta
+from sowctl.store.opening.locks import StoreFiles, WriterLock
+from sowctl.store.upkeep.aside import keep_damaged
+from sowctl.store.upkeep.salvage import Loss, Salvage
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.store.write import WriteTxn
+
+Array: TypeAlias = Any
+"""A numpy array."""
+
+
+class Repair:
+    """The repair of one store. :meth:`run` it once; then ``report`` is whole, and :meth:`items` says it one by one."""
+
+    def __init__(self, instance: Instance, path: Path, topic: TopicConfig | None) -> None:
+        """``topic`` is None for a bare file, for which no journal is asked."""
+        import numpy
+
+        self._np = numpy
+        self._instance, self._path, self._topic = instance, path, topic
+        self.report = RepairReport("", "", "repaired", path=str(path))
+        if topic is not None:
+            self.report.topic, self.report.message_type = topic.name, topic.message_type
+        self._notes: list[str] = []
+        self._losses: list[Loss] = []
+        self._folded: list[Loss] = []
+        nothing = numpy.zeros(0, dtype=numpy.uint64)
+        self._stored: tuple[Array, Array] = nothing, nothing
+        self._last: tuple[Array, Array, Array] = nothing, nothing, nothing.astype(bool)
+        self._dropped, self._winners, self._restored = nothing, nothing, nothing
+        self._covered = False
+        self._times = 0
+
+    def run(self, *, earlier: bool = False, dry_run: bool = False) -> RepairReport:
+        """Repair the store, or say what would be done. ``earlier``: also from the state before the last transaction.
+
+        Raises MissingError, DamageError ``SOW-STO-071`` where nothing can be saved, RefusedError ``SOW-STO-072`` where
+        only an earlier state can and ``SOW-STO-073`` where whose store it is cannot be told, StorageError, LockedError;
+        the store is as it was then.
+        """
+        started = monotonic()
+        instance, report = self._instance, self.report
+        files = StoreFiles.of(self._path)
+        if not files.path.exists():
+            raise missing(files.path)
+        lock = WriterLock(files, instance.seam, instance.holder, instance.notify)
+        # Who writes waits: what is saved is one state, and what takes its place is of that state.
+        with ExitStack() as held:
+            held.enter_context(lock.held(instance.lock_wait))
+            with closing(check_store(files.path, seam=instance.seam)) as checked:
+                damaged = any(finding.level >= Level.ERROR for finding in checked)
+            salvage = held.enter_context(Salvage(files.path, instance.seam))
+            if salvage.meta is not None:
+                definition = salvage.meta.definition
+                report.topic, report.message_type = definition.topic, definition.message_type
+            if not damaged:
+                return self._sound(salvage)
+            self._compare(salvage, held, earlier)
+            report.dry_run = dry_run
+            with build(
+                files.path,
+                self._definition(salvage.meta),
+                seam=instance.seam,
+                now=salvage.meta.created if salvage.meta is not None else instance.now,
+                command=instance.holder,
+            ) as builder:
+                self._fill(builder, salvage)
+                self._judge(builder.meta, salvage)
+                if not dry_run:
+                    builder.finish()
+                    self._put_in_place(builder, lock)
+        report.note = "; ".join(dict.fromkeys(self._notes)) or None
+        report.seconds = monotonic() - started
+        return report
+
+    def items(self) -> Iterator[RepairItem]:
+        """What the store lacked, in the order of keys: restored, removed, lost; then what is known by ranges alone."""
+        topic = self.report.topic
+        keys, txids, _ = self._last
+        restored = self._np.isin(txids, self._restored) if len(keys) else self._restored.astype(bool)
+        for key, txid in zip(keys[restored].tolist(), txids[restored].tolist(), strict=True):
+            yield RepairItem(topic, "record", "restored", key, txid)
+        gone = self._dropped[~self._np.isin(self._dropped, keys[restored])] if len(self._dropped) else self._dropped
+        for key in gone.tolist():
+            yield RepairItem(topic, "record", "removed", key, reason="the journal knows that it was deleted")
+        for loss in self._folded:
+            if loss.key is not None:
+                yield RepairItem(topic, "version", "restored", loss.key, loss.txid)
+        for loss in self._losses:
+            what = "version" if loss.versions else "record"
+            first, last = (None, None) if loss.key is not None else (loss.low, loss.high)
+            yield RepairItem(topic, what, "lost", loss.key, loss.txid, first, last, loss.why)
+
+    def _sound(self, salvage: Salvage) -> RepairReport:
+        report, meta = self.report, salvage.meta
+        report.action = "sound"
+        if meta is not None:
+            report.records, report.versions = meta.records, meta.versions
+            report.digest = f"{meta.digest:032x}"
+        return report
+
+    def _definition(self, meta: StoreMeta | None) -> Definition:
+        if meta is not None:
+            return meta.definition
+        config, topic = self._instance.config, self._topic
+        if config is None or topic is None:
+            raise RefusedError(
+                "SOW-STO-073",
+                "the record that says whose store this is cannot be read",
+                place=str(self._path),
+                hint="repair it by the name of its topic, with its configuration",
+            )
+        return definition_of(config.name, topic)
+
+    # What there should be
+
+    def _compare(self, salvage: Salvage, held: ExitStack, earlier: bool) -> None:
+        """Read through what is there, and ask the journal what there should be."""
+        np = self._np
+        keys, raw = bytearray(), bytearray()
+        for part, values in salvage.records():
+            keys += b"".join(part)
+            raw += raw_stamps(values)
+        versions = sum(len(part) for part, _ in salvage.versions())
+        both = np.frombuffer(bytes(raw), "<u8").reshape(-1, 2)
+        self._stored = np.frombuffer(bytes(keys), ">u8").astype(np.uint64), both[:, 0].copy()
+        self._times = int(both[:, 1].astype(np.int64).max()) if len(both) else 0
+        self._notes += salvage.notes
+        if salvage.exact:
+            return
+        self._versions = versions
+        self._log = self._journal(salvage.meta, held)
+        if self._log is not None:
+            self._ask(self._log, salvage.meta)
+        if not salvage.found and not self._covered:
+            raise DamageError(
+                "SOW-STO-071",
+                "nothing of the store can be read",
+                place=str(self._path),
+                hint="restore the file from a copy, or put the journals back that reach back to the topic's beginning",
+            )
+        if salvage.earlier and not self._covered:
+            self._notes.append("it is the state before the last transaction")
+            if not earlier:
+                raise RefusedError(
+                    "SOW-STO-072",
+                    "only the state before the last transaction can be read: what that deleted would come back",
+                    place=str(self._path),
+                    hint="--earlier takes that state",
+                )
+
+    _log: Journal | None = None
+
+    def _journal(self, meta: StoreMeta | None, held: ExitStack) -> Journal | None:
+        """The journal, if it explains the store."""
+        instance, topic = self._instance, self._topic
+        if topic is None or not topic.journalled:
+            return None
+        try:
+            if not has_log(instance):
+                return None
+            log = held.enter_context(open_log(instance, acknowledged=meta.applied if meta is not None else 0))
+            if meta is not None:
+                if meta.lineage != log.lineage:
+                    self._notes.append("the store follows another journal, of which nothing is restored")
+                    return None
+                check_position(meta, log, (topic.name, topic.message_type), self._path)
+            return log
+        except (DamageError, MissingError) as error:
+            self._notes.append(f"nothing is restored from the journal: {error.message}")
+            return None
+
+    def _ask(self, log: Journal, meta: StoreMeta | None) -> None:
+        """The last entry of each key: which records are missing, and which should not be there."""
+        np, topic = self._np, self._topic
+        assert topic is not None
+        ref = topic.name, topic.message_type
+        # What is behind the position is not in the store, and is not lost: it is applied as always.
+        self._upto = meta.applied if meta is not None else log.last_txid()
+        last, span = LastPerKey(), EntrySpan(0, self._upto)
+        self._bytes = 0
+        try:
+            for block in log.blocks(until=self._upto, topic=ref):
+                self._bytes += last.add(block, ref, span)
+        except DamageError as error:
+            # A deletion may stand in what cannot be read: then a publish before it would bring the record back.
+            self._notes.append(f"nothing is restored from the journal, which is damaged itself: {error.message}")
+            self._log = None
+            return
+        self._entries = last.entries
+        self._covered = log.covers(ref)
+        keys, txids, publishes = self._last = last.table()
+        stored, written = self._stored
+        places = np.searchsorted(keys, stored)
+        known = places < len(keys)
+        known[known] = keys[places[known]] == stored[known]
+        older = known.copy()
+        older[known] = written[known] < txids[places[known]]
+        self._dropped = stored[older]
+        present = np.zeros(len(keys), dtype=bool)
+        present[places[known & ~older]] = True
+        self._winners = np.sort(txids[publishes & ~present])
+
+    _versions = 0
+    _upto = 0
+    _bytes = 0
+    _entries = 0
+
+    # What is written
+
+    def _fill(self, builder: StoreBuilder, salvage: Salvage) -> None:
+        topic, log, meta = self._topic, self._log, salvage.meta
+        found = salvage.losses
+        salvage.again()
+        rule = retention(topic.history) if topic is not None else None
+        if log is not None and topic is not None and self._covered and rule is not None:
+            # Which versions are kept follows from all entries of a key: they are folded anew.
+            fold(builder, log, topic, EntrySpan(0, self._upto), rule)
+            self._restored = self._winners
+            self._folded = [loss for loss in found if loss.versions]
+        else:
+            with Buckets(self._path.parent, self._expected(), BUCKET_BYTES) as buckets:
+                if len(self._winners):
+                    self._restore(buckets, meta.removal_mark if meta is not None else 0)
+                append_sorted(builder, self._records(salvage, buckets))
+            for _, part in _versions(salvage):
+                builder.append_versions(part)
+        builder.flush()
+
+        def state(txn: WriteTxn) -> None:
+            if meta is not None:
+                txn.take_state(meta)
+            elif log is not None:
+                txn.set_applied(log.lineage, self._upto, log.block_ending_with(self._upto))
+            txn.raise_last_time(self._times)
+            for publisher, sequence in (salvage.sequences or {}).items():
+                txn.set_sequence(publisher, sequence)
+
+        builder.change(state)
+
+    def _expected(self) -> int:
+        """About how many bytes of values are restored."""
+        return self._bytes * len(self._winners) // max(self._entries, 1) + 96 * len(self._winners)
+
+    def _restore(self, buckets: Buckets, removed_until: int) -> None:
+        """The records of the winning entries, but for those whose lifetime was over when such were removed."""
+        log, topic = self._log, self._topic
+        assert log is not None
+        assert topic is not None
+        restored = []
+        first = int(self._winners[0])
+        for block in log.blocks(after=first - 1, until=self._upto, topic=(topic.name, topic.message_type)):
+            pairs = zip(*taken(block, self._winners), strict=True)
+            back = [(key, value) for key, value in pairs if not 0 < expiration_of(value) <= removed_until]
+            if back:
+                buckets.add(b"".join(key for key, _ in back), [value for _, value in back])
+                restored += [stamps(value)[0] for _, value in back]
+        self._restored = self._np.array(restored, dtype=self._np.uint64)
+
+    def _records(self, salvage: Salvage, buckets: Buckets) -> Iterator[Pairs]:
+        """What is sound and what is restored, in key order."""
+        dropped = set(words(self._dropped.astype(">u8")))
+        kept = (
+            (key, value)
+            for keys, values in salvage.records()
+            for key, value in zip(keys, values, strict=True)
+            if key not in dropped
+        )
+        fresh = ((key, value) for part in buckets.sorted(PART) for key, value in zip(*part, strict=True))
+        pairs = merge(kept, fresh)
+        while part := list(islice(pairs, PART)):
+            yield [key for key, _ in part], [value for _, value in part]
+
+    # What is said
+
+    def _judge(self, made: StoreMeta, salvage: Salvage) -> None:
+        report, meta = self.report, salvage.meta
+        report.records, report.versions = made.records, made.versions
+        report.digest = f"{made.digest % DIGEST_MODULUS:032x}"
+        report.restored = len(self._restored)
+        keys, txids, _ = self._last
+        back = keys[self._np.isin(txids, self._restored)] if len(keys) else keys
+        report.removed = len(self._dropped) - int(self._np.isin(self._dropped, back).sum())
+        if salvage.exact or (self._covered and self._log is not None):
+            report.restored_versions = max(0, made.versions - self._versions) if self._folded else 0
+            return
+        self._losses = [loss for loss in salvage.losses if not self._is_back(loss, back)]
+        self._name_expiring(salvage)
+        of_records = [loss for loss in self._losses if not loss.versions]
+        of_versions = [loss for loss in self._losses if loss.versions]
+        if meta is not None:
+            # What a repair has removed was no record of this state.
+            report.lost = max(0, meta.records - made.records - report.removed)
+            report.lost_versions = max(0, meta.versions - made.versions)
+            if not report.lost:
+                self._losses = of_versions
+            if not report.lost_versions:
+                self._losses = [loss for loss in self._losses if not loss.versions]
+            report.complete = not self._losses
+            if report.complete and self._log is None and not salvage.exact:
+                self._notes.append("the digest is not the one in the file: some records may be older than they were")
+                report.complete = False
+            if salvage.sequences is None or len(salvage.sequences) != meta.sequences:
+                self._notes.append("sequence numbers of publishers are lost: messages that they repeat are new ones")
+                report.complete = False
+        else:
+            report.lost, report.lost_versions = len(of_records), len(of_versions)
+            report.complete = False
+            self._notes.append("how many records there were is not known")
+
+    def _is_back(self, loss: Loss, back: Array) -> bool:
+        """Whether a record that could not be read by itself was restored; of a stretch it cannot be told."""
+        if loss.versions or loss.key is None:
+            return False
+        np = self._np
+        low, high = np.searchsorted(back, np.array([loss.low, loss.high], dtype=np.uint64))
+        return bool(low < len(back) and (low < high or int(back[low]) <= loss.high))
+
+    def _name_expiring(self, salvage: Salvage) -> None:
+        """The index of lifetimes names records that are gone with their page."""
+        stretches = [loss for loss in self._losses if loss.key is None and not loss.versions]
+        if not stretches:
+            return
+        stored = set(self._stored[0].tolist())
+        for key in sorted(salvage.expiring()):
+            if key not in stored and any(loss.low <= key <= loss.high for loss in stretches):
+                self._losses.append(Loss(key, key, "its page cannot be read", key))
+
+    def _put_in_place(self, builder: StoreBuilder, lock: WriterLock) -> None:
+        instance = self._instance
+        path = builder.files.path
+        moved, fresh = keep_damaged(path, instance.seam)
+        try:
+            builder.put_in_place(lock=lock, wait=instance.lock_wait)
+        except BaseException:
+            # The present file still has its own name: the second one is not needed.
+            if fresh and path.exists() and moved.samefile(path):
+                moved.unlink()
+            raise
+        self.report.moved = str(moved)
+        forget_places(instance, path)
+
+
+def _versions(salvage: Salvage) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
+    for keys, values in salvage.versions():
+        yield len(keys), [(key[:8], value) for key, value in zip(keys, values, strict=True)]
+
+
+__all__ = ["Repair"]

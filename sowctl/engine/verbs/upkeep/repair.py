@@ -1,0 +1,27 @@
+"""repair: damaged stores made sound, with a list of what they lacked and what of it came back from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.upkeep.repairing import Repair
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.topics.targets import Target
+
+
+def repair(
+    instance: Instance, targets: Sequence[Target], *, earlier: bool = False, dry_run: bool = False
+) -> Iterator[Repair]:
+    """Repair the stores of ``targets``, one after the other; those that have none are passed over.
+
+    Of each the report, and item by item what it lacked. Raises as :meth:`Repair.run` does.
+    """
+    for target in targets:
+        path = target.topic.file if target.topic is not None else target.path
+        if path is not None and path.exists():
+            one = Repair(instance, path, target.topic)
+            one.run(earlier=earlier, dry_run=dry_run)
+            yield one

@@ -1,0 +1,439 @@
+"""What can be saved of a damaged store, and nothing that it did not hold (``sow-store(5)``, "Repairing").
+
+Pages are read without LMDB, from the state that was committed last. A record is taken if its checksum is right and its
+page belongs to that state: a branch leads to it, or no branch does where one is damaged, and it does not stand in the
+free list. Pages in the free list may hold records that were deleted; without a sound free list no page is taken to
+which no branch leads. Called by the engine's repair alone, under the writer lock.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.errors import DamageError, SowError, VersionError
+from sowctl.seam import SEAM, Seam
+from sowctl.store.codec import EXPIRY_KEY_SIZE, HISTORY_KEY_SIZE, KEY_SIZE, expiry_value, history_key_of, is_sound
+from sowctl.store.integrity import DIGEST_MODULUS, digest_sum
+from sowctl.store.lmdberrors import explained
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
+from sowctl.store.opening.pages import BRANCH, DEEPEST, LEAF, PAGE_SIZES, MetaPage, likely_meta_page, meta_page
+from sowctl.store.upkeep.pagefile import (
+    Node,
+    PageFile,
+    Tree,
+    branch,
+    free_list,
+    kind_of,
+    leaf,
+    main_trees,
+)
+
+PART = 1000
+LAST = (1 << 64) - 1
+"""The highest SOW key."""
+_END = b"\xff" * (HISTORY_KEY_SIZE + 1)
+"""Behind every key of records and versions."""
+_USUAL = 4096
+"""Size of pages where no meta page tells it."""
+_Bounds: TypeAlias = tuple[bytes, bytes]
+Pairs: TypeAlias = tuple[list[bytes], list[bytes]]
+
+
+class Loss(Struct, frozen=True):
+    """Something of the store that cannot be read. It had one key or several, from ``low`` to ``high`` (inclusive).
+
+    ``key``: the key that stands there, where one record or version cannot be read; its own bits may be the wrong ones,
+    so bounds are those of its neighbours. ``versions``: it is of the history, else of the current records; ``txid`` of
+    a version, as its key has it.
+    """
+
+    low: int
+    high: int
+    why: str
+    key: int | None = None
+    versions: bool = False
+    txid: int | None = None
+
+
+class _Gap(Struct, frozen=True):
+    """A stretch of keys whose page is missing, from ``low`` up to ``high`` (exclusive)."""
+
+    low: bytes
+    high: bytes
+    why: str
+
+
+class _Saved:
+    """The leaves of one sub-database, and what is missing between them."""
+
+    def __init__(self, size: int) -> None:
+        self.key_size = size
+        self.leaves: list[tuple[bytes, int]] = []
+        self.gaps: list[_Gap] = []
+        self.tree: Tree | None = None
+
+
+class Salvage:
+    """A damaged store, looked through. Use as a context manager.
+
+    ``meta`` is None where its record cannot be read, ``sequences`` None where one of them cannot. ``losses`` is whole
+    when :meth:`records` and :meth:`versions` have been read to their ends; ``exact`` then says that nothing is missing:
+    the digest of what was read is the one in the meta record. ``earlier``: only the state before the last transaction
+    was found. ``notes`` say in words what else is wrong.
+    """
+
+    def __init__(self, path: Path, seam: Seam = SEAM) -> None:
+        """Raises VersionError for a newer format, StorageError."""
+        self.path = path
+        self.meta: StoreMeta | None = None
+        self.sequences: dict[int, int] | None = {}
+        self.losses: list[Loss] = []
+        self.notes: list[str] = []
+        self.earlier = False
+        self._digest = 0
+        self._counted = [0, 0]
+        self._visited: set[int] = set()
+        self._free: set[int] = set()
+        self._expiry: Tree | None = None
+        self._saved = {b"records": _Saved(KEY_SIZE), b"history": _Saved(HISTORY_KEY_SIZE)}
+        with explained(path, "read the store"):
+            self._metas, size = _meta_pages(path, seam)
+            self._file = PageFile(path, size, seam)
+            try:
+                self._look()
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self) -> Salvage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything at all."""
+        return self.meta is not None or any(saved.leaves for saved in self._saved.values())
+
+    @property
+    def exact(self) -> bool:
+        """Whether what was read is all that the store held; known when everything was read."""
+        meta = self.meta
+        if meta is None or self.earlier or self.sequences is None or len(self.sequences) != meta.sequences:
+            return False
+        return self._digest % DIGEST_MODULUS == meta.digest and self._counted == [meta.records, meta.versions]
+
+    def records(self) -> Iterator[Pairs]:
+        """Keys and values of the sound records, in key order. What is not sound goes to ``losses``."""
+        yield from self._read(b"records", 0)
+
+    def versions(self) -> Iterator[Pairs]:
+        """History keys and values of the sound versions, in their order."""
+        yield from self._read(b"history", 1)
+
+    def expiring(self) -> Iterator[int]:
+        """The SOW keys of records with a lifetime, from the index of these; in no order, without what is damaged."""
+        for node in self._entries(self._expiry):
+            if len(node.key) == EXPIRY_KEY_SIZE and node.value == expiry_value(node.key):
+                yield _number(node.key[KEY_SIZE:])
+
+    def again(self) -> None:
+        """Forget what was counted and found missing while reading, to read once more."""
+        self._digest, self._counted, self.losses = 0, [0, 0], []
+
+    # Which state
+
+    def _look(self) -> None:
+        state = self._state()
+        if state is None:
+            self.notes.append("none of LMDB's meta pages can be used")
+            return
+        free = free_list(self._file, state)
+        if free is not None:
+            self._free = free.own.union(*free.freed.values())
+        trees = main_trees(self._file, state) or {}
+        self._visited = {0, 1}
+        if trees:
+            self._visited.add(state.main_root)
+        for name, saved in self._saved.items():
+            saved.tree = trees.get(name)
+            if saved.tree is None:
+                saved.gaps.append(_Gap(b"", _END, "its root cannot be found"))
+            elif saved.tree.depth:
+                self._walk(saved, saved.tree.root, (b"", _END), (b"", _END))
+        self._read_meta(trees.get(b"meta"))
+        self._expiry = trees.get(b"expiry")
+        for name in trees.keys() - self._saved.keys():
+            self._pass_over(trees[name])
+        if any(saved.gaps for saved in self._saved.values()) or self.meta is None:
+            if free is None:
+                self.notes.append("the list of free pages is damaged: pages to which no branch leads are left out")
+            else:
+                self._adopt(state)
+
+    def _state(self) -> MetaPage | None:
+        """The meta page of the last committed transaction, as far as that can be told."""
+        known = {page.number: page for page in self._metas}
+        for page in self._metas:
+            other = known.get(1 - page.number)
+            led = self._leads_to(page)
+            # A write of this page failed: its roots are of a transaction that never was (sow-store(5), How to write).
+            if other is not None and led is not None and led == page.txnid + 2 == other.txnid + 1:
+                del known[page.number]
+        # The meta record names its transaction. A page whose own number was altered is known by it.
+        order = sorted(known.values(), key=lambda page: (self._leads_to(page) or page.txnid, page.txnid), reverse=True)
+        for page in order:
+            if main_trees(self._file, page) or free_list(self._file, page) is not None:
+                found = self._leads_to(page) or page.txnid
+                self.earlier = any(other.txnid == found + 1 for other in order)
+                return page
+        return None
+
+    def _leads_to(self, page: MetaPage) -> int | None:
+        """The LMDB transaction that wrote the meta record to which a meta page leads."""
+        tree = (main_trees(self._file, page) or {}).get(b"meta")
+        for node in self._entries(tree):
+            if node.key == META_KEY:
+                data = self._file.body(node)
+                try:
+                    return decode_meta(data or b"", str(self.path)).transaction
+                except VersionError:
+                    raise
+                except DamageError:
+                    return None
+        return None
+
+    def _entries(self, tree: Tree | None) -> Iterator[Node]:
+        """The entries of a small tree, in no order that counts."""
+        pages, seen = [tree.root] if tree is not None and tree.depth else [], set[int]()
+        while pages:
+            number = pages.pop()
+            data = self._file.page(number)
+            if data is None or number in seen:
+                continue
+            seen.add(number)
+            kind = kind_of(data, number)
+            if kind == BRANCH:
+                pages += [child[1] for child in branch(data) if child is not None]
+            elif kind == LEAF:
+                yield from (node for node in leaf(data) if node is not None)
+        self._visited |= seen
+
+    def _read_meta(self, tree: Tree | None) -> None:
+        for node in self._entries(tree):
+            self._take_meta(node)
+        if self.meta is None:
+            self.notes.append("the meta record cannot be read")
+
+    def _take_meta(self, node: Node) -> None:
+        data = self._file.body(node) or b""
+        try:
+            if node.key == META_KEY:
+                self.meta = decode_meta(data, str(self.path))
+            elif node.key.startswith(SEQUENCE_PREFIX) and self.sequences is not None:
+                publisher = int.from_bytes(node.key[len(SEQUENCE_PREFIX) :], "big")
+                self.sequences[publisher] = decode_sequence(publisher, data, str(self.path))
+        except VersionError:
+            raise
+        except (SowError, OverflowError) as problem:
+            if node.key != META_KEY:
+                self.sequences = None
+                self.notes.append(f"sequence numbers of publishers: {problem}")
+
+    # Which pages
+
+    def _walk(self, saved: _Saved, number: int, within: _Bounds, wide: _Bounds, depth: int = 0) -> None:
+        """The leaves below a page whose keys are ``within`` bounds; ``wide`` are those of the branch above."""
+        data = self._file.page(number)
+        kind = 0 if data is None else kind_of(data, number)
+        if data is None or not kind or number in self._visited or number in self._free or depth > DEEPEST:
+            saved.gaps.append(_Gap(*within, f"page {number} cannot be read" if data is None else _wrong(number)))
+            return
+        if kind == LEAF:
+            self._take_leaf(saved, number, data, within, wide)
+            return
+        self._visited.add(number)
+        children = list(branch(data))
+        # Keys that do not ascend are wrong bits: then each child may have any key of the page.
+        starts = [within[0], *(child[0] if child is not None else b"" for child in children[1:]), within[1]]
+        ordered = all(one <= other for one, other in pairwise(starts))
+        for place, child in enumerate(children):
+            bounds = (starts[place], starts[place + 1]) if ordered else within
+            if child is None:
+                saved.gaps.append(_Gap(*bounds, _wrong(number)))
+            else:
+                self._walk(saved, child[1], bounds, within, depth + 1)
+
+    def _take_leaf(self, saved: _Saved, number: int, data: bytes, within: _Bounds, wide: _Bounds) -> None:
+        nodes = list(leaf(data))
+        sound = [node.key for node in nodes if node is not None and self._value(saved, node) is not None]
+        # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are what is wrong.
+        if not sound or not within[0] <= sound[0] <= sound[-1] < within[1] or sound != sorted(sound):
+            saved.gaps.append(_Gap(*(wide if sound else within), _wrong(number)))
+            return
+        self._visited.add(number)
+        for node in nodes:
+            if node is not None and node.value is None:
+                self._visited.update(range(node.page, node.page + self._file.overflow_pages(node.size)))
+        insort(saved.leaves, (sound[0], number))
+
+    def _value(self, saved: _Saved, node: Node) -> bytes | None:
+        """The value of an entry, where key and checksum are right."""
+        if len(node.key) != saved.key_size:
+            return None
+        value = self._file.body(node)
+        if value is None or not is_sound(node.key[:KEY_SIZE], value):
+            return None
+        if saved.key_size == HISTORY_KEY_SIZE and history_key_of(node.key[:KEY_SIZE], value) != node.key:
+            return None
+        return value
+
+    def _pass_over(self, tree: Tree) -> None:
+        """The pages of a sub-database that is made anew: they hold no records."""
+        for node in self._entries(tree):
+            if node.value is None:
+                self._visited.update(range(node.page, node.page + self._file.overflow_pages(node.size)))
+
+    def _adopt(self, state: MetaPage) -> None:
+        """Take the leaves to which no branch leads: in use, for they are not free, and their keys are missing."""
+        found: dict[bytes, list[tuple[bytes, bytes, int]]] = {name: [] for name in self._saved}
+        number = 2
+        while number <= min(state.last_page, self._file.size // state.page_size):
+            data = None if number in self._visited or number in self._free else self._file.page(number)
+            if data is None:
+                number += 1
+                continue
+            if kind_of(data, number) == LEAF:
+                self._offer(data, number, found)
+            number += max(1, self._file.following(data, number))
+        for name, leaves in found.items():
+            self._adopt_leaves(self._saved[name], sorted(leaves))
+
+    def _offer(self, data: bytes, number: int, found: dict[bytes, list[tuple[bytes, bytes, int]]]) -> None:
+        nodes = [node for node in leaf(data) if node is not None]
+        if self.meta is None and any(node.key == META_KEY for node in nodes):
+            for node in nodes:
+                self._take_meta(node)
+            return
+        for name, saved in self._saved.items():
+            keys = [node.key for node in nodes if self._value(saved, node) is not None]
+            if keys and keys == sorted(keys) and any(gap.low <= keys[0] and keys[-1] < gap.high for gap in saved.gaps):
+                found[name].append((keys[0], keys[-1], number))
+
+    def _adopt_leaves(self, saved: _Saved, leaves: list[tuple[bytes, bytes, int]]) -> None:
+        if not leaves:
+            return
+        tree = saved.tree
+        apart = all(one[1] < other[0] for one, other in pairwise(leaves))
+        missing = tree.leaf_pages - len(saved.leaves) if tree is not None else len(leaves)
+        if not apart or len(leaves) > missing:
+            # One of them is of another state, and it cannot be told which.
+            self.notes.append(f"{len(leaves)} pages to which no branch leads are left out: they contradict one another")
+            return
+        for first, _, number in leaves:
+            insort(saved.leaves, (first, number))
+        saved.gaps = [part for gap in saved.gaps for part in _between(gap, leaves)]
+        if tree is not None and len(saved.leaves) == tree.leaf_pages:
+            saved.gaps = []
+
+    # What they hold
+
+    def _read(self, name: bytes, place: int) -> Iterator[Pairs]:
+        saved = self._saved[name]
+        versions = bool(place)
+        for gap in saved.gaps:
+            self.losses.append(Loss(_number(gap.low), _last(gap.high), gap.why, None, versions))
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        last = b""
+        # Entries that cannot be read stand between the sound ones before and behind them.
+        pending: list[bytes | None] = []
+        for _, number in saved.leaves:
+            data = self._file.page(number)
+            for node in leaf(data) if data is not None else (None,):
+                value = None if node is None else self._value(saved, node)
+                if node is None or value is None or node.key <= last:
+                    pending.append(None if node is None else node.key)
+                    continue
+                self._lose(pending, last, node.key, versions)
+                last = node.key
+                keys.append(node.key)
+                values.append(value)
+                if len(keys) == PART:
+                    self._count(keys, values, place)
+                    yield keys, values
+                    keys, values = [], []
+        self._lose(pending, last, _END, versions)
+        if keys:
+            self._count(keys, values, place)
+            yield keys, values
+
+    def _lose(self, pending: list[bytes | None], before: bytes, behind: bytes, versions: bool) -> None:
+        """Entries between two keys that cannot be read. Of versions both keys may be those that lost one."""
+        for key in pending:
+            low = _number(before) + (0 if versions or not before else 1)
+            high = _last(behind) if not versions or behind == _END else _number(behind)
+            txid = int.from_bytes(key[16:], "big") if key is not None and len(key) == HISTORY_KEY_SIZE else None
+            number = None if key is None else _number(key)
+            self.losses.append(Loss(low, max(low, high), "its checksum does not match", number, versions, txid))
+        pending.clear()
+
+    def _count(self, keys: list[bytes], values: list[bytes], place: int) -> None:
+        self._counted[place] += len(keys)
+        self._digest += digest_sum([key[:KEY_SIZE] for key in keys], values)
+
+
+def _wrong(number: int) -> str:
+    return f"page {number} is damaged, or not the one that it should be"
+
+
+def _between(gap: _Gap, leaves: list[tuple[bytes, bytes, int]]) -> Iterator[_Gap]:
+    """What of a gap is left between leaves that were found."""
+    low = gap.low
+    for first, last, _ in leaves:
+        if gap.low <= first and last < gap.high:
+            if low < first:
+                yield replace(gap, low=low, high=first)
+            low = last + b"\0"
+    if low < gap.high:
+        yield replace(gap, low=low)
+
+
+def _number(key: bytes) -> int:
+    """The SOW key with which a key of records or versions begins; shorter ones are the beginnings of such."""
+    return int.from_bytes(key[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big")
+
+
+def _last(behind: bytes) -> int:
+    """The last SOW key that may stand before a key."""
+    number = _number(behind)
+    return LAST if behind == _END else number if len(behind) > KEY_SIZE else max(0, number - 1)
+
+
+def _meta_pages(path: Path, seam: Seam) -> tuple[list[MetaPage], int]:
+    """Both meta pages, whatever is wrong with them, and the size of pages, which one of them tells."""
+    with PageFile(path, PAGE_SIZES[-1], seam) as file:
+        data = file.beginning(2 * PAGE_SIZES[-1])
+    first = meta_page(data, 0)
+    sizes = [first.page_size] if isinstance(first, MetaPage) else []
+    for size in PAGE_SIZES:
+        second = meta_page(data[size : 2 * size], 1)
+        sizes += [size] if isinstance(second, MetaPage) and second.page_size == size else []
+    size = sizes[0] if sizes else _USUAL
+    pages = likely_meta_page(data[:size], 0, size), likely_meta_page(data[size : 2 * size], 1, size)
+    return [page for page in pages if page is not None], size
+
+
+__all__ = ["LAST", "Loss", "Salvage"]

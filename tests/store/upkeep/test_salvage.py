@@ -1,0 +1,152 @@
+"""What is saved of a damaged store: all that is sound, each record as it was, nothing that was not there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sowctl.store.env import Store
+from sowctl.store.upkeep.salvage import LAST, Salvage
+from tests.support.damage import flip_bit, overwrite, truncate
+from tests.support.stores import batch, contents, key_of, new_store, tamper, value_of
+
+Found = tuple[dict[bytes, bytes], dict[bytes, bytes]]
+
+
+def saved(path: Path) -> tuple[Found, Salvage]:
+    with Salvage(path) as salvage:
+        records = {key: value for part in salvage.records() for key, value in zip(*part, strict=True)}
+        versions = {key: value for part in salvage.versions() for key, value in zip(*part, strict=True)}
+    return (records, versions), salvage
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with several levels, large values, versions, lifetimes; some records and older states are deleted."""
+    path = new_store(tmp_path_factory.mktemp("sample") / "x.sow", 900, size=150)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(100, 140), 2, size=5000)))
+        store.write(lambda txn: txn.put(*batch(range(200, 260), 3, expiration=99)))
+        store.write(lambda txn: txn.put_versions([(key_of(n), value_of(key_of(n), 1, b"old" * 9)) for n in range(300)]))
+        store.write(lambda txn: txn.set_sequence(5, 6))
+        store.write(lambda txn: txn.delete([key_of(number) for number in range(0, 900, 9)]))
+        store.write(lambda txn: txn.put(*batch(range(1, 900, 150), 4)))
+    return path
+
+
+def copied(sample: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(sample, tmp_path / "x.sow"))
+
+
+def test_all_of_a_sound_store(sample: Path) -> None:
+    found, salvage = saved(sample)
+    records, versions, meta = contents(sample)
+    assert found == (records, versions)
+    assert salvage.exact
+    assert (salvage.losses, salvage.notes, salvage.earlier, salvage.sequences) == ([], [], False, {5: 6})
+    assert salvage.meta is not None
+    assert salvage.meta.changed(transaction=0) == meta
+
+
+def test_of_a_damaged_record_the_key_is_told(sample: Path, tmp_path: Path) -> None:
+    path = copied(sample, tmp_path)
+    tamper(path, b"records", key_of(4), value_of(key_of(5), 1, b"x"))
+    (records, versions), salvage = saved(path)
+    expected = contents(sample)
+    assert {key for key in expected[0] if key not in records} == {key_of(4)}
+    assert versions == expected[1]
+    (loss,) = salvage.losses
+    number = int.from_bytes(key_of(4), "big")
+    assert (loss.key, loss.low, loss.high) == (
+        number,
+        int.from_bytes(key_of(3), "big") + 1,
+        int.from_bytes(key_of(5), "big") - 1,
+    )
+    assert not salvage.exact
+
+
+def pages_of(path: Path) -> int:
+    return path.stat().st_size // 4096
+
+
+def judge(path: Path, sample: Path, problem: str) -> tuple[int, Salvage]:
+    """How many records and versions are missing: none is another than it was, and each that is missing is in a loss."""
+    (records, versions), salvage = saved(path)
+    if salvage.earlier:
+        return 1, salvage  # the state before the last transaction, and it says so
+    expected = contents(sample)
+    for found, there, of_versions in ((records, expected[0], False), (versions, expected[1], True)):
+        extra = {key for key, value in found.items() if there.get(key) != value}
+        assert not extra, f"{problem}: {len(extra)} that were not there, {salvage.earlier}, {salvage.notes}"
+        for key in there.keys() - found.keys():
+            number = int.from_bytes(key[:8], "big")
+            assert any(loss.low <= number <= loss.high for loss in salvage.losses if loss.versions == of_versions), (
+                f"{problem}: {number} is missing, and nobody says so: {salvage.losses[:3]}"
+            )
+    missing = len(expected[0]) + len(expected[1]) - len(records) - len(versions)
+    assert salvage.exact == (missing == 0 and salvage.meta is not None and salvage.sequences == {5: 6}), problem
+    return missing, salvage
+
+
+def test_every_page_destroyed(sample: Path, tmp_path: Path) -> None:
+    """With one page gone, only what stood in it is missing: pages below a lost branch are found again."""
+    most = whole = 0
+    for page in range(2, pages_of(sample)):
+        path = copied(sample, tmp_path)
+        overwrite(path, page * 4096, random.Random(page).randbytes(4096))
+        missing, _ = judge(path, sample, f"page {page}")
+        most, whole = max(most, missing), whole + (missing == 0)
+    assert most < 40, "no more than one leaf holds"
+    assert whole > 20, "free pages, branches and indexes cost no record"
+
+
+@pytest.mark.parametrize("kind", ["header", "anywhere"])
+def test_flipped_bits(sample: Path, tmp_path: Path, kind: str, seed: int, deep: bool) -> None:
+    chance = random.Random(seed)
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    for number in range(3000 if deep else 150):
+        page = chance.randrange(2, pages_of(sample))
+        bit = 8 * 4096 * page + chance.randrange(8 * (64 if kind == "header" else 4096))
+        path.write_bytes(content)
+        flip_bit(path, bit)
+        missing, _ = judge(path, sample, f"bit {bit} of page {page}, try {number}")
+        assert missing < 40, bit
+
+
+def test_every_bit_of_the_meta_pages(sample: Path, tmp_path: Path, deep: bool, seed: int) -> None:
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    earlier = 0
+    for page in (0, 1):
+        for bit in range(seed % (1 if deep else 5), 8 * 152, 1 if deep else 5):
+            path.write_bytes(content)
+            flip_bit(path, 8 * 4096 * page + bit)
+            (records, versions), salvage = saved(path)
+            if salvage.earlier:
+                earlier += 1  # the state before the last transaction, and it says so
+                continue
+            expected = contents(sample)
+            assert not {key for key, value in records.items() if expected[0].get(key) != value}, (page, bit)
+            assert not {key for key, value in versions.items() if expected[1].get(key) != value}, (page, bit)
+    assert earlier < 30
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_cut_end(sample: Path, tmp_path: Path, share: float) -> None:
+    path = copied(sample, tmp_path)
+    truncate(path, int(path.stat().st_size * share))
+    missing, _ = judge(path, sample, f"cut at {share}")
+    assert missing > 0
+
+
+def test_nothing_of_what_is_no_store(tmp_path: Path) -> None:
+    for content in (b"", b"no store", bytes(9000), random.Random(1).randbytes(50_000)):
+        path = tmp_path / "x.sow"
+        path.write_bytes(content)
+        found, salvage = saved(path)
+        assert (found, salvage.found) == (({}, {}), False)
+        assert all(loss.high == LAST for loss in salvage.losses)
