@@ -70,6 +70,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).chmod(0o755)
     for directory in (".zfunc", ".config/fish/completions", ".local/share/bash-completion/completions"):
         (place / directory).mkdir(parents=True)
+    command = [sys.executable, "-m", "sowctl", "backup", str(place / "backups"), "-c", str(place / "sowctl.xml")]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)
     return place
 
 

@@ -75,8 +75,10 @@ class Backlog:
             if state.applied < block.last_txid:
                 state.whole = False
                 return True
-        # Behind the last group there may be txids that an aborted one has used up.
-        state.applied = max(state.applied, last)
+        # Behind the last group there may be txids that an aborted one has used up, or that a restore has passed over.
+        # The block that ends with them is another one then, or none: the last one would not be found under this txid.
+        if state.applied < last:
+            state.applied, state.block = last, log.block_ending_with(last)
         state.whole = True
         return True
 

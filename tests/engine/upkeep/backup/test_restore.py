@@ -1,0 +1,296 @@
+"""Restoring: the state of an instant, in a history of its own, in which what was undone is refused."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.following.bookmarks import parse
+from sowctl.engine.following.spans import NotFound, resolve
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.upkeep.backup.journals import STEP
+from sowctl.errors import DamageError, MissingError, RefusedError
+from sowctl.findings import Level
+from sowctl.journal.reader import Journal
+from tests.support.backups import LOGGED, NAMES, XML, BackupLab, checks_here
+from tests.support.damage import overwrite
+
+__all__ = ["checks_here"]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, checks_here: None) -> Iterator[BackupLab]:
+    made = BackupLab(tmp_path / "lab", XML, journal_size=2000)
+    for number in range(6):
+        made.round(number)
+    yield made
+
+
+def log_of(lab: BackupLab) -> Journal:
+    return open_log(lab.open(), whole=True)
+
+
+def test_a_restored_instance_is_the_one_of_the_instant(lab: BackupLab) -> None:
+    lab.lease(1)
+    manifest, _ = lab.take()
+    expected, past = lab.digests(), lab.digests(manifest.time)
+    lab.round(40)
+    restored, report = lab.bring_back()
+    restored.clock.at = manifest.time
+    assert restored.digests() == expected
+    assert restored.digests(manifest.time) == past
+    assert report.undone == 0
+    assert report.next_txid == STEP + 1
+    assert not [finding for finding in restored.findings() if finding.level >= Level.WARNING]
+    # The lease that was held then is held in the restored instance, too.
+    with restored.queue() as queue:
+        assert len(list(queue.peek())) == 12
+    assert len(restored.lease(100)) == 11
+
+
+def test_the_new_history_goes_on_above_every_txid(lab: BackupLab) -> None:
+    lab.take()
+    lab.round(40)
+    restored, report = lab.bring_back()
+    with log_of(lab) as log:
+        given = log.last_txid()
+        former = log.lineage
+    restored.clock.tick(5)
+    first = restored.publish("t", '{"id":1,"new":true}').first_txid
+    assert first == report.next_txid > given
+    with log_of(restored) as log:
+        assert log.lineage != former
+        assert [(one.lineage, one.last_txid, one.above) for one in log.histories] == [(former, 48, STEP)]
+        assert [block.first_txid for block in log.blocks()][-1] == first
+        assert sum(len(block) for block in log.blocks()) == 49
+    for number in range(50, 60):
+        restored.round(number)
+    with log_of(restored) as log:
+        # Carried on from file to file.
+        assert len([file for file in log.files() if file.first_txid > STEP]) > 3
+        assert [one.lineage for one in log.histories] == [former]
+    for name in NAMES:
+        restored.open().topic(name).replay()
+    assert not [finding for finding in restored.findings() if finding.level >= Level.ERROR]
+
+
+@pytest.mark.parametrize("kept", [(), ("t",), LOGGED[:4]], ids=["none", "one", "all"])
+def test_stores_that_are_missing_are_made_from_both_histories(lab: BackupLab, kept: tuple[str, ...]) -> None:
+    lab.take()
+    restored, _ = lab.bring_back()
+    restored.round(41)
+    expected = restored.digests()
+    for name in LOGGED[:4]:
+        if name not in kept:
+            restored.forget(name)
+    for name in LOGGED[:4]:
+        restored.open().topic(name).replay()
+    assert restored.digests() == expected
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_going_back_to_a_txid(tmp_path: Path, checks_here: None, number: int) -> None:
+    lab = BackupLab(tmp_path / "lab", XML, journal_size=2000)
+    states, txids = [], []
+    for turn in range(6):
+        lab.round(turn)
+        states.append(lab.digests())
+        with log_of(lab) as log:
+            txids.append(log.last_txid())
+        if turn == 2:
+            lab.take()
+    lab.take()
+    at = lab.clock.at
+    try:
+        restored, report = lab.bring_back(txid=txids[number])
+    except MissingError as error:
+        # The topic without a journal: no backup of before has its state.
+        assert number < 2
+        assert "alone has no journal" in error.message
+        return
+    restored.clock.at = at - (5 - number) * 1_000_000
+    expected = states[number]
+    if number in (3, 4):
+        expected = expected | {"alone": states[2]["alone"]}
+    assert restored.digests() == expected
+    assert (report.last_txid, report.next_txid) == (txids[number], STEP + 1)
+    assert not [finding for finding in restored.findings() if finding.level >= Level.WARNING]
+    with restored.queue() as queue:
+        assert len(list(queue.peek())) == 2 * (number + 1)
+
+
+def test_going_back_to_a_time(lab: BackupLab) -> None:
+    lab.take()
+    start = lab.clock.at
+    for number in range(6, 9):
+        lab.round(number)
+    lab.take()
+    restored, report = lab.bring_back(at=start + 1_000_000)
+    assert (report.last_txid, report.undone) == (56, 16)
+    assert '{"id":6,"round":6}' in restored.query("t")
+    assert '{"id":0,"round":7}' not in restored.query("t")
+    with pytest.raises(MissingError, match="does not hold"):
+        lab.bring_back("later", at=lab.clock.at + 1_000_000)
+    with pytest.raises(MissingError, match="does not hold"):
+        lab.bring_back("later", txid=1000)
+
+
+def test_a_group_that_goes_beyond_is_left_out(lab: BackupLab) -> None:
+    lab.take()
+    lab.clock.tick(1)
+    lab.publish("t", *(f'{{"id":{number}}}' for number in range(200, 210)))
+    lab.take()
+    _, report = lab.bring_back(txid=53)
+    assert report.last_txid == 48
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> None:
+    lab.take()
+    to = lab.directory.parent / "restored"
+    from sowctl.engine.verbs.upkeep.restore import restore
+    from sowctl.seam import SEAM
+
+    report = restore(lab.backups, to, lab.opened, dry_run=True, seam=SEAM, now=lab.clock(), lineage=bytes(16))
+    assert report.dry_run
+    assert [topic.topic for topic in report.restored] == list(NAMES)
+    assert not to.exists()
+
+
+def test_never_over_something(lab: BackupLab) -> None:
+    lab.take()
+    with pytest.raises(RefusedError) as caught:
+        lab.bring_back("lab")
+    assert caught.value.code == "SOW-BAK-007"
+    (lab.directory.parent / "file").write_text("x")
+    with pytest.raises(RefusedError):
+        lab.bring_back("file")
+    (lab.directory.parent / "link").symlink_to(lab.directory.parent / "elsewhere")
+    with pytest.raises(RefusedError):
+        lab.bring_back("link")
+    (lab.directory.parent / "empty").mkdir()
+    restored, _ = lab.bring_back("empty")
+    assert restored.digests() == lab.digests()
+
+
+def test_bookmarks_of_what_was_undone_fail_and_name_both_histories(lab: BackupLab) -> None:
+    lab.take()
+    lab.clock.tick(1)
+    lab.publish("t", '{"id":1}', client="pub", sequence=7)
+    lab.round(40)
+    restored, _ = lab.bring_back()
+    with log_of(lab) as log:
+        former, last = log.lineage.hex()[:8], log.last_txid()
+        own = f"{lab.open().publisher}|{last}|"
+    with log_of(restored) as log:
+        present = log.lineage.hex()[:8]
+        instance = restored.open()
+        from sowctl.identity.hashes import client_hash
+
+        for text in (str(last), own, "49", f"{client_hash('pub')}|7|", f"[{last}:0|1|)"):
+            for how in (None, NotFound.FAIL):
+                with pytest.raises(MissingError) as caught:
+                    resolve(instance, log, parse(text, restored.clock), None, how)
+                assert caught.value.code == "SOW-ENG-072", text
+                assert former in caught.value.message
+                assert present in caught.value.message
+        assert resolve(instance, log, parse("48", restored.clock), None, None).after == 48
+        assert resolve(instance, log, parse(str(last), restored.clock), None, NotFound.NOW).after == STEP
+    with pytest.raises(MissingError) as caught:
+        restored.open().topic("t").query(at=str(last))
+    assert caught.value.code == "SOW-ENG-072"
+
+
+@pytest.mark.parametrize("topic", ["t", "past"])
+def test_a_store_of_what_was_undone_is_refused_by_all_and_made_anew(lab: BackupLab, topic: str) -> None:
+    lab.take()
+    lab.round(40)
+    restored, _ = lab.bring_back()
+    expected = restored.digests()
+    restored.forget(topic)
+    shutil.copy(lab.store(topic), restored.store(topic))
+    with log_of(lab) as log:
+        former = log.lineage.hex()[:8]
+    restored.clock.tick(5)
+    handle = restored.open().topic(topic)
+    for act in (lambda: restored.query(topic), lambda: restored.publish(topic, '{"id":3}'), handle.digest):
+        with pytest.raises(DamageError) as caught:
+            act()  # type: ignore[operator]
+        assert caught.value.code == "SOW-ENG-089"
+        assert former in caught.value.message
+        assert "replay" in str(caught.value.hint)
+    assert "SOW-ENG-089" in [finding.id for finding in restored.findings()]
+    restored.store(topic).unlink()
+    for left in restored.store(topic).parent.glob(f"{topic}.json.sow-*"):
+        left.unlink()
+    handle.replay()
+    assert restored.digests()[topic] == expected[topic]
+
+
+def test_an_older_store_of_the_former_history_catches_up(lab: BackupLab, tmp_path: Path) -> None:
+    shutil.copy(lab.store("t"), tmp_path / "older")
+    lab.round(20)
+    lab.take()
+    restored, _ = lab.bring_back()
+    restored.round(30)
+    expected = restored.digests()["t"]
+    restored.forget("t")
+    shutil.copy(tmp_path / "older", restored.store("t"))
+    assert restored.digests()["t"] == expected
+    restored.publish("t", '{"id":1,"more":1}')
+    assert not [finding for finding in restored.findings() if finding.level >= Level.ERROR]
+
+
+def test_restoring_a_restored_instance_again(lab: BackupLab) -> None:
+    lab.take()
+    once, first = lab.bring_back("once")
+    once.clock.tick(5)
+    once.round(60)
+    shutil.rmtree(lab.backups)
+    once.take()
+    once.round(61)
+    twice, second = once.bring_back("twice")
+    assert second.next_txid == 2 * STEP + 1
+    twice.clock.tick(9)
+    twice.round(62)
+    with log_of(twice) as log:
+        assert [(one.last_txid, one.above) for one in log.histories] == [(48, STEP), (STEP + 8, 2 * STEP)]
+    assert first.next_txid == STEP + 1
+    for name in LOGGED[:4]:
+        twice.open().topic(name).replay()
+    assert not [finding for finding in twice.findings() if finding.level >= Level.ERROR]
+
+
+def test_a_compressed_journal_is_cut_unpacked(lab: BackupLab) -> None:
+    lab.round(70)
+    first, *_ = lab.journals()
+    Path(f"{first}.gz").write_bytes(gzip.compress(first.read_bytes()))
+    first.unlink()
+    lab.take()
+    with log_of(lab) as log:
+        inside = log.files()[1].first_txid - 3
+    # The topic without a journal has no state of that time; without it the journal alone decides.
+    lab2 = lab
+    with pytest.raises(MissingError, match="alone"):
+        lab2.bring_back(txid=inside)
+
+
+def test_a_damaged_backup_is_not_restored(lab: BackupLab) -> None:
+    manifest, path = lab.take()
+    for file in manifest.files:
+        if not file.size:
+            continue
+        place = path / "tree" / file.path
+        content = place.read_bytes()
+        place.unlink()
+        place.write_bytes(content)
+        at = len(content) // 2
+        overwrite(place, at, bytes([content[at] ^ 4]))
+        with pytest.raises(DamageError):
+            lab.bring_back()
+        assert not (lab.directory.parent / "restored").exists()
+        overwrite(place, at, content[at : at + 1])
+    lab.bring_back()
