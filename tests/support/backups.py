@@ -75,7 +75,7 @@ class BackupLab(QueueLab):
     def beside(self, to: Path) -> BackupLab:
         """A lab over a directory that an instance is in."""
         text = (to / "sowctl.xml").read_text()
-        return BackupLab(to, text, clock=Clock(self.clock.at), journal_size=self.journal_size)
+        return BackupLab(to, text, clock=Clock(self.clock()), journal_size=self.journal_size)
 
 
 @pytest.fixture
