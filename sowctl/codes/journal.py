@@ -184,4 +184,10 @@ CODES: dict[str, str] = {
         Why: Another process removed the oldest files of the journal while this one was still reading them.
         Do: Run the command again; it begins with the first txid that is left, which the message names.
         """,
+    "SOW-JRN-070": """6 a journal file that cannot be compressed
+
+        Why: The system refused a step of compressing the file: the disk is full, a permission is missing, or what was
+        written read differently. The file is there as it was, or compressed, or both.
+        Do: Make room or correct the permissions, and run the command again: it goes on where it ended.
+        """,
 }

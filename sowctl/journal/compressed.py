@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -43,6 +43,33 @@ def _zstd_stream() -> _Stream:
     return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
 
 
+class Unpacker:
+    """Compressed bytes in, content out, as much as each piece gives. ``path`` says by its suffix how."""
+
+    def __init__(self, path: Path) -> None:
+        self._new: Callable[[], _Stream] = _gzip_stream if path.suffix == ".gz" else _zstd_stream
+        self._stream: _Stream | None = None
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no stream is open: the bytes may end here."""
+        return self._stream is None
+
+    def feed(self, raw: bytes) -> Iterator[bytes]:
+        """What the next ``raw`` bytes unpack to. Raises ValueError."""
+        while raw:
+            stream = self._stream = self._stream or self._new()
+            try:
+                content = stream.decompress(raw)
+            except Exception as error:  # zstandard has an error class of its own, which is imported only with it
+                raise ValueError(str(error)) from error
+            yield content
+            # Several streams may follow each other in one file, as after `cat a.gz b.gz`.
+            raw = stream.unused_data if stream.eof else b""
+            if stream.eof:
+                self._stream = None
+
+
 class DecompressedFile:
     """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
 
@@ -51,8 +78,7 @@ class DecompressedFile:
         self._packed = fd
         self._path = path
         self._seam = seam
-        self._new: Callable[[], _Stream] = _gzip_stream if path.suffix == ".gz" else _zstd_stream
-        self._stream: _Stream | None = None
+        self._unpacker = Unpacker(path)
         self._at = 0
         self._done = False
         self._length = 0
@@ -87,21 +113,14 @@ class DecompressedFile:
         self._at += len(raw)
         if not raw:
             # A file that ends within a stream was cut; what was unpacked of it so far proves nothing.
-            if self._stream is not None or self._at == 0:
+            if not self._unpacker.is_between or self._at == 0:
                 raise self._damage("it ends too early")
             self._done = True
-        while raw:
-            stream = self._stream = self._stream or self._new()
-            try:
-                self._keep(stream.decompress(raw))
-            except Exception as error:  # zstandard has an error class of its own, which is imported only with it
-                if isinstance(error, OSError):
-                    raise
-                raise self._damage(str(error)) from error
-            # Several streams may follow each other in one file, as after `cat a.gz b.gz`.
-            raw = stream.unused_data if stream.eof else b""
-            if stream.eof:
-                self._stream = None
+        try:
+            for content in self._unpacker.feed(raw):
+                self._keep(content)
+        except ValueError as error:
+            raise self._damage(str(error)) from error
 
     def _keep(self, content: bytes) -> None:
         rest = memoryview(content)

@@ -65,3 +65,13 @@ def test_tail_prints_the_last_entries(rolled: Lab, cli: Cli) -> None:
     assert len(cli("journal", "tail").out.splitlines()) == 10
     assert cli("journal", "tail", "-f", "--format", "table").status == 2
     assert cli("journal", "tail", "nope").status == 10
+
+
+def test_compress_lists_what_it_did(rolled: Lab, cli: Cli) -> None:
+    files = rolled.journals()
+    rows = [json.loads(line) for line in cli("journal", "compress", "--dry-run").out.splitlines()]
+    assert len(rows) == len(files) - 1 and rolled.journals() == files
+    done = cli("journal", "compress", "--to", "gz", "--keep", "1")
+    assert done.status == 0
+    assert [json.loads(line)["compressed"] for line in done.out.splitlines()] == [f"{f}.gz" for f in files[:-2]]
+    assert cli("journal", "check").status == 0

@@ -63,6 +63,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("store repair", "store_repair", "save what is sound of damaged stores, and restore the rest", TIME),
     Command("store compact", "store_compact", "make stores smaller, while others read and write them", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
+    Command("journal compress", "journal_compress", "compress finished journal files", TIME),
     Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
     Command("journal prune", "journal_prune", "remove old journal files that nothing needs any more", TIME),
     Command("upkeep run", "upkeep_run", "carry out the actions of the configuration that are due", TIME),

@@ -6,4 +6,5 @@
 * ``pruning``: the oldest files removed, as far as nobody does.
 * ``remembered``: when the actions of a configuration last ran.
 * ``actions``: which of them are due, and their steps carried out.
+* ``compressing``: finished files made smaller where they lie.
 """

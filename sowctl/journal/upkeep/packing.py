@@ -1,0 +1,131 @@
+"""A finished journal file made smaller: compressed beside, synced, read again, renamed; then the plain one goes.
+
+At each moment, whatever fails, the file is whole as it was, whole compressed, or both. Called under the lock of
+:mod:`sowctl.journal.upkeep.lock`. Ruled by ``sow-journal(5)``, "Looking after files".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from sowctl.directories import sync_directory
+from sowctl.errors import StorageError
+from sowctl.journal.appender import reason_of
+from sowctl.journal.compressed import Unpacker
+from sowctl.journal.format import FILE_MODE
+from sowctl.journal.state import write_all
+from sowctl.journal.upkeep.moving import hidden
+from sowctl.seam import Seam
+
+_CHUNK = 1 << 20
+"""Bytes that are read at a time."""
+LEVELS = {".zst": 9, ".gz": 6}
+"""How hard it is tried: blocks are compressed by themselves already, and what is left is what they have in common."""
+
+
+class _Packer(Protocol):
+    def compress(self, data: bytes, /) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
+def pack(source: Path, suffix: str, seam: Seam) -> Path:
+    """Compress a file that does not grow to one of its name with ``suffix`` (``.zst``, ``.gz``) behind it; its path.
+
+    What an interrupted run has left is gone on with. Raises StorageError ``SOW-JRN-070``, with the file as it was.
+    """
+    target = source.with_name(source.name + suffix)
+    temporary = hidden(target)
+    try:
+        fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if not _is_there(fd, target, seam):
+                _compressed(fd, target, temporary, seam)
+        finally:
+            os.close(fd)
+        # Order: the new name is on disk before the old one goes.
+        sync_directory(source.parent, seam)
+        seam.call("file.unlink", os.unlink, source)
+        sync_directory(source.parent, seam)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StorageError(
+            "SOW-JRN-070",
+            f"the journal file cannot be compressed: {reason_of(error)}",
+            place=str(source),
+            hint="nothing is lost: the file is there as it was, compressed, or both; make room or correct the "
+            "permissions and run the command again, which goes on",
+        ) from error
+    return target
+
+
+def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> None:
+    """Compress, sync, compare what is on disk then, rename."""
+    found = os.fstat(fd)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
+    try:
+        packer = _packer(target.suffix, found.st_size)
+        for chunk in _chunks(fd, seam):
+            if packed := packer.compress(chunk):
+                write_all(seam, copy, packed)
+        write_all(seam, copy, packer.flush())
+        os.fchmod(copy, found.st_mode & 0o777)
+        os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+        seam.call("file.sync", os.fsync, copy)
+        # What is compared should come from the disk, not from the memory that it was written from.
+        os.posix_fadvise(copy, 0, 0, os.POSIX_FADV_DONTNEED)
+        if not _holds(copy, target, fd, seam):
+            raise OSError(errno.EIO, "the compressed file was written and reads differently")
+    finally:
+        os.close(copy)
+    seam.call("file.rename", os.rename, temporary, target)
+
+
+def _is_there(fd: int, target: Path, seam: Seam) -> bool:
+    """Whether ``target`` is this file already, compressed; synced then. One that is not is replaced."""
+    try:
+        copy = seam.call("file.open", os.open, target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        seam.call("file.sync", os.fsync, copy)
+        return _holds(copy, target, fd, seam)
+    finally:
+        os.close(copy)
+
+
+def _holds(copy: int, target: Path, fd: int, seam: Seam) -> bool:
+    """Whether a compressed file unpacks to the bytes of the plain one, to the end of both."""
+    unpacker, at = Unpacker(target), 0
+    try:
+        for raw in _chunks(copy, seam):
+            for content in unpacker.feed(raw):
+                if content != seam.call("file.read", os.pread, fd, len(content), at):
+                    return False
+                at += len(content)
+    except ValueError:
+        return False
+    return unpacker.is_between and at == os.fstat(fd).st_size
+
+
+def _chunks(fd: int, seam: Seam) -> Iterator[bytes]:
+    at = 0
+    while chunk := seam.call("file.read", os.pread, fd, _CHUNK, at):
+        yield chunk
+        at += len(chunk)
+
+
+def _packer(suffix: str, size: int) -> _Packer:
+    if suffix == ".gz":
+        return zlib.compressobj(LEVELS[suffix], wbits=31)
+    import zstandard
+
+    # The checksum of the frame is what zstd(1) tests.
+    return zstandard.ZstdCompressor(level=LEVELS[suffix], write_checksum=True).compressobj(size=size)
