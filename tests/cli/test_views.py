@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,38 @@ def test_a_name_that_is_no_view(place: Path, cli: Cli) -> None:
         done = cli(*words)
         assert (done.status, "SOW-VIW-010" in done.err) == (2, True)
     assert cli("view", "show", "nothing").status == 10
+
+
+def test_a_view_over_what_is_derived_can_be_looked_at(place: Path, cli: Cli) -> None:
+    log = (
+        "<TransactionLog><JournalDirectory>journal</JournalDirectory>"
+        "<Topic><Name>orders</Name><MessageType>json</MessageType></Topic></TransactionLog></AMPSConfig>"
+    )
+    derived = (
+        "<ConflatedTopic><Name>slow</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>"
+        "<Interval>100ms</Interval></ConflatedTopic>"
+        "<Queue><Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic></Queue>"
+    )
+    for name, underlying, front in (
+        ("of-slow", "slow", ""),
+        ("of-work", "work", ""),
+        ("both", "<Join>[slow]./id = [work]./id</Join>", "[work]."),
+    ):
+        derived += (
+            f"<View><Name>{name}</Name><MessageType>json</MessageType><UnderlyingTopic>{underlying}</UnderlyingTopic>"
+            f"<Projection><Field>COUNT({front}/id) AS /n</Field></Projection>"
+            f"<Grouping><Field>{front}/client</Field></Grouping></View>"
+        )
+    text = CONFIG.replace("</SOW>", derived + "</SOW>").replace("</AMPSConfig>", log)
+    (place / "sowctl.xml").write_text(text)
+    for path in place.glob("sow/*"):
+        path.unlink()
+    publish(cli, '{"id":1,"client":"a","qty":5}', '{"id":2,"client":"a","qty":7}')
+    states = []
+    for _ in range(2):
+        time.sleep(0.15)
+        listed = cli("view", "list", "of-slow", "of-work", "both")
+        assert (listed.status, cli("info").status, cli("doctor").status) == (0, 0, 0)
+        states.append([row["next"] for row in rows(listed.out)])
+        assert [cli("query", name).out for name in ("of-slow", "of-work", "both")] == ['{"n":2}\n'] * 3
+    assert states == [["compute", "compute", "compute"], ["use", "compute", "use"]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.config.derived import View
+from sowctl.config.derived import ConflatedTopic, View
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.sources.current import CurrentSource, open_file
 from sowctl.engine.topics.derived import as_topic
@@ -57,7 +57,16 @@ def outlook(instance: Instance, entry: OtherEntry) -> Outlook:
     """How the cache of a view stands to its sources at present. Raises what opening these raises."""
     assert isinstance(entry, View)
     # Nothing is opened through the door of readers here, which would bring caches up to date.
-    return at_one_instant(instance, entry, None, open_entry, lambda moment: standing(moment, entry))
+    return at_one_instant(instance, entry, None, _open_current, lambda moment: standing(moment, entry))
+
+
+def _open_current(moment: Moment, entry: OtherEntry) -> Source:
+    """A view or conflated topic that is known to be up to date, or a queue, which has no cache."""
+    if isinstance(entry, View):
+        return open_entry(moment, entry)
+    from sowctl.engine.views.opening import open_entry as open_any
+
+    return open_any(moment, entry)
 
 
 def standing(moment: Moment, entry: View) -> Outlook:
@@ -68,8 +77,15 @@ def standing(moment: Moment, entry: View) -> Outlook:
         return Outlook("compute", "no topic that it reads has a file beside which a cache could lie")
     for ref in query.sources:
         source = entry_of(instance, ref)
+        behind = None
         if isinstance(source, View) and standing(moment, source).way != "use":
-            return kept(instance, path, "catch up", f"the view {source.name}, which it reads, is behind")
+            behind = "view"
+        elif isinstance(source, ConflatedTopic):
+            from sowctl.engine.views.conflation.keeping import outlook as standing_of
+
+            behind = None if standing_of(moment, source).is_current else "conflated topic"
+        if behind is not None:
+            return kept(instance, path, "catch up", f"the {behind} {source.name}, which it reads, is behind")
     return Refresh(moment, entry, query, path).outlook()
 
 

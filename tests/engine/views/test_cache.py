@@ -73,6 +73,22 @@ def test_a_change_is_caught_up_with_in_the_same_file(lab: Lab) -> None:
     assert (state(lab, "named").changed, state(lab, "named").rows) == (2, 30)
 
 
+def test_a_change_on_the_right_side_costs_the_rows_that_it_concerns(lab: Lab) -> None:
+    assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
+    lab.publish("clients", message(id="c1", name="other"))
+    seen: list[bytes] = []
+    joined = upkeep.joined
+
+    def noted(program, record, lookup):  # type: ignore[no-untyped-def]
+        seen.append(record.key)
+        return joined(program, record, lookup)
+
+    with patch.object(upkeep, "joined", noted):
+        assert totals(lab, "named") == {"name 0": 135, "other": 145, None: 155}
+    # A third of the 30 orders is of this client; the others are not looked at.
+    assert len(seen) == len(set(seen)) == 10
+
+
 def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
     with patch.multiple(costs, SMALL=10, KEEPING=0, CHANGING=0):
         totals(lab)
