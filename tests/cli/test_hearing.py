@@ -8,15 +8,13 @@ import time
 
 import pytest
 
-from sowctl.cli.commands.bodies import hearing
 from sowctl.cli.commands.bodies.hearing import Hearing, Lines
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 1000])
-def test_lines_come_whole_however_they_are_cut(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "LINE", 8)
+def test_lines_come_whole_however_they_are_cut(size: int) -> None:
     text = b"one\n\n  \ntwelve-bytes\neightbyt\nninebytes\n\nlast\n" + b"x" * 50 + b"\nend\nrest"
-    lines = Lines()
+    lines = Lines(8)
     found = []
     for start in range(0, len(text), size):
         found += lines.take(text[start : start + size])
