@@ -25,6 +25,9 @@ from sowctl.waiting import holders, take
 _PAUSES = 0.0005, 0.02
 _AFTER_YOU = 0.025
 """So long others are let go first: longer than their pauses."""
+_SHARE = 0.02
+"""Seconds of holding the lock after which others are let go first. Who holds it for a millisecond at a time, as workers
+of a queue do, would else spend most of its time in letting others go."""
 
 
 def _silent(_: str) -> None:
@@ -73,6 +76,7 @@ class JournalLock:
         self._fd = seam.call("file.open", os.open, self.path, flags, FILE_MODE)
         # The modification time of the file when this process last took the lock.
         self._taken: int | None = None
+        self._since = self._held = 0.0
         # One fact a line, so that any program can read it; a line break inside of a name would shift the rest.
         lines = (str(os.getpid()), os.uname().nodename, holder, format_time(started), "")
         self._me = "\n".join(line.replace("\n", " ") for line in lines).rstrip(" ").encode()
@@ -83,18 +87,22 @@ class JournalLock:
         It is asked for again and again instead of waited for, so that the wait ends on time and a signal ends it too.
         Whoever asks in vain touches the file. Who finds it touched since it last had the lock lets the others go first:
         one that publishes batch after batch lets go of the lock for an instant only, which those who wait would miss.
+        It does so whenever it has held the lock for :data:`_SHARE` in all.
         """
 
         def tell() -> None:
             self._notify(f"waiting for {self._what}, which is locked by {self._holder()[0]}: {self.path}")
 
-        if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
-            with breakable():
-                time.sleep(_AFTER_YOU)
+        if self._held >= _SHARE:
+            if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
+                with breakable():
+                    time.sleep(_AFTER_YOU)
+            self._held = 0.0
         if not take(self._attempt, wait, _PAUSES, tell):
             raise self._locked(wait)
         self._sign()
         self._taken = os.fstat(self._fd).st_mtime_ns
+        self._since = time.monotonic()
 
     def _attempt(self) -> bool:
         try:
@@ -110,6 +118,7 @@ class JournalLock:
 
     def release(self) -> None:
         """Let others in."""
+        self._held += time.monotonic() - self._since
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:

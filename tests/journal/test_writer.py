@@ -10,11 +10,13 @@ import time
 from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sowctl.errors import LockedError, StorageError
 from sowctl.findings import Level
+from sowctl.journal import lock as lock_module
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
 from sowctl.journal.lock import JournalLock
@@ -285,15 +287,31 @@ def test_two_handles_in_one_process_exclude_each_other(tmp_path: Path) -> None:
             pass
 
 
-def test_one_that_takes_the_lock_again_and_again_lets_others_in(tmp_path: Path) -> None:
-    """It lets go for an instant only, between two batches of 30 ms; one that waits asks every 20 ms."""
+def test_short_holds_let_others_go_first_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    # It is held for a millisecond each time.
+    clock = (number / 1000 for number in range(1000))
+    monkeypatch.setattr(lock_module, "time", SimpleNamespace(sleep=pauses.append, monotonic=clock.__next__))
+    lock = JournalLock(tmp_path, INSTANCE, SEAM, "worker", 1)
+    for number in range(60):
+        lock.acquire(0)
+        lock.release()
+        # Somebody asks in vain each time.
+        os.utime(lock.path, ns=(number, number))
+    lock.close()
+    assert 2 <= len(pauses) <= 3, "once for every 20 ms, and not every time"
+
+
+@pytest.mark.parametrize("hold", [0.03, 0.001])
+def test_one_that_takes_the_lock_again_and_again_lets_others_in(tmp_path: Path, hold: float) -> None:
+    """It lets go for an instant only, between two batches; one that waits asks every 20 ms."""
     going, held = threading.Event(), list[float]()
 
     def bulk() -> None:
         lock = JournalLock(tmp_path, INSTANCE, SEAM, "bulk", 1)
         while not going.is_set():
             lock.acquire(5.0)
-            time.sleep(0.03)
+            time.sleep(hold)
             held.append(time.monotonic())
             lock.release()
         lock.close()

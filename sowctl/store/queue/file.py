@@ -28,7 +28,7 @@ from sowctl.store.queue.rows import NAMES, Rows
 from sowctl.store.queue.values import damaged
 from sowctl.waiting import holders
 
-_PAUSES = 0.0002, 0.01
+_PAUSES = 0.0002, 0.002
 """Seconds between two attempts at the lock: a change takes some hundred microseconds."""
 _ROOM = 64 << 20
 """Bytes that a change may add to the file; the map is made larger beforehand."""
