@@ -65,7 +65,9 @@ class Action(Configured, frozen=True, eq=False):
 
 EQUIVALENTS: Mapping[str, str] = {
     "amps-action-do-archive-journal": "sowctl journal archive {--older-than Age}",
+    "amps-action-do-compress-journal": "sowctl journal compress {--older-than Age}",
     "amps-action-do-remove-journal": "sowctl journal prune {--keep-for Age}",
+    "amps-action-do-compact-sow": "sowctl store compact {Topic}",
     "amps-action-do-delete-sow": "sowctl delete {Topic} {--message-type MessageType} {--filter Filter}",
     "amps-action-do-query-sow": "sowctl query {Topic} {--message-type MessageType} {--filter Filter} --top-n 1",
     "amps-action-do-publish-message": "sowctl publish {Topic} {--message-type MessageType}",

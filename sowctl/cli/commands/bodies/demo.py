@@ -105,7 +105,7 @@ CONFIG = """\
     </Topic>
   </TransactionLog>
   <Actions>
-    <!-- A server removes what the history of customers no longer needs; sowctl only checks and shows actions. -->
+    <!-- What a server does every night; without one a line of cron calls "sowctl upkeep run". -->
     <Action>
       <On>
         <Module>amps-action-on-schedule</Module>

@@ -43,7 +43,8 @@ class Verbs(Protocol):
 
 
 class Did(Struct):
-    """What a step did, or would do: files or stores that it changed, their bytes, records; ``notes`` in words."""
+    """What a step did, or would do: files that it moved, removed or made smaller; their bytes, of those that were made
+    smaller the bytes that this gave back; records; ``notes`` in words."""
 
     files: int = 0
     bytes: int = 0
@@ -228,6 +229,20 @@ def _archive(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_r
     return did
 
 
+def _compress(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
+    from sowctl.engine.upkeep.retention.compressing import compress
+
+    did = Did()
+    try:
+        for packed in compress(instance, older_than=_age(options), dry_run=dry_run):
+            did.files += 1
+            # How small it gets is known when it is done.
+            did.bytes += 0 if packed.compressed_size is None else packed.size - packed.compressed_size
+    except MissingError as error:
+        did.notes.append(_no_journal(error))
+    return did
+
+
 def _remove(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
     from sowctl.engine.upkeep.retention.pruning import Retention, prune
 
@@ -254,6 +269,23 @@ def _no_journal(error: MissingError) -> str:
     return error.message
 
 
+def _compact(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
+    from sowctl.engine.topics.targets import resolve
+    from sowctl.engine.upkeep.compacting import compacted
+
+    chosen = list(instance.topics)
+    if name := options.get("Topic"):
+        found = resolve(instance, name, options.get("MessageType") or None, literal=True)
+        chosen = [target.topic.whole for target in found if target.topic is not None]
+    did = Did()
+    for topic in chosen:
+        if topic.file is not None and topic.file.exists():
+            report = compacted(instance, topic.file, dry_run=dry_run)
+            did.files += 1
+            did.bytes += report.bytes_before - report.bytes_after
+    return did
+
+
 def _delete(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
     topic, kind = options.get("Topic", ""), options.get("MessageType", "")
     return Did(records=verbs.delete(instance, topic, kind, options.get("Filter", ""), dry_run=dry_run))
@@ -263,7 +295,9 @@ USAGE = "amps-action-if-file-system-usage"
 Doer = Callable[["Instance", Mapping[str, str], Verbs, bool], Did]
 DOERS: dict[str, Doer] = {
     "amps-action-do-archive-journal": _archive,
+    "amps-action-do-compress-journal": _compress,
     "amps-action-do-remove-journal": _remove,
+    "amps-action-do-compact-sow": _compact,
     "amps-action-do-delete-sow": _delete,
 }
 """What this program does of actions, by module."""
@@ -271,7 +305,7 @@ ALONE = frozenset(
     PREFIX + name
     for name in (
         "do-minidump", "do-truncate-statistics", "do-vacuum-statistics", "do-rotate-logs", "do-echo-message",
-        "do-nothing", "do-compress-journal", "do-compact-sow", "do-remove-files", "do-compress-files",
+        "do-nothing", "do-remove-files", "do-compress-files",
     )
 )  # fmt: skip
 """Steps of a server on which no later step depends: they are named, and the action goes on."""

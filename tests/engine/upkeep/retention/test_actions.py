@@ -93,6 +93,32 @@ def test_what_is_due_runs_and_is_remembered(tmp_path: Path) -> None:
         assert len(ran(lab)) == 3
 
 
+def test_journals_are_compressed_where_they_lie(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, action(every("1h"), step("Do", "do-compress-journal", Age="0s")), ARCHIVE)
+    fill(lab, 9)
+    with verified(lab):
+        records, files = lab.query("t"), len(lab.journals())
+        assert next(report.did.files for report in ran(lab, dry_run=True)) == files - 1
+        packed, moved = ran(lab)
+        assert packed.did.files == files - 1
+        assert 0 < moved.did.files == len(list((lab.directory / "old").glob("*.zst"))) < files - 1
+        assert lab.query("t") == records and len(lab.journals()) == 1
+
+
+def test_stores_are_compacted(tmp_path: Path) -> None:
+    one = step("Do", "do-compact-sow", Topic="t", MessageType="json")
+    lab = lab_of(tmp_path, action(every("1d", "one"), one), action(every("1d", "all"), step("Do", "do-compact-sow")))
+    lab.publish("u", message(id=1))
+    lab.publish("t", *(message(id=n, w="x" * 400) for n in range(400)))
+    lab.open().topic("t").delete(filter="/id >= 4")
+    with verified(lab):
+        dry = ran(lab, dry_run=True)
+        reports = ran(lab)
+        assert [(report.did.files, report.outcome) for report in reports] == [(1, "done"), (2, "done")]
+        assert dry[0].did.bytes > 0 and reports[0].did.bytes > 50_000
+        assert len(lab.query("t")) == 4
+
+
 def test_a_listing_names_last_and_next(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, ARCHIVE, REMOVE, action(step("On", "on-startup"), step("Do", "do-remove-journal", Age="2d")))
     fill(lab, 2)

@@ -1,0 +1,114 @@
+"""journal archive, journal prune, upkeep run and list as commands: what they print, ask, and end with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.engine.upkeep.retention.test_actions import ARCHIVE, DELETE, REMOVE, action, every, fill, lab_of, step
+from tests.support.instances import Lab
+
+NOW = "2026-01-05T08:05:00Z"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = lab_of(tmp_path, ARCHIVE, REMOVE, DELETE, action(every("1h", "left"), step("Do", "do-minidump")))
+    fill(lab, 8)
+    return lab
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_archive(cli: Cli, lab: Lab) -> None:
+    where = ("--config", str(lab.config), "--now", NOW)
+    dry = cli("journal", "archive", "--dry-run", *where)
+    files = len(lab.journals())
+    assert dry.status == 0 and len(rows(dry.out)) == files - 1
+    kept = cli("journal", "archive", "--keep", "1", *where)
+    found = rows(kept.out)
+    assert len(found) == files - 2 and found[0]["dry_run"] is False
+    assert Path(str(found[0]["archived"])).is_file() and not Path(str(found[0]["path"])).exists()
+    listed = rows(cli("journal", "list", *where).out)
+    assert [row["number"] for row in listed] == list(range(files))
+    assert cli("journal", "archive", "--older-than", "1h", *where).out == ""
+    assert cli("journal", "archive", "--older-than", "soon", *where).status == 2
+    assert cli("journal", "archive", "--keep", "-1", *where).status == 2
+    table = cli("journal", "archive", "--format", "table", *where)
+    assert table.status == 0 and "first_txid" in table.out
+
+
+def test_prune_asks_and_says_who_keeps_what(cli: Cli, lab: Lab) -> None:
+    where = ("--config", str(lab.config), "--now", NOW)
+    files = len(lab.journals())
+    refused = cli("journal", "prune", "--keep-size", "0", *where)
+    assert refused.status == 8 and "SOW-CLI-007" in refused.err
+    no = cli("journal", "prune", "--keep-size", "0", *where, stdin=b"no\n", tty="in err")
+    assert no.status == 8 and f"remove {files - 1} journal files" in no.err and len(lab.journals()) == files
+    dry = cli("journal", "prune", "--keep-size", "0", "--dry-run", *where)
+    assert dry.status == 0 and "would be removed" in dry.err and len(lab.journals()) == files
+    assert "past states of topic t would be known from 2026-01-05T08:0" in dry.err
+    (lab.directory / "shop.bookmarks").unlink(missing_ok=True)
+    # A subscription that has had nothing yet keeps everything.
+    told = cli("bookmark", "set", "shop.bookmarks", "0", "--client", "billing", "--sub-id", "1", *where)
+    assert told.status == 0, told.err
+    held = cli("journal", "prune", "--keep-size", "0", "--yes", *where)
+    assert held.status == 0 and "billing/1 keeps the files from 0000000000 on" in held.err
+    assert "to let go: sowctl bookmark purge" in held.err and len(lab.journals()) == files
+    assert [row["removed"] for row in rows(held.out)] == [False] * (files - 1)
+    Path("shop.bookmarks").unlink()
+    report = cli("journal", "prune", "--keep-size", "0", "--yes", "--summary", "json", *where)
+    found = json.loads(report.out)
+    assert (
+        found["removed"] == files - 1 == len(found["files"])
+        and found["held"] == []
+        and found["past"][0]["topic"] == "t"
+    )
+    assert len(lab.journals()) == 1
+    early = cli("journal", "dump", "--from", "1", *where)
+    assert early.status == 0 and json.loads(early.out.splitlines()[0])["txid"] == found["first_txid"]
+
+
+def test_prune_takes_exactly_one_rule(cli: Cli, lab: Lab) -> None:
+    where = ("--config", str(lab.config), "--now", NOW, "--dry-run")
+    for options in ((), ("--keep-for", "1d", "--before", "7"), ("--keep-size", "1MB", "--keep-for", "1d")):
+        assert "SOW-UPK-002" in cli("journal", "prune", *options, *where).err
+    assert "no file is to go" in cli("journal", "prune", "--keep-for", "1d", *where).err
+    assert rows(cli("journal", "prune", "--before", "40", *where).out)[0]["removed"] is True
+    assert rows(cli("journal", "prune", "--before", NOW, *where).out)[-1]["removed"] is True
+    assert cli("journal", "prune", "--before", "12|99|", *where).status == 10
+    assert cli("journal", "prune", "--keep-size", "much", *where).status == 2
+
+
+def test_upkeep_run_and_list(cli: Cli, lab: Lab) -> None:
+    where = ("--config", str(lab.config), "--now", NOW)
+    before = rows(cli("upkeep", "list", *where).out)
+    assert [row["name"] for row in before] == ["to the archive", "nightly", "weekly", "left"]
+    assert [row["due"] for row in before] == [True, True, True, False]
+    assert before[3]["steps"] == "[do-minidump]" and before[3]["next"] is None
+    dry = cli("upkeep", "run", "--dry-run", *where)
+    assert [row["outcome"] for row in rows(dry.out)] == ["would be done"] * 3
+    done = cli("upkeep", "run", *where)
+    assert done.status == 0 and [row["outcome"] for row in rows(done.out)] == ["done"] * 3
+    again = cli("upkeep", "run", *where)
+    assert (again.status, again.out) == (0, "") and "no action is due" in again.err
+    after = rows(cli("upkeep", "list", *where).out)
+    assert after[0]["last"] == "2026-01-05T08:05:00.000000Z" and after[0]["next"] == "2026-01-05T09:05:00.000000Z"
+    assert after[2]["next"] == "2026-01-11T04:00:00.000000Z"
+
+
+def test_what_fails_gives_the_status_and_the_rest_runs(cli: Cli, lab: Lab) -> None:
+    where = ("--config", str(lab.config), "--now", NOW)
+    (lab.directory / "old").write_text("no directory")
+    failed = cli("upkeep", "run", *where)
+    assert failed.status == 6 and "SOW-JRN-061" in failed.err
+    assert [row["outcome"] for row in rows(failed.out)] == ["failed", "done", "done"]
+    listed = rows(cli("upkeep", "list", *where).out)
+    assert listed[0]["due"] is True and "cannot be moved" in str(listed[0]["problem"])
+    (lab.directory / "old").unlink()
+    assert cli("upkeep", "run", *where).status == 0
