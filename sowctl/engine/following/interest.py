@@ -63,7 +63,13 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
     wanted = []
     for topic in topics:
         _check_records(topic, options)
-        _check_queue(topic, options)
+        # A pattern may match a queue among others: then only what leaves the others is told.
+        if options.oof and is_queue(topic) and len(topics) == 1:
+            raise UsageError(
+                "SOW-FOL-028",
+                f"{topic.name!r} is a queue: what leaves it is not told",
+                hint="leave out --oof; sowctl queue info counts what was processed",
+            )
         kind = instance.type_of(topic.message_type)
         _check_conflation(topic, kind, options)
         seen = topic.key_mode == "fields"
@@ -76,6 +82,11 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
             "without --oof nothing tells which records leave the page: its state cannot be followed",
         )
     return wanted
+
+
+def is_queue(topic: TopicConfig) -> bool:
+    """Whether it is a queue: what leaves it was processed, which is told to nobody (behaviour 4.2)."""
+    return topic.derived is not None and topic.derived.kind in QUEUES
 
 
 def is_page(options: SubscribeOptions) -> bool:
@@ -155,16 +166,6 @@ def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
             "SOW-FOL-004",
             f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",
             hint=f"leave out --{wish}",
-        )
-
-
-def _check_queue(topic: TopicConfig, options: SubscribeOptions) -> None:
-    """What leaves a queue was processed, which is told to nobody (behaviour 4.2)."""
-    if options.oof and topic.derived is not None and topic.derived.kind in QUEUES:
-        raise UsageError(
-            "SOW-FOL-028",
-            f"{topic.name!r} is a queue: what leaves it is not told",
-            hint="leave out --oof; sowctl queue info counts what was processed",
         )
 
 

@@ -211,7 +211,8 @@ class Subscription:
                     )
                 return ready
             if waker.announced:
-                time.sleep(SHORTEST)
+                if not waker.looked:
+                    time.sleep(SHORTEST)
                 return ready
             # Where nothing is announced a look that finds nothing is one of forty a second: no more is done for it.
             if until is not None and time.monotonic() >= until:

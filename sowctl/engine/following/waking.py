@@ -51,7 +51,8 @@ class Waker:
         self._events: int | None = None
         if events:
             self._watch()
-        self._looked = False
+        self.looked = False
+        """Whether the last wait ended without an event."""
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else None
         if self._woken is not None:
             self._poll.register(self._woken, select.POLLIN)
@@ -81,17 +82,17 @@ class Waker:
         # Of many events one look is made: they are read away together.
         if self._events in ready:
             self._drain()
-            self._looked = False
+            self.looked = False
             if self._standins:
                 # Before the look: what comes behind it is announced by the directory that has been made since.
                 self._watch()
         else:
-            self._looked = True
+            self.looked = True
         return self._inputs & ready
 
     def found(self) -> bool:
         """Say that the look behind the last wait found something; whether that shows that events do not come."""
-        if not self._looked or self._events is None:
+        if not self.looked or self._events is None:
             return False
         # The event may have come between the end of the wait and the look.
         if select.select([self._events], [], [], 0)[0]:

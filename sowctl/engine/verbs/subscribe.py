@@ -42,7 +42,8 @@ def subscribe(
         # What nothing is known of yet does not spoil the others of a pattern.
         topics = [topic for topic in topics if can_be_told(instance, topic)] or topics
     if options.bookmark is not None:
-        topics = list(_replayed(instance, topics))
+        # A pattern may match a queue and its topics: each topic once.
+        topics = list({(topic.name, topic.message_type): topic for topic in _replayed(instance, topics)}.values())
     return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct)
 
 

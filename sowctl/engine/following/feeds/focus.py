@@ -17,6 +17,7 @@ from sowctl.engine.following.events import Command, Delivery, Reason
 from sowctl.engine.following.feeds.delta import Names, difference
 from sowctl.engine.following.feeds.feed import Feed, Telling
 from sowctl.engine.following.held import Held
+from sowctl.engine.following.interest import is_queue
 from sowctl.engine.sources.source import Matched, Source
 from sowctl.engine.topics.expiration import expires
 from sowctl.store.codec import TOMBSTONE, expiration_of, payloads, stamps
@@ -49,7 +50,7 @@ class FocusFeed(Feed):
     def __init__(self, instance: Instance, wanted: Interest) -> None:
         super().__init__(instance, wanted)
         options = wanted.options
-        self._oof = options.oof
+        self._oof = options.oof and not is_queue(wanted.config)
         self._delta = options.delta
         self._empties = not options.no_empties
         keys = options.send_keys or self._empties
