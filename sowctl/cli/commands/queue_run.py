@@ -40,7 +40,8 @@ def run(
         str, option("--backoff", help="pause after a first failure, doubled after each; default 1s", metavar="TIME")
     ] = "1s",
     dead_letter: Annotated[
-        str | None, option("--dead-letter", help="publish dead messages to this topic", metavar="TOPIC")
+        str | None,
+        option("--dead-letter", help="publish dead messages to this topic", metavar="TOPIC", complete="published"),
     ] = None,
     worker: Annotated[
         str | None, option("--worker", help="the worker's name; default its process id", metavar="NAME")

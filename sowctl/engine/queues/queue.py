@@ -93,6 +93,8 @@ class OpenQueue:
         self._bodies: Bodies | None = None
         # Workers of this process: name, slots, room.
         self._workers: dict[int, tuple[str, int, int]] = {}
+        self.next_due = 0
+        """When something of what there was at the last :meth:`lease_to` falls due, microseconds UTC; 0 for nothing."""
 
     def __enter__(self) -> OpenQueue:
         return self
@@ -143,6 +145,7 @@ class OpenQueue:
                 # The state was made anew; what was leased to this worker is no more, but it lives on.
                 turn.rows.add_holder(number, self._entered(turn, number, *self._workers[number]))
                 turn.rows.state.holder = max(turn.rows.state.holder, number)
+            self.next_due = turn.rows.next_alarm()
             return leases.lease(turn, number, count)
 
         return self.messages(self.turns.make(act, journals=self._journals))

@@ -316,10 +316,14 @@ class Worker:
         """Seconds until something of our own is to be done; None for nothing."""
         if self._jobs and (self._epoll is None or any(job.descriptor < 0 for job in self._jobs)):
             return _TICK
+        pauses = []
         if self._renew_every is not None and self._jobs:
             now = time.monotonic()
-            return max(0.0, min(job.renewed + self._renew_every - now for job in self._jobs))
-        return None
+            pauses.append(max(0.0, min(job.renewed + self._renew_every - now for job in self._jobs)))
+        if self.queue.next_due and len(self._jobs) < self.options.concurrency:
+            # A message that was cancelled comes back when its back-off is over, and not with the next look.
+            pauses.append(max(_TICK, (self.queue.next_due - self.queue.instance.now) / 1e6))
+        return min(pauses, default=None)
 
     def _end(self) -> None:
         """Stop the commands and give back what is leased, as far as disk and locks let it: the commands in any case."""

@@ -182,6 +182,21 @@ def test_an_acknowledgement_that_has_to_wait_is_made_later(
     assert "the journal is in use; trying again" in lab.notes
 
 
+def test_a_worker_wakes_when_a_back_off_is_over(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1)
+    with lab.queue() as queue:
+        worker = Worker(queue, WorkOptions(("true",), "w"))
+        number = queue.enter("w", 1, 1)
+        assert worker._pause() is None
+        queue.cancel([handle_of(one, 200_000) for one in queue.lease_to(number, 1)])
+        assert queue.lease_to(number, 1) == []
+        assert worker._pause() == 0.2
+        lab.clock.tick(0.2)
+        assert ids(queue.lease_to(number, 1)) == [1]
+        queue.leave(number)
+
+
 def test_what_keeps_a_worker_from_ending_is_said_once(queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "IDLE", 0.0)
     lab = live(queues("<LeasePeriod>1500ms</LeasePeriod>"))
