@@ -79,6 +79,27 @@ class Streams:
         except (OSError, ValueError, AttributeError):
             return 80
 
+    def probe(self) -> None:
+        """Find out whether standard output takes anything, for what cannot be taken back once it is to be printed.
+
+        Raises OSError where nothing can be written, BrokenPipeError where nobody reads it any more.
+        """
+        import select
+
+        try:
+            number = self.stdout.fileno()
+        except OSError:
+            # One that was closed before the start says so when it is written to; any other is a caller's own.
+            raw = getattr(self.stdout, "raw", None)
+            if raw is not None:
+                raw.write(b"")
+            return
+        poll = select.poll()
+        poll.register(number, 0)
+        if any(events & select.POLLERR for _, events in poll.poll(0)):
+            raise BrokenPipeError
+        os.write(number, b"")
+
     def must_ask(self, *, yes: bool, look: str = "--dry-run") -> bool:
         """Whether :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask. ``look`` is
         how to see beforehand what would happen.

@@ -251,6 +251,19 @@ def test_at_most_once_failures_are_status_one(shop: Cli, tmp_path: Path) -> None
     assert not {"token", "lease_until"} & set(row), "there is no lease"
 
 
+@pytest.mark.parametrize("output", ["full", "closed", "broken"])
+def test_at_most_once_looks_at_the_output_before_it_takes_a_message(shop: Cli, tmp_path: Path, output: str) -> None:
+    (tmp_path / "sowctl.xml").write_text(lab_xml(queue_xml("<Semantics>at-most-once</Semantics>")))
+    to = {"full": "> /dev/full", "closed": ">&-", "broken": "> >(true)"}[output]
+    pause = "sleep 0.3; " if output == "broken" else ""
+    # The reader of the pipe has gone before the command begins.
+    script = f"exec {to}; {pause}exec {sys.executable} -m sowctl queue lease work"
+    environment = {**os.environ, "PYTHONPATH": str(Path(sowctl.__file__).parents[1])}
+    ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, env=environment)
+    assert ended.returncode != 0
+    assert shop("queue", "depth", "work").out == "5\n"
+
+
 def test_what_cannot_be_printed_is_not_leased(shop: Cli, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sowctl", "queue", "lease", "work", "-n", "2"]
     environment = {**os.environ, "PYTHONPATH": str(Path(sowctl.__file__).parents[1])}

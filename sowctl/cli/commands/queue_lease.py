@@ -45,6 +45,8 @@ def run(
         front=("bookmark", "token", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+        if queue.queue.semantics == "at-most-once":
+            invocation.streams.probe()
         messages = queue.lease(count, client)
         try:
             sink.write([batch_of(queue, messages, LEASED)])
