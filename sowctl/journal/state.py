@@ -209,13 +209,18 @@ def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
 
 def last_told(directory: Path, instance: str) -> int:
     """The last txid that a topics file knows, of whichever lineage; 0 where there is none that can be read."""
+    # Whatever its lineage: a txid that was once given must never be given again in this directory.
+    return told.end.txid if (told := told_by(directory, instance)[1]) is not None else 0
+
+
+def told_by(directory: Path, instance: str) -> tuple[bytes, JournalState | None]:
+    """The lineage that a topics file is of, whichever that is, and what it tells; None where it cannot be read."""
     raw = read_topics(directory, instance)
     try:
-        told = unpack(raw, unpack_rows(memoryview(raw)[TOPICS_HEADER.size :], 9)[0])
+        lineage = unpack_rows(memoryview(raw)[TOPICS_HEADER.size :], 9)[0]
+        return lineage, unpack(raw, lineage)
     except ValueError:
-        return 0
-    # Whatever its lineage: a txid that was once given must never be given again in this directory.
-    return told.end.txid if told is not None else 0
+        return b"", None
 
 
 def witness(told: JournalState, file: JournalFile) -> BlockRef | None:

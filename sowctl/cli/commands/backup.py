@@ -9,6 +9,8 @@ from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Columns, Format, Summary
 from sowctl.errors import UsageError
 
+_NICE = 10
+"""What is published meanwhile goes first where processors are few."""
 EXAMPLES = (
     "sowctl backup backups",
     "sowctl backup backups --full --summary json",
@@ -46,6 +48,7 @@ def run(
     A backup gets its name when it was opened as an instance, every byte of its stores read and the digest of every
     topic found to be that of the instant. --verify does this again with an existing backup, for all of its files.
     """
+    import os
     from pathlib import Path
 
     from sowctl.cli.io.emit import Choice, Sink
@@ -62,6 +65,8 @@ def run(
     if verify:
         report = verify_backup(place, name, invocation.open_other, seam=invocation.seam, wait=invocation.lock_wait)
     else:
+        if invocation.own_process:
+            os.nice(_NICE)
         with invocation.open_instance() as instance:
             report = backup(instance, place, bookmarks=[Path(one) for one in bookmarks or ()], full=full)
     show_report(invocation, report, summary)

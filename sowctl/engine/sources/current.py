@@ -23,6 +23,7 @@ from sowctl.engine.topics.positions import (
     note_other_definition,
     open_log,
     open_store,
+    refuse_lost_log,
     refuse_other_history,
     refuse_other_topic,
 )
@@ -303,11 +304,14 @@ def read_overlay(
 
     Raises _LongTail where the journal has more than ``most`` txids behind the runs.
     """
-    if not topic.journalled or not has_log(instance):
+    if not topic.journalled:
+        return None
+    ref = topic.name, topic.message_type
+    if not has_log(instance):
+        refuse_lost_log(instance, ref, meta)
         return None
     from sowctl.journal.state import NO_TOPIC
 
-    ref = topic.name, topic.message_type
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
         state = log.state()
         last = state.topics.get(ref, NO_TOPIC).last_txid

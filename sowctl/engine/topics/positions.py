@@ -106,6 +106,32 @@ def has_log(instance: Instance) -> bool:
     return config is not None and log is not None and Journal.exists(log.directory, config.name, log.archive_directory)
 
 
+def refuse_lost_log(instance: Instance, topic: Topic, meta: StoreMeta) -> None:
+    """Refuse a store that lacks entries of a journal of which no file is left, as the topics file tells.
+
+    A store that had applied all of its topic's entries lacks nothing: the journal may have been given up. Raises
+    DamageError ``SOW-JRN-013``.
+    """
+    from sowctl.journal.state import NO_TOPIC, told_by
+
+    config, log = instance.config, instance.log
+    if config is None or log is None:
+        return
+    lineage, told = told_by(log.directory, config.name)
+    last = told.topics.get(topic, NO_TOPIC).last_txid if told is not None and lineage == meta.lineage else 0
+    if last > meta.applied:
+        raise DamageError(
+            "SOW-JRN-013",
+            f"the journal has no file any more, but txid {last} of topic {topic[0]!r} was acknowledged, and its store "
+            f"ends with txid {meta.applied}: entries between are missing",
+            place=str(log.directory),
+            hint="restore the journal from a copy; to go on without it see 'Accepting a loss' in sow-journal(5)",
+            offset=0,
+            first_txid=meta.applied + 1,
+            last_txid=last,
+        )
+
+
 def applied_of(lineage: bytes, stores: Iterable[Standing]) -> int:
     """The highest txid that any of the stores has applied from the journal of this lineage."""
     # Positions of another lineage count other entries under the same numbers.

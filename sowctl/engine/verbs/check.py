@@ -23,6 +23,7 @@ from sowctl.engine.topics.positions import (
     meta_of,
     note_unlocked,
     open_log,
+    refuse_lost_log,
 )
 from sowctl.engine.topics.targets import QUEUES, Target
 from sowctl.engine.upkeep.searching.checking import check_log
@@ -194,6 +195,8 @@ class CheckRun:
         if not topic.journalled:
             return
         try:
+            if not has_log(instance):
+                refuse_lost_log(instance, (topic.name, topic.message_type), meta)
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
                 check_position(meta, log, (topic.name, topic.message_type), path)
             yield from self._runs(path, meta)

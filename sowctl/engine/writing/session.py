@@ -280,7 +280,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
     which stores or the topics file know is not there.
     """
-    from sowctl.engine.topics.positions import applied_of, has_log, open_log, standings
+    from sowctl.engine.topics.positions import applied_of, has_log, meta_of, open_log, refuse_lost_log, standings
     from sowctl.journal.state import last_told
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import NO_LINEAGE
@@ -294,6 +294,9 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         with open_log(instance) as present:
             lineage = present.lineage
     else:
+        for topic in instance.topics:
+            if topic.journalled and topic.file is not None and topic.file.exists():
+                refuse_lost_log(instance, (topic.name, topic.message_type), meta_of(topic.file, instance))
         # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
         given = [store.applied for store in known if store.lineage != NO_LINEAGE]
         if gone := max([last_told(log.directory, instance.config.name), *given]):

@@ -14,7 +14,7 @@ from xxhash import xxh3_128
 from sowctl.seam import Seam
 
 _CHUNK = 4 << 20
-_SYNC_EVERY = 32 << 20
+_SYNC_EVERY = 8 << 20
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS))
 
 

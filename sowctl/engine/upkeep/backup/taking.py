@@ -106,7 +106,9 @@ class _Taking:
             still.close()
             for file in later:
                 self._noted(file)
-            topics = tuple(self._store(one, instant) for one in instant.stores)
+            # Small ones first: a state that is held keeps its store from using pages again, so the fewer the better.
+            done = {one.path: self._store(one, instant) for one in sorted(instant.stores, key=_bytes)}
+            topics = tuple(done[one.path] for one in instant.stores)
         manifest = self._manifest(instant, topics)
         copied = {file.path for file in manifest.files if file.role == "store" and file.how == "copied"}
         with probe(self.tree, manifest, self.path / "probe", self.seam) as place:
@@ -320,3 +322,7 @@ class _Taking:
         path = store.with_name(f"{store.name}.chains")
         if path.is_file():
             self._copied(path, "chains")
+
+
+def _bytes(pinned: Pinned) -> int:
+    return pinned.path.stat().st_size
