@@ -49,4 +49,36 @@ CODES = {
         Do: Correct the Path, which counts from where the paths of the configuration do.
         See: sow-config(5)
         """,
+    "SOW-UPK-040": """1 a condition that does not change
+
+        Why: ``journal bisect`` looks for the entry that makes a condition true, and it is true already where the
+        search begins, or false where it ends.
+        Do: Give ``--since`` where it is false and ``--until`` where it is true. The message says how many match.
+        See: sowctl-journal-bisect(1)
+        """,
+    "SOW-UPK-041": """10 states that the journals cannot tell
+
+        Why: The topic is not journalled, or older journal files are gone and with them the first entries of the topic,
+        so that its state at a txid does not follow from what is left.
+        Do: Put the older files back, or into the archive.
+        See: sowctl-journal-bisect(1)
+        """,
+    "SOW-UPK-042": """2 no condition over a number
+
+        Why: ``--count`` takes a comparison and a whole number.
+        Do: Such as ``--count '> 0'``, ``--count '= 12'``.
+        See: sowctl-journal-bisect(1)
+        """,
+    "SOW-UPK-043": """2 a topic that has to be named
+
+        Why: ``journal bisect`` works on one topic, and the configuration has none or several in its journal.
+        Do: Name it with ``--topic``.
+        See: sowctl-journal-bisect(1)
+        """,
+    "SOW-UPK-044": """2 a search between places without an entry
+
+        Why: ``--since`` does not lie before ``--until``, or no entry lies between them.
+        Do: Choose places further apart; ``sowctl journal dump`` shows txids and times.
+        See: sowctl-journal-bisect(1)
+        """,
 }

@@ -75,3 +75,14 @@ def test_compress_lists_what_it_did(rolled: Lab, cli: Cli) -> None:
     assert done.status == 0
     assert [json.loads(line)["compressed"] for line in done.out.splitlines()] == [f"{f}.gz" for f in files[:-2]]
     assert cli("journal", "check").status == 0
+
+
+def test_bisect_prints_the_entry_and_the_counts(rolled: Lab, cli: Cli) -> None:
+    done = cli("journal", "bisect", "--filter", "/id >= 100", "--count", ">= 5")
+    assert done.status == 0
+    row = json.loads(done.out)
+    assert (row["txid"], row["client"], row["data"]["id"]) == (10, "feed", 104)
+    assert "before it 4 records matched, behind it 5" in done.err
+    entry, found = map(json.loads, cli("journal", "bisect", "--key", "7", "--summary", "json").out.splitlines())
+    assert (entry["txid"], found["before"]["count"], found["after"]["count"]) == (15, 0, 1)
+    assert cli("journal", "bisect", "--filter", "/id > 9000").status == 1

@@ -85,6 +85,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("journal dump", "journal_dump", "print journal entries", LOOK),
     Command("journal tail", "journal_tail", "print the last journal entries, and follow", LOOK),
     Command("journal search", "journal_search", "find entries by key, client, time, filter or pattern", LOOK),
+    Command("journal bisect", "journal_bisect", "find the entry behind which a condition holds", LOOK),
     Command("journal check", "journal_check", "read every byte of the journal and report damage", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
     Command("functions", "functions", "list the functions of the expression language", LOOK),

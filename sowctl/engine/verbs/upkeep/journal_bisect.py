@@ -1,0 +1,218 @@
+"""journal bisect: the entry behind which a condition over the state of a topic holds, found by halves.
+
+The condition is false behind one txid and true behind a later one. The state in the middle says in which half it
+becomes true; so a journal of a million entries takes twenty states, each folded on from the last one where it is false.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.search.keytext import keys_meant, keys_of
+from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.targets import Target, find_topic
+from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of
+from sowctl.engine.upkeep.searching.payloads import PayloadTest
+from sowctl.engine.upkeep.searching.states import Counting, MatchState
+from sowctl.errors import MissingError, NegativeError, UsageError
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+
+_CONDITION = re.compile(r"\s*(>=|<=|!=|=|>|<)\s*([0-9]{1,18})\s*")
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "!=": operator.ne,
+    "=": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+class BisectOptions(Struct, frozen=True):
+    """``count`` compares the number of matching records, such as ``> 0`` or ``= 12``.
+
+    ``keys`` and ``sow_keys`` leave out all other records. The condition is asked behind the txid or instant that
+    ``from`` names and at the one that ``to`` names; None each for the journal's beginning and end.
+    """
+
+    filter: str | None = None
+    count: str = "> 0"
+    keys: tuple[str, ...] = ()
+    sow_keys: tuple[str, ...] = ()
+    from_txid: int | None = None
+    from_time: int | None = None
+    to_txid: int | None = None
+    to_time: int | None = None
+
+
+class Bisection(DescribedStruct, frozen=True):
+    """``entry`` made the condition true: ``before`` is the state before it, ``after`` the one behind it.
+
+    ``steps`` states in between were asked, ``folded`` entries were folded for all of them.
+    """
+
+    topic: str
+    entry: EntryBatch
+    before: MatchState
+    after: MatchState
+    steps: int
+    folded: int
+
+    @property
+    def row(self) -> dict[str, object]:
+        """What was found, as plain values."""
+        (record,) = self.entry.records
+        return {
+            "topic": self.topic,
+            "txid": record.txid,
+            "time": format_time(record.timestamp),
+            "client": record.entry.client,
+            "operation": record.extra["operation"],
+            "before": {"txid": self.before.txid, "count": self.before.count},
+            "after": {"txid": self.after.txid, "count": self.after.count},
+            "steps": self.steps,
+            "folded": self.folded,
+        }
+
+    @property
+    def words(self) -> str:
+        """What was found, in a line."""
+        (record,) = self.entry.records
+        whose = f" by {record.entry.client}" if record.entry.client is not None else ""
+        return (
+            f"txid {record.txid}, written at {format_time(record.timestamp)}{whose}: before it {self.before.count:,} "
+            f"records matched, behind it {self.after.count:,}; found in {self.steps} steps, "
+            f"{self.folded:,} entries folded"
+        )
+
+
+def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bisection:
+    """Find the entry of ``topic`` (None: the only one) behind which the condition holds.
+
+    Where the condition changes more than once, one of the entries that made it true. Lifetimes are judged at the time
+    of the topic's last entry. Raises UsageError for texts, NegativeError ``SOW-UPK-040`` (exit 1) where it holds from
+    the beginning or not at the end, MissingError ``SOW-UPK-041`` where the journals do not reach back to the topic's
+    first entry, and what reading the journal raises.
+    """
+    holds = _condition(options.count)
+    test = PayloadTest(instance, options.filter, None)
+    chosen = _topic(instance, topic)
+    ref = chosen.name, chosen.message_type
+    test.require(ref)
+    keys = _keys(chosen, options)
+    with open_log(instance, whole=True) as log:
+        if not log.covers(ref):
+            raise MissingError(
+                "SOW-UPK-041",
+                f"the journals do not hold the first entries of topic {chosen.name!r}: its states cannot be told",
+                hint="put the older journal files back, there or in the archive",
+                topic=chosen.name,
+            )
+        begin, end = _bounds(log, ref, options)
+        counting = Counting(log, chosen, test, keys)
+        low = counting.onward(counting.nothing(log.first_txid - 1), begin)
+        if holds(low.count):
+            raise _negative(f"already behind txid {begin}", low, options)
+        high = counting.onward(low, end)
+        if not holds(high.count):
+            raise _negative(f"not behind txid {end}", high, options)
+        steps = 0
+        # Invariant: behind low the condition is false, behind high it is true.
+        while high.txid - low.txid > 1:
+            middle = counting.onward(low, (low.txid + high.txid) // 2)
+            if holds(middle.count):
+                high = middle
+            else:
+                low = middle
+            steps += 1
+        (block,) = log.blocks(high.txid - 1, high.txid)
+        (entry,) = batches_of(instance, block, [high.txid - block.first_txid], data=True)
+        tell_tail(instance, log)
+    return Bisection(chosen.name, entry, low, high, steps, counting.entries)
+
+
+def _condition(text: str) -> Callable[[int], bool]:
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise UsageError("SOW-UPK-042", f"--count {text!r} is no condition", hint="such as '> 0', '= 12', '<= 5'")
+    compare, number = _COMPARE[found[1]], int(found[2])
+    return lambda count: compare(count, number)
+
+
+def _topic(instance: Instance, text: str | None) -> TopicConfig:
+    if text is not None:
+        chosen = find_topic(instance, text)
+        if chosen.journalled:
+            return chosen
+        raise MissingError("SOW-UPK-041", f"topic {chosen.name!r} has no journal", topic=chosen.name)
+    topics = [topic for topic in instance.topics if topic.journalled]
+    if len(topics) != 1:
+        raise UsageError(
+            "SOW-UPK-043",
+            f"name the topic: the configuration has {len(topics)} in the journal",
+            hint="--topic NAME; sowctl info lists them",
+        )
+    return topics[0]
+
+
+def _keys(topic: TopicConfig, options: BisectOptions) -> frozenset[bytes] | None:
+    if not options.keys and not options.sow_keys:
+        return None
+    meant = keys_meant(options.keys, Target(topic=topic), None, fields=False)
+    return frozenset(key for some in meant for key in some).union(keys_of(options.sow_keys, topic))
+
+
+def _bounds(log: Journal, ref: tuple[str, str], options: BisectOptions) -> tuple[int, int]:
+    """The txids between which is looked."""
+    first, last = log.first_txid - 1, log.last_txid()
+    begin = first if options.from_txid is None else min(max(options.from_txid, first), last)
+    end = last if options.to_txid is None else min(max(options.to_txid, first), last)
+    if options.from_time is not None:
+        begin = max(begin, _until(log, ref, options.from_time, first))
+    if options.to_time is not None:
+        end = min(end, _until(log, ref, options.to_time, first))
+    if end <= begin:
+        raise UsageError(
+            "SOW-UPK-044", "there is no entry in between", hint="--since is to lie before --until", first=begin
+        )
+    return begin, end
+
+
+def _until(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
+    """The txid of the last entry of a topic that is not later than ``time``; ``first`` where there is none."""
+    last = first
+    for unread in log.unread():
+        if not unread.names().has(ref) or unread.header.earliest > time:
+            continue
+        block = unread.load()
+        index, columns = block.topics.index(ref), block.columns()
+        for place, number in enumerate(columns.topics):
+            if number == index:
+                # Times do not go back within a topic.
+                if columns.times[place] > time:
+                    return last
+                last = block.first_txid + place
+    return last
+
+
+def _negative(when: str, state: MatchState, options: BisectOptions) -> NegativeError:
+    return NegativeError(
+        "SOW-UPK-040",
+        f"count {options.count.strip()} holds {when}, where {state.count:,} records match"
+        if when.startswith("already")
+        else f"count {options.count.strip()} does not hold {when.removeprefix('not ')}, where {state.count:,} match",
+        hint="choose --since and --until so that it is false behind the one and true behind the other",
+        txid=state.txid,
+        count=state.count,
+    )
