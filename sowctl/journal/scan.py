@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from sowctl.errors import DamageError
+from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
-from sowctl.journal.fileset import FileSet, foreign_file
+from sowctl.journal.fileset import REMOVED, FileSet, foreign_file
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
 from sowctl.journal.walk import Walker, lost_end
@@ -105,7 +105,12 @@ class JournalScan:
             self._folder.look()
         if start.number not in self._folder.numbers:
             return None
-        file = self._folder.open(start.number)
+        try:
+            file = self._folder.open(start.number)
+        except MissingError as error:
+            if error.code != REMOVED:
+                raise
+            return None
         try:
             ref = file.block_at(start.offset)
             if ref is None and file is self._folder.last():
@@ -216,10 +221,12 @@ class JournalScan:
     def _place(self, after: int, topic: Topic | None, start: Position | None) -> Position:
         """Where to begin so that nothing above ``after`` is missed: a place between groups."""
         known = self._known()
+        if known is not None and known.end.number < self._folder.numbers[0]:
+            known = None  # the file that it ends in was removed since
         # A remembered place is used only if a group begins there with the right txid: the file may be another one by
         # now. Otherwise its txid still bounds where to search.
         if start is not None:
-            if self._state is not None and self._state.end == start:
+            if known is not None and known.end == start:
                 return start
             if self._folder.is_group_start(start):
                 return start

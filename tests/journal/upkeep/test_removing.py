@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import MissingError, StorageError
+from sowctl.journal.block import Position
 from sowctl.journal.check import check_journal
 from sowctl.journal.files import find_files, list_files
+from sowctl.journal.format import FILE_HEADER_SIZE
 from sowctl.journal.reader import Journal
 from sowctl.journal.upkeep.removing import remove
 from sowctl.journal.upkeep.survey import SurveyedFile, survey
@@ -152,6 +154,26 @@ def test_a_reader_names_the_first_txid_that_is_left(kept: Path) -> None:
         # Asked again, the same reader begins with what there is.
         assert next(journal.blocks()).first_txid == first
         assert journal.first_txid == first
+
+
+def test_a_reader_that_knew_the_end_of_a_file_that_is_gone_goes_on(tmp_path: Path) -> None:
+    with open_writer(tmp_path, NO_SYNC, journal_size=1600) as writer, Journal.open(tmp_path, INSTANCE) as journal:
+        publish(writer, group(texts(10)))
+        end = journal.end()
+        assert end.number == 0
+        for _ in range(12):
+            publish(writer, group(texts(10)))
+        files = survey(tmp_path, INSTANCE, SEAM)
+        journal.files()
+        remove(files[:-1], SEAM)
+        # Seen before it went, and asked for by its place, as a queue does.
+        assert journal.block_at(Position(0, FILE_HEADER_SIZE, 0)) is None
+        first = files[-1].first_txid
+        for after in (end.txid, 0, first):
+            found = [entry.txid for block in journal.blocks(after=after) for entry in block.entries()]
+            assert found[0] <= max(first, after + 1) and found[-1] == 130
+        found = [entry.txid for block in journal.blocks(start=end) for entry in block.entries()]
+        assert (found[0], found[-1]) == (first, 130)
 
 
 def test_a_look_while_files_go_finds_no_gap(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
