@@ -71,6 +71,16 @@ _opened: dict[tuple[int, int], _Opened] = {}
 _guard = Lock()
 
 
+def _release(opened: _Opened) -> None:
+    """One user less; the last one closes."""
+    with _guard:
+        opened.users -= 1
+        if opened.users <= 0 or opened.closed:
+            opened.close()
+            for place in [place for place, one in _opened.items() if one is opened]:
+                del _opened[place]
+
+
 class QueueFile:
     """The file at ``path``. ``boot`` names the present start of the machine: unless ``synced``, changes are not synced,
     and a file that was written so since an earlier start is not used. Where it is None, each change is synced.
@@ -140,7 +150,9 @@ class QueueFile:
         if not self.path.exists():
             yield None
             return
-        with unbroken(), self._locked(exclusive=False), explained(self.path, "read the queue"), ExitStack() as stack:
+        # Alone, as LMDB opens a file once in a process; who may only read shares it with others of that kind.
+        alone = os.access(self._lock.path, os.W_OK)
+        with unbroken(), self._locked(exclusive=alone), explained(self.path, "read the queue"), ExitStack() as stack:
             if not self._usable(self._mark()):
                 yield None
                 return
@@ -151,17 +163,20 @@ class QueueFile:
                     databases = {name: env.open_db(name.encode(), txn, create=False) for name in NAMES}
                 yield Rows(txn, databases, self._seam, str(self.path))
             except DamageError as problem:
-                raise (
-                    problem if problem.code == "SOW-QUE-002" else damaged(problem.message, str(self.path))
-                ) from problem
+                if problem.code == "SOW-QUE-002":
+                    raise
+                raise damaged(problem.message, str(self.path)) from problem
             except lmdb.Error as problem:
                 raise self._explained(problem, "read the queue") from problem
 
     def _for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, dict[str, Any] | None]:
         now, there = self.path.stat(), os.fstat(self._lock.fd)
-        found = _opened.get((there.st_dev, there.st_ino))
-        if found is not None and found.serves((now.st_dev, now.st_ino)):
-            return found.env, found.databases
+        with _guard:
+            found = _opened.get((there.st_dev, there.st_ino))
+            if found is not None and found.serves((now.st_dev, now.st_ino)):
+                found.users += 1
+                stack.callback(_release, found)
+                return found.env, found.databases
         inspect(self.path, self._seam)
         mapped = max(_MAP, 4 * now.st_size)
         env = self._seam.call(
@@ -203,13 +218,8 @@ class QueueFile:
     def close(self) -> None:
         """Close the environment, unless others of this process use it; the next change opens it again."""
         opened, self._opened = self._opened, None
-        if opened is None:
-            return
-        with _guard:
-            opened.users -= 1
-            if opened.users and not opened.closed:
-                return
-            opened.close()
+        if opened is not None:
+            _release(opened)
 
     @contextmanager
     def _locked(self, *, exclusive: bool = True) -> Iterator[None]:
