@@ -107,8 +107,8 @@ class Model:
         with open_log(self.lab.open()) as log:
             assert log.first_txid == report.first_txid >= self.first
         self.first = report.first_txid
-        # The subscription with a store has not had what is behind its last acknowledgement.
-        assert self.first <= self.processed + 1
+        # The subscription with a store has not had what is behind its last acknowledgement; deletions are not for it.
+        assert all(entry.payload is None for entry in self.entries[self.processed : self.first - 1])
 
     def rebuild(self) -> None:
         """A store is lost; it comes back where the journal has all of its topic, and is missed where it has not."""
@@ -214,7 +214,7 @@ STEPS: dict[str, int] = {
 
 def test_random_histories(tmp_path: Path, seed: int, deep: bool) -> None:
     pruned = moved = 0
-    for number in range(300 if deep else 6):
+    for number in range(100 if deep else 6):
         rng = random.Random(f"{seed} {number}")
         with ExitStack() as stack:
             model = Model(tmp_path / str(number), rng, stack)
