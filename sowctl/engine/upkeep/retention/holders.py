@@ -179,7 +179,8 @@ def _of_queues(instance: Instance) -> Iterator[Holder]:
             oldest = oldest_needed(queue)
         if oldest is not None:
             why = f"its oldest message that is not processed, or dead and not forgotten, has txid {oldest}"
-            release = f"sowctl queue info {shlex.quote(config.name)}"
+            name = shlex.quote(config.name)
+            release = f"sowctl queue run {name} -- COMMAND processes it, sowctl queue purge {name} drops it"
             yield Holder("queue", config.name, oldest - 1, None, why, release)
 
 
