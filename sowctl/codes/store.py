@@ -172,6 +172,20 @@ CODES: dict[str, str] = {
         Why: The list of changed keys, from which memo indexes catch up, does not have its checksums.
         Do: ``sowctl replay`` for the topic, or restore the file from a copy.
         """,
+    "SOW-STO-056": """5 trees of pages that are damaged
+
+        Why: The branches of a store do not lead to its leaves: a page is not what the branch above it says, is in use
+        twice, or in use and free. Records below it may be missing from answers.
+        Do: ``sowctl replay`` for the topic; where no journal has it, ``sowctl store repair`` saves what is sound.
+        See: sowctl-store-check(1)
+        """,
+    "SOW-STO-057": """0 pages that are neither in use nor free
+
+        Why: Some pages of a store belong to no tree and are not in the list of free pages. Nothing is lost but their
+        room. It is a warning.
+        Do: ``sowctl store compact`` gets the room back.
+        See: sowctl-store-check(1)
+        """,
     "SOW-STO-060": """0 a spare meta page that was not written whole
 
         Why: LMDB keeps two meta pages. The one that is not in use is mixed from two states; the other is sound and

@@ -203,7 +203,10 @@ class TopicInfo(Struct):
 
 
 class CheckReport(Struct):
-    """How much a check has read, of stores, of runs and of the journal, and in words what it could not verify."""
+    """How much a check has read, of stores, of runs and of the journal, and in words what it could not verify.
+
+    Of a check of parts: ``pages`` of structure, and as means over stores the share of data that was read, the share
+    that such checks have never read, and since when all of the rest was (microseconds)."""
 
     stores: int = 0
     records: int = 0
@@ -213,6 +216,10 @@ class CheckReport(Struct):
     journal_entries: int = 0
     journal_bytes: int = 0
     runs: int = 0
+    pages: int = 0
+    data_read: float | None = None
+    never_read: float | None = None
+    oldest_read: int | None = None
     not_verified: tuple[str, ...] = ()
 
 

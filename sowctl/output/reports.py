@@ -29,7 +29,7 @@ _SIZES = ("bytes_before", "bytes_after")
 """What a file had before, and has afterwards."""
 _OF_A_QUERY = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is an answer, too."""
-_TIMES = ("now", "ahead")
+_TIMES = ("now", "ahead", "oldest_read")
 """Fields that are times in microseconds, and are written as ISO-8601; None where there is none."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
@@ -26,13 +27,28 @@ from sowctl.store.opening.access import StoreFiles, may_lock
 from sowctl.store.opening.unlocked import Watch
 
 _CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
+_PART = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.upkeep.partial import main; main(*sys.argv[2:])"
+
+
+class Reading(Struct, frozen=True):
+    """How much of a store's data is read besides its structure: a ``share`` (0 to 1), ``part`` number n of t, as much
+    as ``seconds`` allow; nothing where none of them is given. ``now`` is noted as the time of what was read
+    (microseconds).
+    """
+
+    now: int
+    share: float | None = None
+    part: tuple[int, int] | None = None
+    seconds: float | None = None
 
 
 class StoreCoverage(Struct, frozen=True):
     """How much a check has read: entries, bytes of keys and values, and in words what it could not verify.
 
     ``status``: where something else than damage kept it from reading, the exit status of that, else 0. ``unlocked``:
-    whether it read without locks.
+    whether it read without locks. Of a check of a part: ``pages`` of its structure, the ``share`` of data that was
+    read, the share that was ``never`` read by one such check, the ``oldest`` time at which the rest was (microseconds),
+    and the ``record`` to be kept of it.
     """
 
     records: int = 0
@@ -42,6 +58,11 @@ class StoreCoverage(Struct, frozen=True):
     not_verified: tuple[str, ...] = ()
     status: int = 0
     unlocked: bool = False
+    pages: int = 0
+    share: float = 1.0
+    never: float = 0.0
+    oldest: int = 0
+    record: tuple[tuple[int, int], ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -52,11 +73,12 @@ class StoreCoverage(Struct, frozen=True):
 class StoreCheck(Iterator[Finding]):
     """The findings of one check, as they come; ``coverage`` is known when they have ended. Made by check_store()."""
 
-    def __init__(self, path: Path, seam: Seam, no_lock: bool) -> None:
+    def __init__(self, path: Path, seam: Seam, no_lock: bool, reading: Reading | None = None) -> None:
         self.coverage = StoreCoverage(not_verified=("everything: the check has not ended",))
         self._path = path
         self._seam = seam
         self._no_lock = no_lock
+        self._reading = reading
         # A generator: nothing starts before the first finding is asked for.
         self._findings = self._run()
 
@@ -75,7 +97,8 @@ class StoreCheck(Iterator[Finding]):
             raise StorageError("SOW-STO-042", "no Python program to run the check with", place=str(self._path))
         root = str(Path(__file__).parents[2])
         # -P: the child must not import a module of the same name from the directory in which the command was called.
-        command = [sys.executable, "-P", "-c", _CHILD, root, str(self._path)]
+        command = [sys.executable, "-P", "-c", _CHILD if self._reading is None else _PART, root, str(self._path)]
+        command += [json.dumps(asdict(self._reading))] if self._reading is not None else []
         command += ["no-lock"] if self._no_lock else []
 
         def start() -> subprocess.Popen[bytes]:
@@ -101,7 +124,9 @@ class StoreCheck(Iterator[Finding]):
                         yield self._finding(**row["finding"])
                     elif "coverage" in row:
                         parts = row["coverage"]
-                        self.coverage = StoreCoverage(**parts | {"not_verified": tuple(parts["not_verified"])})
+                        record = tuple((start, time) for start, time in parts.pop("record"))
+                        missed = tuple(parts.pop("not_verified"))
+                        self.coverage = StoreCoverage(**parts, not_verified=missed, record=record)
                         ended = True
                 # A check passes only if the child came to its end and said so; anything else is a finding.
                 if child.wait() or not ended:
@@ -156,13 +181,16 @@ def _last_line(errors: IO[bytes]) -> str:
     return lines[-1] if lines else ""
 
 
-def check_store(path: str | os.PathLike[str], *, seam: Seam = SEAM, no_lock: bool = False) -> StoreCheck:
+def check_store(
+    path: str | os.PathLike[str], *, seam: Seam = SEAM, no_lock: bool = False, reading: Reading | None = None
+) -> StoreCheck:
     """Read all of a store and yield what is wrong with it; ``.coverage`` of the result says how much was read.
 
     Recomputes checksums, digest, counts, bytes; compares the expiry index with the records and versions with their
-    keys. Raises MissingError, StorageError when the check cannot be started.
+    keys. With ``reading``, the structure and so much of the data. Raises MissingError, StorageError when the check
+    cannot be started.
     """
     real = Path(path).resolve()
     if not real.exists():
         raise missing(real)
-    return StoreCheck(real, seam, no_lock)
+    return StoreCheck(real, seam, no_lock, reading)

@@ -273,13 +273,20 @@ def _shown(key: bytes) -> str:
     return str(int.from_bytes(key[:8], "big")) if key else "the beginning"
 
 
-def examine(path: str, no_lock: bool, note: Callable[[str], None]) -> Iterator[Finding | StoreCoverage]:
+Make = Callable[[Handle, Any], StoreExamination]
+"""Makes what is run over a store, of its handle and a read transaction."""
+
+
+def examine(
+    path: str, no_lock: bool, note: Callable[[str], None], make: Make | None = None
+) -> Iterator[Finding | StoreCoverage]:
     """Findings of the store at ``path``, at last the coverage. ``note`` is told how far the reading has come."""
     note("the beginning of the file")
     try:
         # Opened like any reader does: what keeps a reader out is a finding, in the reader's words.
         handle = open_handle(StoreFiles.of(path), Mode(False, True, no_lock, 0.0), SEAM)
-        examination = StoreExamination(handle, handle.begin(write=False), note)
+        txn = handle.begin(write=False)
+        examination = StoreExamination(handle, txn, note) if make is None else make(handle, txn)
     except SowError as problem:
         yield from _unread(path, problem, "everything: the file could not be opened")
         return
@@ -308,7 +315,12 @@ def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | Store
 
 
 def main(path: str, locks: str = "") -> None:
-    """The child process: one JSON object a line on standard output. ``locks`` is ``no-lock`` to read without any."""
+    """The child process. ``locks`` is ``no-lock`` to read without any."""
+    serve(lambda note: examine(path, locks == "no-lock", note))
+
+
+def serve(examined: Callable[[Callable[[str], None]], Iterator[Finding | StoreCoverage]]) -> None:
+    """Write what is found, one JSON object a line, to standard output."""
     # LMDB may abort on damage, which is expected here: no core file is left behind for it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -317,7 +329,7 @@ def main(path: str, locks: str = "") -> None:
         # Each line at once: if this process is killed, the parent knows how far the reading had come.
         sys.stdout.flush()
 
-    for item in examine(path, locks == "no-lock", lambda where: say("at", where)):
+    for item in examined(lambda where: say("at", where)):
         if isinstance(item, StoreCoverage):
             say("coverage", asdict(item))
         else:

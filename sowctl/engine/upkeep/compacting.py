@@ -22,7 +22,7 @@ from sowctl.store.upkeep.space import space_of
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
-REPAIR = "sowctl check says what is damaged, sowctl store repair saves the rest"
+REPAIR = "sowctl store check says what is damaged, sowctl store repair saves the rest"
 
 
 def compacted(instance: Instance, path: Path, *, min_free: float = 0.0, dry_run: bool = False) -> CompactReport:

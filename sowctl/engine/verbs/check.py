@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.reports import CheckReport
@@ -29,10 +32,12 @@ from sowctl.engine.topics.targets import QUEUES, Target
 from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
+from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.store.check import Reading, StoreCoverage
     from sowctl.store.meta import StoreMeta
 
 
@@ -42,9 +47,11 @@ SCAN_BATCH = 1000
 class CheckRun:
     """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
 
-    def __init__(self, instance: Instance, targets: Sequence[Target] | None) -> None:
+    def __init__(self, instance: Instance, targets: Sequence[Target] | None, reading: Reading | None = None) -> None:
         self._instance = instance
         self._targets = targets
+        self._reading = reading
+        self._left = 1, 0.0
         self._lines: list[str] = []
         self._missed: list[str] = []
         self._errors = 0
@@ -89,7 +96,9 @@ class CheckRun:
         targets = self._targets
         if targets is None:
             targets = [Target(topic=topic) for topic in instance.topics]
-        for target in targets:
+        started = monotonic()
+        for number, target in enumerate(targets):
+            self._left = len(targets) - number, monotonic() - started
             path = target.topic.file if target.topic is not None else target.path
             if path is None or not path.exists():
                 yield from self._absent(target)
@@ -98,7 +107,7 @@ class CheckRun:
             # end a process.
             sound = yield from self._store(path)
             if target.topic is not None:
-                yield from self._belongs(target.topic, path, sound)
+                yield from self._belongs(target.topic, path, sound and self._reading is None)
         if self._targets is None:
             yield from self._journal()
             yield from self._queues()
@@ -150,7 +159,12 @@ class CheckRun:
         """The store by itself; returns whether nothing was found, so that it may be read in this process too."""
         from sowctl.store.check import check_store
 
-        findings = check_store(path, seam=self._instance.seam)
+        reading = self._reading
+        if reading is not None and reading.seconds is not None:
+            # What is left of the time is shared by the stores that are left.
+            stores, elapsed = self._left
+            reading = replace(reading, seconds=max(0.0, reading.seconds - elapsed) / stores)
+        findings = check_store(path, seam=self._instance.seam, reading=reading)
         sound = True
         for finding in findings:
             sound = False
@@ -162,6 +176,8 @@ class CheckRun:
             note_unlocked(self._instance, path)
         versions = f", {covered.versions:,} versions" if covered.versions else ""
         self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
+        if self._reading is not None:
+            self._part(path, covered)
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
         read = self._read
         read.stores += 1
@@ -169,6 +185,32 @@ class CheckRun:
         read.versions += covered.versions
         read.bytes += covered.bytes_read
         return sound and covered.complete
+
+    def _part(self, path: Path, covered: StoreCoverage) -> None:
+        """Say how much of a store that was, and keep a record of it."""
+        from sowctl.store.upkeep.verified import write_record
+
+        self._lines[-1] += f", {covered.pages:,} pages of its structure"
+        if covered.share < 1:
+            self._missed.append(f"{path.name}: {1 - covered.share:.1%} of its data")
+        since = format_time(covered.oldest) if covered.oldest else ""
+        if covered.never:
+            before = f"{covered.never:.1%} was never read" + (f", the rest since {since}" if since else "")
+        else:
+            before = f"all of it was read since {since}" if since else "there is none"
+        self._lines[-1] += f", {covered.share:.1%} of its data ({before})"
+        if covered.record:
+            try:
+                write_record(path, list(covered.record), self._instance.seam)
+            except OSError as problem:
+                self._missed.append(f"{path.name}: no record of what was read can be kept: {problem.strerror}")
+        stores, read = self._read.stores, self._read
+        # A mean over the stores, as each counts by itself.
+        read.data_read = ((read.data_read or 0.0) * stores + covered.share) / (stores + 1)
+        read.never_read = ((read.never_read or 0.0) * stores + covered.never) / (stores + 1)
+        known = [time for time in (read.oldest_read, covered.oldest) if time]
+        read.oldest_read = min(known, default=None)
+        read.pages += covered.pages
 
     def _belongs(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
         """The store against its definition and against the journal's position; if ``sound``, its keys as well."""
@@ -199,7 +241,8 @@ class CheckRun:
                 refuse_lost_log(instance, (topic.name, topic.message_type), meta)
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
                 check_position(meta, log, (topic.name, topic.message_type), path)
-            yield from self._runs(path, meta)
+            if self._reading is None:
+                yield from self._runs(path, meta)
         except SowError as error:
             # A journal that may not be read is not damaged.
             if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
@@ -284,6 +327,6 @@ class CheckRun:
         self._missed.extend(coverage.missed)
 
 
-def check(instance: Instance, targets: Sequence[Target] | None = None) -> CheckRun:
-    """Check ``targets``, or all stores and the journal of the configuration."""
-    return CheckRun(instance, targets)
+def check(instance: Instance, targets: Sequence[Target] | None = None, reading: Reading | None = None) -> CheckRun:
+    """Check ``targets``, or all stores and the journal of the configuration; of stores so much as ``reading`` says."""
+    return CheckRun(instance, targets, reading)

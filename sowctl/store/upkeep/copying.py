@@ -138,7 +138,7 @@ class StoreCopy:
                 "SOW-STO-051",
                 "what was read is not what the file counts: its digest or its counts are others",
                 place=self._store.path,
-                hint="sowctl check says what is damaged, sowctl store repair saves the rest",
+                hint="sowctl store check says what is damaged, sowctl store repair saves the rest",
             )
 
     def _copy_tables(self, snapshot: Snapshot, txn: WriteTxn) -> None:

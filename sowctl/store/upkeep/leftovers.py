@@ -41,7 +41,8 @@ def leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
             for path in sorted(place.iterdir()):
                 named = _NAME.fullmatch(path.name)
                 # In the directory that it shares with other stores, only what begins with its name is its own.
-                if named and (place != files.directory or path.name.startswith(f"{files.path.name}.new-")):
+                own = path.name.startswith((f"{files.path.name}.new-", f"{files.path.name}-verified.new-"))
+                if named and (place != files.directory or own):
                     with suppress(OSError):
                         if not lives(int(named[1])) and _unlocked(path):
                             found.append(Leftover(path, int(named[1]), path.lstat().st_size))

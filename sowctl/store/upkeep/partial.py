@@ -1,0 +1,204 @@
+"""A check of a part of a store: its structure always, of its data what was not read for longest (``sow-store(5)``).
+
+Runs in the process of a check, started by :mod:`sowctl.store.check`. Keys are divided where branches divide them, so
+that each part has about as many pages; a part is records and versions of the same keys.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import lmdb
+from msgspec.structs import replace
+
+from sowctl.errors import SowError
+from sowctl.findings import Finding, Level
+from sowctl.seam import SEAM
+from sowctl.store import codec
+from sowctl.store.check import Reading, StoreCoverage
+from sowctl.store.codec import expiry_value
+from sowctl.store.examine import StoreExamination, examine, serve
+from sowctl.store.lmdberrors import damaged_page
+from sowctl.store.opening.handle import Handle
+from sowctl.store.opening.pages import inspect
+from sowctl.store.upkeep.pagefile import PageFile
+from sowctl.store.upkeep.structure import Structure, Unit
+from sowctl.store.upkeep.verified import END, Verified, read_record
+from sowctl.store.write import expiry_entries
+
+
+class PartialExamination(StoreExamination):
+    """One run over a part of a store, in one read transaction."""
+
+    def __init__(self, handle: Handle, txn: Any, note: Callable[[str], None], reading: Reading) -> None:
+        super().__init__(handle, txn, note)
+        self._handle, self._reading = handle, reading
+        self._units: list[Unit] = []
+        self._verified: Verified = read_record(handle.files.path)
+        self._pages = 0
+        self._read: list[Unit] = []
+
+    def run(self) -> Iterator[Finding]:
+        """Everything that is wrong with the structure, and with the part that is read."""
+        yield from self._read_spare_page()
+        yield from self._read_meta()
+        yield from self._structure()
+        if self.meta is not None:
+            self.note("its counts")
+            for what, database, stated in (
+                ("records", self.databases.records, self.meta.records),
+                ("versions", self.databases.history, self.meta.versions),
+            ):
+                entries = self.txn.stat(database)["entries"]
+                if entries != stated:
+                    message = f"LMDB has {entries} {what}, the file says {stated}"
+                    yield self._finding("SOW-STO-051", message, "meta")
+        yield from self._data()
+
+    def _structure(self) -> Iterator[Finding]:
+        path = self._handle.files.path
+        self.note("its branches")
+        state = inspect(path, SEAM)
+        # Pages of this state stay for as long as its transaction is open; without locks they do not.
+        if self._handle.watch is not None or state.txnid != int(self.txn.id()):
+            self.skipped.append("structure: a writer went on meanwhile")
+            return
+        with PageFile(path, state.page_size, SEAM) as file:
+            structure = Structure(file, state)
+            for words, damage in structure.faults():
+                finding = self._finding("SOW-STO-056" if damage else "SOW-STO-057", words, "pages")
+                yield (
+                    finding
+                    if damage
+                    else replace(finding, level=Level.WARNING, hint="sowctl store compact gets the room back")
+                )
+            self._pages, self._units = structure.pages, structure.units()
+
+    def _data(self) -> Iterator[Finding]:
+        reading, started = self._reading, time.monotonic()
+        total = sum(unit.pages for unit in self._units)
+        done = 0
+        for unit in self._chosen():
+            if reading.share is not None and done >= reading.share * total:
+                break
+            if reading.seconds is not None and time.monotonic() - started >= reading.seconds:
+                break
+            found = 0
+            for finding in self._unit(unit):
+                found += 1
+                yield finding
+            done += unit.pages
+            self._read.append(unit)
+            # What is damaged counts as never read: the next check looks at it first.
+            self._verified.mark(unit.low, unit.high, 0 if found else reading.now)
+        if self.meta is not None and done == total and not self.skipped:
+            # All of one state was read: now counts and digest tell what no part by itself can.
+            for finding in self._totals(self.meta):
+                self._verified.mark(0, END, 0)
+                yield finding
+
+    def _chosen(self) -> list[Unit]:
+        """The parts in the order in which they are read."""
+        reading = self._reading
+        if reading.part is not None:
+            number, parts = reading.part
+            return self._units[number - 1 :: parts]
+        if reading.share is None and reading.seconds is None:
+            return []
+        return sorted(self._units, key=lambda unit: (self._verified.time_of(unit.low, unit.high), unit.low))
+
+    def _unit(self, unit: Unit) -> Iterator[Finding]:
+        self.note(f"the records from key {unit.low} on")
+        low = unit.low.to_bytes(8, "big")
+        high = unit.high.to_bytes(9, "big")[1:] if unit.high < 1 << 64 else b""
+        yield from self._stretch("records", self.databases.records, self._with_lifetimes, low, high)
+        yield from self._stretch("history", self.databases.history, self._history, low, high)
+
+    def _stretch(
+        self,
+        name: str,
+        database: Any,
+        look: Callable[[list[bytes], list[bytes]], Iterator[Finding]],
+        low: bytes,
+        high: bytes,
+    ) -> Iterator[Finding]:
+        last = b""
+        try:
+            cursor = self.txn.cursor(database)
+            there = cursor.set_range(low)
+            # A wrong key in a branch leads a search past entries, which then stand before what it finds.
+            if (cursor.prev() if there else cursor.last()) and cursor.key() >= low:
+                yield self._finding("SOW-STO-003", f"some keys are not found, after {_shown(low)}", name)
+            pairs = cursor.iternext() if cursor.set_range(low) else iter(())
+            ended = False
+            while not ended and (chunk := self._chunk(pairs)):
+                within = [(key, value) for key, value in chunk if not high or key < high]
+                ended = len(within) < len(chunk)
+                if not within:
+                    return
+                keys, values = [key for key, _ in within], [value for _, value in within]
+                if last >= keys[0] or keys != sorted(set(keys)) or keys[0] < low:
+                    yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last or low)}", name)
+                    return
+                # A cursor walks past a wrong key in a branch page; a lookup from the root does not find what it finds.
+                if list(map(partial(self.txn.get, db=database), keys)) != values:
+                    yield self._finding("SOW-STO-003", f"some keys are not found, after {_shown(last or low)}", name)
+                self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
+                yield from look(keys, values)
+                last = keys[-1]
+        except lmdb.Error as problem:
+            message = damaged_page(problem, self._handle.files.path).message
+            yield self._finding("SOW-STO-023", f"{message}, after {_shown(last or low)}", name)
+
+    def _with_lifetimes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+        yield from self._records(keys, values)
+        sound = [(key, value) for key, value in zip(keys, values, strict=True) if len(value) >= codec.OVERHEAD]
+        entries = sorted(expiry_entries([key for key, _ in sound], [value for _, value in sound]))
+        there = dict(self.txn.cursor(self.databases.expiry).getmulti(entries))
+        if any(there.get(entry) != expiry_value(entry) for entry in entries):
+            yield self._finding("SOW-STO-052", "the expiry index lacks an entry of these records", "expiry")
+
+    def coverage(self) -> StoreCoverage:
+        """What was read, and what was read before."""
+        total = sum(unit.pages for unit in self._units)
+        times = [(self._verified.time_of(unit.low, unit.high), unit.pages) for unit in self._units]
+        known = [when for when, _ in times if when]
+        done = sum(unit.pages for unit in self._read)
+        return replace(
+            super().coverage(),
+            expiry_entries=0,
+            pages=self._pages,
+            share=done / total if total else 1.0,
+            never=sum(pages for when, pages in times if not when) / total if total else 0.0,
+            oldest=min(known, default=0),
+            record=tuple(self._verified.marks) if self._read else (),
+        )
+
+
+def _shown(key: bytes) -> str:
+    return str(int.from_bytes(key[:8].ljust(8, b"\0"), "big"))
+
+
+def examine_part(
+    path: str, no_lock: bool, note: Callable[[str], None], reading: Reading
+) -> Iterator[Finding | StoreCoverage]:
+    """Findings of a part of the store at ``path``, at last the coverage."""
+    return examine(path, no_lock, note, lambda handle, txn: PartialExamination(handle, txn, note, reading))
+
+
+def main(path: str, wanted: str, locks: str = "") -> None:
+    """The child process; ``wanted`` is a :class:`Reading` as JSON."""
+    values = json.loads(wanted)
+    part = values.pop("part")
+    reading = Reading(**values, part=tuple(part) if part is not None else None)
+    try:
+        serve(lambda note: examine_part(path, locks == "no-lock", note, reading))
+    except SowError as error:
+        raise SystemExit(f"{error.code}: {error.message}") from error
+
+
+__all__ = ["PartialExamination", "examine_part", "main"]

@@ -1,0 +1,118 @@
+"""The trees of a store without what is in their leaves: branches, counts, and every page used once or free.
+
+Branch pages are a hundredth of a file, so all of them are read in every check. They also say where the keys are, so
+that a check can read a share of them. Called by :mod:`sowctl.store.upkeep.partial`, in the process of a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from msgspec import Struct
+
+from sowctl.store.codec import KEY_SIZE
+from sowctl.store.opening.pages import BRANCH, DEEPEST, NO_PAGE, MetaPage
+from sowctl.store.upkeep.pagefile import PageFile, Tree, branch, free_list, kind_of, main_trees
+from sowctl.store.upkeep.verified import END
+
+UNITS = 1000
+"""Parts into which the keys of a store are divided at most."""
+
+
+class Unit(Struct, frozen=True):
+    """Keys from ``low`` up to ``high`` (exclusive, as numbers), and so many leaf pages."""
+
+    low: int
+    high: int
+    pages: int
+
+
+class Structure:
+    """What the branches say. Iterate over :meth:`faults` first; then ``pages`` and :meth:`units` are known."""
+
+    def __init__(self, file: PageFile, meta: MetaPage) -> None:
+        self.pages = 2
+        self._file, self._meta = file, meta
+        self._seen: set[int] = {0, 1, meta.main_root}
+        self._starts: list[int] = []
+
+    def faults(self) -> Iterator[tuple[str, bool]]:
+        """Words for everything that is wrong; and whether it is damage, or only room that is lost."""
+        file, meta = self._file, self._meta
+        trees = main_trees(file, meta)
+        if trees is None:
+            yield "the main tree cannot be read", True
+            return
+        used = 2 + (meta.main_root != NO_PAGE)
+        for name, tree in sorted(trees.items()):
+            used += tree.pages
+            yield from ((f"{name.decode(errors='replace')}: {words}", True) for words in self._tree(name, tree))
+        free = free_list(file, meta)
+        if free is None:
+            yield "the list of free pages cannot be read", True
+            return
+        listed = [page for pages in free.freed.values() for page in pages]
+        if len(set(listed)) != len(listed):
+            yield "a page is free twice", True
+        if both := self._seen.intersection(listed):
+            yield f"{len(both)} pages are in use and free, the first is page {min(both)}", True
+        lost = meta.last_page + 1 - used - len(free.own) - len(listed)
+        if lost:
+            yield f"{abs(lost)} pages are {'neither in use nor free' if lost > 0 else 'counted twice'}", lost < 0
+
+    def _tree(self, name: bytes, tree: Tree) -> Iterator[str]:
+        if not tree.depth:
+            return
+        branches = leaves = 0
+        level = [(tree.root, b"", b"\xff" * 600)]
+        for depth in range(tree.depth):
+            last = depth == tree.depth - 1
+            below: list[tuple[int, bytes, bytes]] = []
+            for number, low, high in level:
+                if number in self._seen or not 2 <= number <= self._meta.last_page:
+                    yield f"two branches lead to page {number}, or none can"
+                    continue
+                self._seen.add(number)
+                if last:
+                    leaves += 1
+                    if name in (b"records", b"history"):
+                        self._starts.append(int.from_bytes(low[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big"))
+                    continue
+                branches += 1
+                data = self._file.page(number)
+                self.pages += 1
+                children = [] if data is None or kind_of(data, number) != BRANCH else list(branch(data))
+                if not children or None in children:
+                    yield f"page {number} is no sound branch"
+                    continue
+                found = [child for child in children if child is not None]
+                starts = [low, *(key for key, _ in found[1:]), high]
+                if not all(one < other for one, other in pairwise(starts[1:])) or not low <= starts[1]:
+                    yield f"the keys of branch page {number} are out of order"
+                below += [(page, one, other) for (_, page), one, other in zip(found, starts, starts[1:], strict=False)]
+            level = below
+        if (branches, leaves) != (tree.branch_pages, tree.leaf_pages) or tree.depth > DEEPEST:
+            yield (
+                f"{branches} branch pages and {leaves} leaves were found, {tree.branch_pages} and {tree.leaf_pages} "
+                "are counted"
+            )
+
+    def units(self) -> list[Unit]:
+        """The keys in parts of about equally many leaf pages, at most :data:`UNITS`, in order."""
+        starts = sorted(self._starts)
+        step = max(1, -(-len(starts) // UNITS))
+        # Several leaves of versions may begin with one key: a part begins at a key, never within one.
+        bounds = sorted({0, *starts[::step]})
+        places = [0] * len(bounds)
+        at = 0
+        for start in starts:
+            while at + 1 < len(bounds) and bounds[at + 1] <= start:
+                at += 1
+            places[at] += 1
+        return [
+            Unit(low, high, max(1, pages)) for low, high, pages in zip(bounds, [*bounds[1:], END], places, strict=True)
+        ]
+
+
+__all__ = ["Structure", "Unit"]

@@ -1,0 +1,104 @@
+"""The record of checks: which stretch of a store's keys was last read whole, and when (``sow-store(5)``).
+
+Checks that read a part of a store begin with what was not read for longest, so that several of them read all of it.
+The file is derived: without it, nothing is known to have been read. Written by :mod:`sowctl.store.check`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from pathlib import Path
+from typing import TypeAlias
+
+from sowctl.checksum import crc32
+from sowctl.seam import Seam
+from sowctl.store.opening.access import StoreFiles
+from sowctl.store.opening.locks import FILE_MODE
+
+MAGIC = b"SOWCHECK"
+VERSION = 1
+MOST = 4096
+"""Stretches above which neighbours are joined, to the earlier of their times."""
+_HEAD = struct.Struct("<8sHHIQ")
+_MARK = struct.Struct("<Qq")
+_CRC = struct.Struct("<I")
+END = 1 << 64
+Mark: TypeAlias = tuple[int, int]
+"""The first SOW key of a stretch, which ends where the next one begins; when it was read (microseconds, 0: never)."""
+
+
+class Verified:
+    """Stretches of the key space with the times at which they were read."""
+
+    def __init__(self, marks: list[Mark] | None = None) -> None:
+        self.marks: list[Mark] = marks or [(0, 0)]
+
+    def time_of(self, low: int, high: int) -> int:
+        """When the part from ``low`` to ``high`` (exclusive) of it was read that was not read for longest."""
+        first = bisect_right(self.marks, (low, END)) - 1
+        return min(time for start, time in self.marks[first:] if start < high)
+
+    def mark(self, low: int, high: int, time: int) -> None:
+        """Note that everything from ``low`` to ``high`` (exclusive) was read at ``time``."""
+        behind = self.marks[bisect_right(self.marks, (high, END)) - 1][1]
+        marks = [mark for mark in self.marks if mark[0] < low] + [(low, time)]
+        if high < END:
+            marks.append((high, behind))
+        marks += [mark for mark in self.marks if mark[0] > high]
+        self.marks = [mark for place, mark in enumerate(marks) if not place or marks[place - 1][1] != mark[1]]
+        while len(self.marks) > MOST:
+            # Two neighbours as one, with the earlier time: never more is said to be read than was.
+            pairs = zip(self.marks[::2], [*self.marks[1::2], self.marks[-1]], strict=False)
+            self.marks = [(one[0], min(one[1], other[1])) for one, other in pairs]
+
+
+def record_of(store: str | os.PathLike[str]) -> Path:
+    """The file of a store's record."""
+    files = StoreFiles.of(store)
+    return files.path.with_name(f"{files.path.name}-verified")
+
+
+def encode(marks: list[Mark], inode: int) -> bytes:
+    """The bytes of a record; ``inode`` is that of the data file that was read."""
+    body = _HEAD.pack(MAGIC, VERSION, 0, len(marks), inode) + b"".join(_MARK.pack(*mark) for mark in marks)
+    return body + _CRC.pack(crc32(body))
+
+
+def decode(data: bytes, inode: int) -> Verified:
+    """Read it back; of another version, of another data file, or damaged it says nothing."""
+    if len(data) < _HEAD.size + _CRC.size or crc32(data[: -_CRC.size]) != _CRC.unpack(data[-_CRC.size :])[0]:
+        return Verified()
+    magic, version, _, count, of = _HEAD.unpack_from(data)
+    if (magic, version, of) != (MAGIC, VERSION, inode) or len(data) != _HEAD.size + count * _MARK.size + _CRC.size:
+        return Verified()
+    marks = list(_MARK.iter_unpack(data[_HEAD.size : -_CRC.size]))
+    return Verified([(start, time) for start, time in marks])
+
+
+def read_record(store: str | os.PathLike[str]) -> Verified:
+    """What is known of a store: nothing where there is no record of its present file."""
+    path = StoreFiles.of(store).path
+    try:
+        return decode(record_of(path).read_bytes(), path.stat().st_ino)
+    except OSError:
+        return Verified()
+
+
+def write_record(store: str | os.PathLike[str], marks: list[Mark], seam: Seam) -> None:
+    """Put a record in place. Raises OSError."""
+    target = record_of(store)
+    temporary = target.with_name(f"{target.name}.new-{os.getpid()}")
+    data = encode(marks, StoreFiles.of(store).path.stat().st_ino)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
+        with os.fdopen(fd, "wb") as stream:
+            seam.call("file.write", stream.write, data)
+            stream.flush()
+            seam.call("file.sync", os.fsync, stream.fileno())
+        seam.call("file.rename", os.rename, temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
