@@ -169,9 +169,12 @@ class ReplayReport(Struct):
 class TopicInfo(Struct):
     """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
 
-    ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the changes in them, and the bytes
-    of their files. Of a queue ``records`` are pending messages, of which so many are ``leased``; ``age_seconds`` is the
-    age of the oldest."""
+    Of the store's file: ``pages``, and how many of them are free; the size of the ``map`` that its last writer had;
+    how many other processes read it, and of the one with the oldest state its number, for how many seconds it runs at
+    most, how many transactions it is behind, and how many free pages are kept for it. ``leftovers`` are files of killed
+    processes beside the store. ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the
+    changes in them, and the bytes of their files. Of a queue ``records`` are pending messages, of which so many are
+    ``leased``; ``age_seconds`` is the age of the oldest."""
 
     topic: str
     message_type: str
@@ -197,6 +200,15 @@ class TopicInfo(Struct):
     runs: int = 0
     run_records: int = 0
     run_bytes: int = 0
+    pages: int = 0
+    free_pages: int = 0
+    map_bytes: int = 0
+    readers: int = 0
+    reader_pid: int | None = None
+    reader_seconds: float | None = None
+    reader_behind: int = 0
+    retained_pages: int = 0
+    leftovers: int = 0
     leased: int | None = None
     age_seconds: float | None = None
     note: str | None = None
@@ -288,6 +300,15 @@ class CompactReport(Struct):
     digest: str | None = None
     note: str | None = None
     seconds: float = 0.0
+    dry_run: bool = False
+
+
+class CleanReport(Struct):
+    """A file that a killed process left: which process that was, and its size. ``dry_run``: it is still there."""
+
+    path: str
+    pid: int
+    bytes: int
     dry_run: bool = False
 
 

@@ -14,7 +14,10 @@ EXAMPLES = (
 
 
 def run(invocation: Invocation, targets: Targets = None, format: Format = None, columns: Columns = None) -> int:
-    """List topics with type, number of records, size, position, lag behind the journal and last update.
+    """List topics with type, number of records, size, free pages, position, lag behind the journal and last update.
+
+    Formats for programs also say how large the map of a store is, who reads it and has the oldest state, for how long
+    that process runs at most, how many pages are kept for it, and how many files of killed processes lie beside it.
 
     Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Records are
     those that query --count counts at the same clock; of a transient topic, and where a store is missing, that takes

@@ -26,6 +26,8 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
         state += f", {topic.leased:,} leased"
     if topic.age_seconds is not None:
         state += f", oldest {topic.age_seconds:.0f}s"
+    if topic.retained_pages:
+        state += f", process {topic.reader_pid} keeps {topic.retained_pages:,} pages"
     return {
         "topic": topic.topic,
         "type": topic.message_type,
@@ -33,6 +35,7 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
         "state": state,
         "records": topic.records,
         "size": size(topic.file_bytes),
+        "free": f"{topic.free_pages / topic.pages:.0%}" if topic.pages else None,
         "txid": topic.applied,
         "lag": topic.lag,
         "last update": updated,

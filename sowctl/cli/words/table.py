@@ -62,6 +62,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("restore", "restore", "make an instance out of a backup, as it was at its instant or earlier", TIME),
     Command("store check", "store_check", "verify the structure of stores, and a part of their data", LOOK),
     Command("store repair", "store_repair", "save what is sound of damaged stores, and restore the rest", TIME),
+    Command("store clean", "store_clean", "remove what killed processes left beside stores", TIME),
     Command("store compact", "store_compact", "make stores smaller, while others read and write them", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
     Command("journal compress", "journal_compress", "compress finished journal files", TIME),

@@ -250,6 +250,23 @@ def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
         row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
     # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
     row.lag = sum(map(len, overlay.parts(BATCH))) if overlay is not None else 0
+    _use(row, path)
+
+
+def _use(row: TopicInfo, path: Path) -> None:
+    """How the file is used, and who keeps its pages; nothing where writers go on too fast to tell."""
+    from sowctl.store.upkeep.leftovers import leftovers
+    from sowctl.store.upkeep.space import space_at
+
+    row.leftovers = len(leftovers(path))
+    space = space_at(path)
+    if space is None:
+        return
+    row.pages, row.free_pages, row.map_bytes = space.pages, space.free_pages, space.map_bytes
+    row.readers, row.retained_pages, row.reader_behind = space.readers, space.retained_pages, space.behind
+    if space.oldest is not None:
+        row.reader_pid = space.oldest.pid
+        row.reader_seconds = None if space.oldest.seconds is None else round(space.oldest.seconds, 1)
 
 
 def _log_only(instance: Instance) -> list[TopicInfo]:

@@ -66,6 +66,7 @@ class MetaPage(Struct, frozen=True):
     main_root: int
     main_depth: int
     fault: str = ""
+    map_size: int = 0
 
     @property
     def needed(self) -> int:
@@ -233,7 +234,7 @@ def meta_page(data: bytes, number: int) -> MetaPage | str:
     if len(data) < _META_END:
         return "it ends within its meta pages"
     page, _, flags, _, _ = PAGE.unpack_from(data)
-    magic, version, _, _ = _META.unpack_from(data, _META_AT)
+    magic, version, _, map_size = _META.unpack_from(data, _META_AT)
     # From the most general to the particular, so that the words fit what the file is.
     if magic != LMDB_MAGIC:
         return "its beginning is not that of an LMDB file"
@@ -256,7 +257,7 @@ def meta_page(data: bytes, number: int) -> MetaPage | str:
         and all(2 <= root <= last_page for root in roots)
     )
     fault = "" if sound else f"its meta page {number} is damaged"
-    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault)
+    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault, map_size)
 
 
 def likely_meta_page(data: bytes, number: int, page_size: int) -> MetaPage | None:

@@ -37,7 +37,8 @@ class StoreReader(Struct, frozen=True):
 
 
 class Space(Struct, frozen=True):
-    """Sizes in pages of ``page_size`` bytes; ``file_bytes`` of the whole file.
+    """Sizes in pages of ``page_size`` bytes; ``file_bytes`` of the whole file, ``map_bytes`` of the map that its last
+    writer had: the file may grow so far before a writer raises it.
 
     ``free_pages`` hold nothing; of them, ``retained_pages`` cannot be used again until the oldest reader ends.
     ``oldest`` is that reader, ``behind`` so many transactions behind the newest state. ``readers`` counts all but
@@ -48,6 +49,7 @@ class Space(Struct, frozen=True):
     pages: int
     free_pages: int
     file_bytes: int
+    map_bytes: int = 0
     readers: int = 0
     oldest: StoreReader | None = None
     behind: int = 0
@@ -87,7 +89,9 @@ def _space(meta: MetaPage, free: FreeList, size: int, readers: list[StoreReader]
         # What a transaction freed that came after the reader's state is part of that state. The newest two are kept in
         # any case.
         retained = sum(len(pages) for txn, pages in free.freed.items() if txn > oldest.transaction)
-    return Space(meta.page_size, meta.last_page + 1, free.pages, size, len(others), oldest, behind, retained)
+    return Space(
+        meta.page_size, meta.last_page + 1, free.pages, size, meta.map_size, len(others), oldest, behind, retained
+    )
 
 
 def readers_of(store: Store) -> list[StoreReader]:

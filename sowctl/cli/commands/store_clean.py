@@ -1,0 +1,36 @@
+"""``sowctl store clean``: what killed processes left beside stores."""
+
+from __future__ import annotations
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.options import DryRun, Format, Targets
+
+EXAMPLES = (
+    "sowctl store clean --dry-run",
+    "sowctl store clean orders --format json",
+)
+
+
+def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False, format: Format = None) -> int:
+    """Remove the unfinished files of processes that were killed while they built a store, a sorted run or an index.
+
+    Such a file is taken for a leftover if no process has the number in its name and none holds its lock; what a living
+    process builds stays. Nothing else is touched. Without TARGET the stores of all topics are looked at. The next
+    process that builds a store removes unfinished stores, too; this does it now, and says how much room it gave.
+    """
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.topics.targets import Target, resolve
+    from sowctl.engine.verbs.upkeep.clean import clean
+    from sowctl.output.reports import as_dict, size
+
+    sink = Sink(invocation, Choice(format))
+    with invocation.open_instance(*(targets or ())) as instance:
+        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        if not targets:
+            chosen = [Target(topic=topic) for topic in instance.topics]
+        gone = list(clean(instance, chosen, dry_run=dry_run))
+    sink.write_rows(as_dict(one) for one in gone)
+    what = "would be removed" if dry_run else "removed"
+    files = "1 file" if len(gone) == 1 else f"{len(gone)} files"
+    invocation.note(f"{files} {what}, {size(sum(one.bytes for one in gone))}" if gone else "nothing was left behind")
+    return 0

@@ -1,0 +1,26 @@
+"""clean: what killed processes left beside stores, listed and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import CleanReport
+from sowctl.store.upkeep.leftovers import leftovers, remove_leftovers
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.topics.targets import Target
+
+
+def clean(instance: Instance, targets: Sequence[Target], *, dry_run: bool = False) -> Iterator[CleanReport]:
+    """Remove the files that builders of stores, runs and indexes left which were killed; one report for each file.
+
+    The store itself need not be there. Raises StorageError.
+    """
+    for target in targets:
+        path = target.topic.file if target.topic is not None else target.path
+        if path is None:
+            continue
+        for one in leftovers(path) if dry_run else remove_leftovers(path, instance.seam):
+            yield CleanReport(str(one.path), one.pid, one.bytes, dry_run)
