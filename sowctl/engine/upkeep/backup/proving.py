@@ -50,13 +50,14 @@ def prove(instance: Instance, manifest: Manifest, tree: Path, read: Collection[s
     # Checks first: a program that asks again and again keeps open what it has read.
     for topic in manifest.topics:
         if topic.file is not None and (read is None or topic.file in read):
-            _check(tree / topic.file, instance.seam)
+            check_file(tree / topic.file, instance.seam)
     for topic in manifest.topics:
         if topic.file is not None:
             _compare(there, topic, tree)
 
 
-def _check(path: Path, seam: Seam) -> None:
+def check_file(path: Path, seam: Seam) -> None:
+    """Read every byte of a store. Raises DamageError ``SOW-BAK-001``."""
     from sowctl.findings import Level
     from sowctl.store.check import check_store
 

@@ -15,11 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from sowctl.described import DescribedStruct
 from sowctl.directories import sync_directory
-from sowctl.engine.sources.digest import digest
+from sowctl.engine.sources.digest import Digest, digest, digest_of
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup import copying
 from sowctl.engine.upkeep.backup import manifest as codec
@@ -27,7 +25,7 @@ from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, chosen, sy
 from sowctl.engine.upkeep.backup.journals import STEP, begin_history, copy_journal, end_before, time_of
 from sowctl.engine.upkeep.backup.layout import moved
 from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Manifest, damaged
-from sowctl.engine.upkeep.backup.proving import prove
+from sowctl.engine.upkeep.backup.proving import check_file, prove
 from sowctl.errors import MissingError, RefusedError, SowError
 from sowctl.journal.block import Ended, Position
 from sowctl.journal.reader import Journal
@@ -36,6 +34,7 @@ from sowctl.store.env import Store
 from sowctl.values.times import Micros, format_time
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.seam import Seam
 
@@ -376,10 +375,18 @@ class _Restoring:
                 state.close()
 
     def _prove(self, instance: Instance, there: Instance) -> dict[tuple[str, str], tuple[str, int, int]]:
-        """Every byte of every store is read, and every digest compared, or told where no backup was taken there."""
+        """Every byte of every store is read. Digests are compared with those of the backup that was taken there.
+
+        Where none was taken, a store that was copied is compared with one that is built from the journal, if that
+        reaches back to the topic's first entry.
+        """
         plan = self.plan
-        expected = plan.manifest if plan.whole else replace(plan.manifest, topics=())
-        prove(instance, expected, self.work)
+        if plan.whole:
+            prove(instance, plan.manifest, self.work)
+        else:
+            for one in plan.stores:
+                if one.topic.file is not None:
+                    check_file(self.work / one.topic.file, self.seam)
         found = {}
         for one in plan.stores:
             topic = next(
@@ -388,5 +395,26 @@ class _Restoring:
                 if (entry.name, entry.message_type) == (one.topic.topic, one.topic.message_type)
             )
             shown = digest(there, Target(topic=topic))
+            if not plan.whole and one.source is not None and topic.journalled:
+                self._compare_built(there, topic, shown)
             found[topic.name, topic.message_type] = shown.digest, shown.records, shown.versions
         return found
+
+    def _compare_built(self, there: Instance, topic: TopicConfig, shown: Digest) -> None:
+        from sowctl.engine.fold.rebuild import rebuild
+        from sowctl.engine.fold.tempstore import aside
+        from sowctl.engine.sources.current import open_current
+        from sowctl.engine.topics.positions import open_log
+
+        with open_log(there) as log:
+            if not log.covers((topic.name, topic.message_type)):
+                return
+            with aside(topic, "proof") as other:
+                rebuild(there, log, [other])
+                with open_current(there, other) as source:
+                    built = digest_of(source, Target(topic=other), there.now)
+        if (built.digest, built.records) != (shown.digest, shown.records):
+            raise damaged(
+                str(topic.file),
+                f"topic {topic.name} has digest {shown.digest}; built from the journal it has {built.digest}",
+            )

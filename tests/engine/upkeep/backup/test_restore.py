@@ -18,6 +18,7 @@ from sowctl.findings import Level
 from sowctl.journal.reader import Journal
 from tests.support.backups import LOGGED, NAMES, XML, BackupLab, checks_here
 from tests.support.damage import overwrite
+from tests.support.instances import config_xml, topic_xml
 
 __all__ = ["checks_here"]
 
@@ -264,18 +265,37 @@ def test_restoring_a_restored_instance_again(lab: BackupLab) -> None:
     assert not [finding for finding in twice.findings() if finding.level >= Level.ERROR]
 
 
-def test_a_compressed_journal_is_cut_unpacked(lab: BackupLab) -> None:
-    lab.round(70)
-    first, *_ = lab.journals()
-    Path(f"{first}.gz").write_bytes(gzip.compress(first.read_bytes()))
-    first.unlink()
-    lab.take()
-    with log_of(lab) as log:
-        inside = log.files()[1].first_txid - 3
-    # The topic without a journal has no state of that time; without it the journal alone decides.
-    lab2 = lab
-    with pytest.raises(MissingError, match="alone"):
-        lab2.bring_back(txid=inside)
+ARCHIVED = config_xml(topic_xml("t"), ("t",)).replace(
+    "<JournalDirectory>", "<JournalArchiveDirectory>archive</JournalArchiveDirectory><JournalDirectory>"
+)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
+def test_an_archive_is_backed_up_and_restored_as_it_lies(tmp_path: Path, checks_here: None, *, packed: bool) -> None:
+    """At every txid, also where the journal is cut within a compressed file of the archive."""
+    lab = BackupLab(tmp_path / "lab", ARCHIVED, journal_size=1500)
+    states = {0: {"t": "0" * 32}}
+    for number in range(14):
+        lab.clock.tick(1)
+        lab.publish("t", f'{{"id":{number % 5},"n":{number},"text":"{"x" * 60}"}}')
+        states[number + 1] = lab.digests()
+    (lab.directory / "archive").mkdir()
+    for path in lab.journals()[:3]:
+        target = lab.directory / "archive" / path.name
+        if packed:
+            Path(f"{target}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+        else:
+            path.rename(target)
+    manifest, _ = lab.take()
+    assert sum(file.path.startswith("archive/") for file in manifest.files) == 3
+    for txid, expected in states.items():
+        restored, report = lab.bring_back(f"to{txid}", txid=txid)
+        assert report.last_txid == txid
+        assert restored.digests() == expected, txid
+        restored.clock.tick(9)
+        assert restored.publish("t", '{"id":1}').first_txid == STEP + 1
+        assert not [finding for finding in restored.findings() if finding.level >= Level.WARNING]
 
 
 def test_a_damaged_backup_is_not_restored(lab: BackupLab) -> None:
