@@ -202,7 +202,10 @@ class FileSet:
             header = file.header
             if infos:
                 # A file ends where its successor begins, which costs no walk; the last one has no known end.
-                infos[-1] = replace(infos[-1], last_txid=header.first_txid - 1)
+                last = header.first_txid - 1
+                # Where a restore began a new history, the txids between are nothing's.
+                last = next((one.last_txid for one in self.histories if one.above == last), last)
+                infos[-1] = replace(infos[-1], last_txid=last)
             infos.append(FileInfo(file.path, number, file.stored, header.first_txid, None, header.created))
             self.release(file)
         return infos

@@ -112,3 +112,19 @@ def test_what_fails_gives_the_status_and_the_rest_runs(cli: Cli, lab: Lab) -> No
     assert listed[0]["due"] is True and "cannot be moved" in str(listed[0]["problem"])
     (lab.directory / "old").unlink()
     assert cli("upkeep", "run", *where).status == 0
+
+
+def test_an_instance_that_was_restored_is_pruned_as_any_other(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """Its journal goes on in a new history, whose txids begin far above those of the old one."""
+    records, there = lab.query("t"), tmp_path / "there"
+    assert cli("backup", "backups", "--config", str(lab.config), "--now", NOW).status == 0
+    assert cli("restore", "backups", "--to", str(there), "--now", NOW).status == 0
+    where = ("--config", str(there / "sowctl.xml"), "--now", NOW)
+    listed = rows(cli("journal", "list", *where).out)
+    assert listed[-2]["last_txid"] == 96 and int(str(listed[-1]["first_txid"])) > 10**6
+    told = cli("bookmark", "set", "shop.bookmarks", "96", "--client", "c", "--sub-id", "1", *where)
+    assert told.status == 0, told.err
+    done = cli("journal", "prune", "--keep-size", "0", "--yes", *where)
+    assert [row["removed"] for row in rows(done.out)] == [True] * (len(listed) - 1), done.err
+    assert sorted(cli("query", "t", *where).out.splitlines()) == sorted(records)
+    assert cli("check", *where).status == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from sowctl.config.model import TopicConfig
 from sowctl.described import DescribedStruct
 from sowctl.engine.queues.definition import queues_of
 from sowctl.engine.sources.recovery import recovery_start
+from sowctl.engine.topics.histories import former
 from sowctl.engine.topics.positions import check_position, definition_of, meta_of
 from sowctl.errors import ConfigError, MissingError, SowError, UsageError
 from sowctl.store.env import Store
@@ -113,8 +115,8 @@ def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> Holder:
     except SowError as error:
         # What stands in the way of reading it is told by its own command; until then everything stays.
         return Holder("store", topic.name, 0, (ref,), error.message, replay)
-    # A store of another lineage has applied nothing of this journal, wherever it stands.
-    after = after if meta.lineage == log.lineage else 0
+    # A store of another history than this journal goes on from has applied nothing of it, wherever it stands.
+    after = after if meta.lineage == log.lineage or former(log, meta.lineage) is not None else 0
     return Holder(
         "store", topic.name, after, (ref,), f"it has applied everything up to txid {after}", replay, topic.file, topic
     )
@@ -224,11 +226,18 @@ def _of_bookmarks(instance: Instance, log: Journal, name: str, store: BookmarkSt
     from sowctl.engine.following.bookmarks import parse
     from sowctl.engine.following.spans import NotFound, resolve
 
+    @cache
+    def behind(bookmark: str) -> int | None:
+        # Subscriptions that are up to date have one place; looking for it may read a file of the journal.
+        try:
+            return resolve(instance, log, parse(bookmark, instance.clock), not_found=NotFound.FAIL).after
+        except (MissingError, UsageError):
+            return None
+
     try:
         for row in store.rows():
-            try:
-                after = resolve(instance, log, parse(row.bookmark, instance.clock), not_found=NotFound.FAIL).after
-            except (MissingError, UsageError):
+            after = behind(row.bookmark)
+            if after is None:
                 continue
             who = f"{name} {row.who.client}/{row.who.sub_id}"
             release = (
