@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -12,9 +14,12 @@ from sowctl.engine.following.events import Event
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.journals import looked_after
-from sowctl.errors import ConfigError, LockedError, MissingError
+from sowctl.errors import ConfigError, LockedError, MissingError, SowError
 from sowctl.values.times import format_time
+from tests.journal.upkeep.test_moving import WAYS, Way
+from tests.support.faults import CountingSeam, FailAt, died_at_call
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml, verified
+from tests.support.verbs import put_files, read_files
 
 XML = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u")).replace(
     "</JournalDirectory>", "</JournalDirectory><JournalArchiveDirectory>old</JournalArchiveDirectory>"
@@ -120,3 +125,45 @@ def test_one_at_a_time(lab: Lab) -> None:
     with looked_after(lab.open()):
         lab.publish("t", message(id=1))
         assert json.loads(lab.query("t")[0])["id"] is not None
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_killed_at_every_call(lab: Lab, way: Way, deep: bool) -> None:
+    records, digest, files = lab.query("t"), lab.digest("u"), read_files(lab.directory)
+    finished = len(lab.journals()) - 1
+    for after in (False, True):
+        n = 1
+        while died_at_call(n, lambda seam: list(archive(lab.open(way(seam)))), after=after):
+            problem = f"killed at call {n}, {after=}"
+            with verified(lab):
+                assert lab.query("t") == records and lab.digest("u") == digest, problem
+            list(archive(lab.open()))
+            assert (len(lab.journals()), len(archived(lab))) == (1, finished), problem
+            assert not list((lab.directory / "old").glob(".*")), problem
+            assert lab.query("t") == records, problem
+            shutil.rmtree(lab.directory / "old")
+            put_files(lab.directory, files)
+            n += 1 if deep else 9
+        assert n > 30
+        shutil.rmtree(lab.directory / "old")
+        put_files(lab.directory, files)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_an_error_at_every_call(lab: Lab, way: Way, code: int, deep: bool) -> None:
+    records, files = lab.query("t"), read_files(lab.directory)
+    finished, counting = len(lab.journals()) - 1, CountingSeam()
+    list(archive(lab.open(way(counting))))
+    for n in range(1, counting.count + 1, 1 if deep else 3):
+        shutil.rmtree(lab.directory / "old")
+        put_files(lab.directory, files)
+        problem = f"call {n} of {counting.count} ({counting.points[n - 1]})"
+        try:
+            list(archive(lab.open(way(FailAt(n, code)))))
+        except SowError as error:
+            assert error.exit_status in (5, 6), f"{problem}: {error.code}"
+        assert lab.query("t") == records, problem
+        list(archive(lab.open()))
+        assert (len(lab.journals()), len(archived(lab))) == (1, finished), problem
+        assert lab.query("t") == records, problem
