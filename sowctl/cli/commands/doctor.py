@@ -8,10 +8,11 @@ from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
+from sowctl.cli.words.options import AsJson
 
 EXAMPLES = (
     "sowctl doctor",
-    "sowctl doctor --format json",
+    "sowctl doctor --json",
 )
 
 
@@ -20,27 +21,34 @@ def run(
     format: Annotated[
         str, option("--format", "-F", help="how the result is written", choices=("text", "json"))
     ] = "text",
+    json: AsJson = False,
 ) -> int:
-    """Say which versions, extras, Java and configuration are found here, and whether the instance can be used.
+    """Say which versions, extras, Java and configuration are found here, and what may go wrong with the instance.
 
     An extra that is not installed, or no configuration, is no fault. Java is looked for as the pipeline does:
     JAVA_HOME, then PATH, then the wheel that the spark extra installs; its line says which was taken and why, and
     where that is another directory, the JAVA_HOME that spark-submit needs.
-    With --format json one object: ok, and checks with name, state (ok, absent, problem), detail and hint. Ends with
-    status 0 where there is no problem and 1 where there is one.
+
+    With a configuration it looks at the instance, too: whether journal and stores are on a disk of this machine and how
+    long a flush takes there, who keeps pages of a store or holds a lock, free pages and free room, what killed
+    processes left, permissions, versions of formats, and whether the clock is behind the newest entry. Every finding
+    has a next step. Nothing is changed.
+
+    With --json one object: ok, and checks with name, state (ok, absent, warning, problem), detail and hint. Ends with
+    status 0 where there is no problem and 1 where there is one; a warning is none.
     """
     from sowctl.cli.commands.bodies.doctor import examine
 
     checks = list(examine(invocation))
     healthy = all(check.state != "problem" for check in checks)
-    if format == "json":
-        import json
+    if json or format == "json":
+        from json import dumps
 
-        text = json.dumps({"ok": healthy, "checks": [asdict(check) for check in checks]})
+        text = dumps({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
         from sowctl.output.display import display
 
-        marks = {"ok": "ok", "absent": "--", "problem": "!!"}
+        marks = {"ok": "ok", "absent": "--", "warning": "! ", "problem": "!!"}
         width = max(len(check.name) for check in checks)
         lines = []
         for check in checks:

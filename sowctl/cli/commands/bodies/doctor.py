@@ -46,11 +46,14 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 SPARK = "4.3."
 """The Spark versions that the pipeline is made for begin so."""
 _SCARCE = 256 << 20
-State = Literal["ok", "absent", "problem"]
+State = Literal["ok", "absent", "warning", "problem"]
 
 
 class Check(Struct, frozen=True):
-    """One thing looked at. ``absent`` is no fault: it may not be wanted here. ``hint`` is the next step."""
+    """One thing looked at. ``absent`` is no fault: it may not be wanted here; a ``warning`` is none yet.
+
+    ``hint`` is the next step.
+    """
 
     name: str
     state: State
@@ -136,8 +139,18 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         yield _usable("journal directory", directory, journals=sorted(directory.glob("*.journal")))
     for directory, files in stores.items():
         yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
+    yield from _diagnosed(invocation)
     yield from _views(invocation, config)
     yield from _conflated(invocation, config)
+
+
+def _diagnosed(invocation: Invocation) -> Iterator[Check]:
+    """File systems, stores, readers, locks and clock."""
+    from sowctl.engine.upkeep.diagnosis import diagnose
+
+    with invocation.open_instance() as instance:
+        for found in diagnose(instance):
+            yield Check(found.name, found.state, found.detail, found.hint)
 
 
 def _conflated(invocation: Invocation, config: InstanceConfig) -> Iterator[Check]:

@@ -1,0 +1,326 @@
+"""What may go wrong with an instance where it stands: file systems, flushes, readers and locks, room, clock, versions.
+
+Nothing is changed: a flush is timed on a file without a name. Each finding has a next step. Called by ``doctor``, which
+adds what is installed. Ruled by ``sow-store(5)`` and by README, "What you can rely on".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from sowctl.engine.topics.positions import has_log, meta_of, open_log
+from sowctl.errors import SowError
+from sowctl.store.meta import FORMAT_VERSION
+from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles
+from sowctl.store.opening.locks import holder
+from sowctl.store.upkeep.leftovers import leftovers
+from sowctl.store.upkeep.space import Space, space_at
+from sowctl.values.times import format_time
+from sowctl.waiting import holders
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+
+State = Literal["ok", "absent", "warning", "problem"]
+NETWORK = frozenset(
+    (
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "afs",
+        "ncpfs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "beegfs",
+        "gpfs",
+        "fuse.sshfs",
+    )
+)
+"""File systems of other machines: locks and maps do not hold between two of them."""
+MEMORY = frozenset(("tmpfs", "ramfs"))
+HONEST = 20e-6
+"""Seconds; a flush that takes less has not reached a disk (``reliability``, Stated limits)."""
+FLUSHES = 15
+KEPT_SHARE = 0.1
+FREE_SHARE = 0.5
+LEAST_PAGES = 1024
+"""Of a smaller store no free or kept page is worth a word."""
+HELD_LONG = 60.0
+BEHIND = 1_000_000
+"""Microseconds by which the clock may be behind the newest entry: two processes read it one after the other."""
+
+
+class Diagnosis(Struct, frozen=True):
+    """One thing looked at. ``absent`` is no fault; ``hint`` is the next step."""
+
+    name: str
+    state: State
+    detail: str
+    hint: str | None = None
+
+
+def diagnose(instance: Instance) -> Iterator[Diagnosis]:
+    """Everything about an instance with a configuration, in the order in which it is shown."""
+    stores = [topic for topic in instance.topics if topic.file is not None and topic.file.exists()]
+    places = {topic.file.parent: None for topic in stores if topic.file is not None}
+    if instance.log is not None and instance.log.directory.is_dir():
+        places = {instance.log.directory: None} | places
+    mounts = _read(Path("/proc/self/mountinfo"))
+    for place in places:
+        yield from file_system(place, mounts, flush_time)
+    for topic in stores:
+        yield from _store(instance, topic)
+    if instance.log is not None and instance.config is not None:
+        lock = instance.log.directory / f"{instance.config.name}.lock"
+        yield from lock_of("journal lock", lock, *_journal_holder(lock), dated=False)
+        yield from _journal(instance)
+    yield from _clock(instance, stores)
+
+
+# File systems
+
+
+def file_system(place: Path, mounts: str, flushed: Callable[[Path], float | None]) -> Iterator[Diagnosis]:
+    """Of which kind a directory's file system is, and whether it flushes; ``mounts`` is Linux's mountinfo."""
+    name, kind = f"file system of {place}", kind_of(place, mounts)
+    if kind is None:
+        yield Diagnosis(name, "absent", "its kind is not known")
+    elif kind in NETWORK:
+        hint = "move journal and stores to a disk of this machine: LMDB and locks fail on file systems of others"
+        yield Diagnosis(name, "problem", f"{kind}, a file system of another machine", hint)
+        return
+    elif kind in MEMORY:
+        hint = "fine for tests; what must outlive a power cut belongs on a disk"
+        yield Diagnosis(name, "warning", f"{kind}: it is in memory, and gone when the machine stops", hint)
+        return
+    elif kind.startswith("fuse"):
+        hint = "make sure that it is of this machine and honours fsync, mmap and flock"
+        yield Diagnosis(name, "warning", f"{kind}, a file system of a program", hint)
+    else:
+        yield Diagnosis(name, "ok", kind)
+    taken = flushed(place)
+    if taken is None:
+        yield Diagnosis(f"flush in {place}", "absent", "it cannot be timed here")
+    elif taken < HONEST:
+        yield Diagnosis(
+            f"flush in {place}",
+            "warning",
+            f"{taken * 1e6:.0f} us: so fast it has not reached a disk",
+            "a power cut may lose what was acknowledged, unless the cache of the disk has a battery",
+        )
+    else:
+        yield Diagnosis(f"flush in {place}", "ok", f"{taken * 1e6:,.0f} us")
+
+
+def kind_of(place: Path, mounts: str) -> str | None:
+    """The kind of file system that holds a directory; None where ``mounts`` does not tell."""
+    real = place.resolve()
+    best: tuple[int, str] | None = None
+    for line in mounts.splitlines():
+        # "36 35 98:0 /root /mount options ... - ext3 /dev/sda1 rw": the number of fields before the dash varies.
+        before, dash, behind = line.partition(" - ")
+        fields = before.split()
+        if not dash or len(fields) < 5:
+            continue
+        point = Path(fields[4].encode().decode("unicode_escape"))
+        # Later lines are mounted over earlier ones.
+        if real.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
+            best = len(point.parts), behind.split()[0]
+    return None if best is None else best[1]
+
+
+def flush_time(place: Path) -> float | None:
+    """The median of some flushes of a small write, in seconds, on a file without a name; None where that fails."""
+    try:
+        fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        times = []
+        for number in range(FLUSHES):
+            os.pwrite(fd, bytes((number,)) * 512, 512 * number)
+            started = time.perf_counter()
+            os.fsync(fd)
+            times.append(time.perf_counter() - started)
+        return median(times)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+# Stores
+
+
+def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
+    assert topic.file is not None
+    path, name = topic.file, f"store of {topic.name}"
+    try:
+        meta = meta_of(path, instance)
+    except SowError as error:
+        yield Diagnosis(name, "problem", error.message, error.hint or f"sowctl store check {topic.name} looks closer")
+        return
+    space = space_at(path, instance.seam)
+    version = f"format {meta.format_version}" + (" (older)" if meta.format_version < FORMAT_VERSION else "")
+    if space is None:
+        yield Diagnosis(name, "ok", f"{version}, {meta.records:,} records")
+    else:
+        yield from space_use(name, topic.name, f"{version}, {meta.records:,} records", space, _room(path))
+    files = StoreFiles.of(path)
+    words, facts = holder(files.writer)
+    yield from lock_of(f"writer lock of {topic.name}", files.writer, words, facts.get("holder_pid"))
+    if left := leftovers(path):
+        size = sum(one.bytes for one in left)
+        detail = f"{len(left)} files of killed processes, {size:,} bytes"
+        yield Diagnosis(
+            f"leftovers of {topic.name}", "warning", detail, f"sowctl store clean {topic.name} removes them"
+        )
+    kept = [
+        one for one in files.directory.iterdir() if one.name.startswith((path.name + DAMAGED, path.name + REPLACED))
+    ]
+    if kept:
+        size = sum(one.stat().st_size for one in kept)
+        detail = f"{len(kept)} former files of the store, {size:,} bytes"
+        yield Diagnosis(f"kept of {topic.name}", "warning", detail, "remove them when nobody needs them any more")
+    if path.stat().st_mode & 0o007:
+        detail = f"everybody on this machine may use {path.name}"
+        yield Diagnosis(f"permissions of {topic.name}", "warning", detail, f"chmod o-rwx {path}")
+
+
+def space_use(name: str, topic: str, detail: str, space: Space, room: int) -> Iterator[Diagnosis]:
+    """Free pages, pages that are kept for readers, and whether there is ``room`` (bytes) for the store once more."""
+    free = space.free_pages / space.pages
+    detail += (
+        f", {space.file_bytes / (1 << 20):,.1f} of {space.map_bytes / (1 << 20):,.0f} MiB of its map, {free:.0%} free"
+    )
+    large = space.pages >= LEAST_PAGES
+    if room < space.used_bytes:
+        words = f"{detail}; {room / (1 << 20):,.0f} MiB of the disk are left"
+        yield Diagnosis(name, "warning", words, "make room: a rebuild or a compaction needs as much as the store has")
+    elif large and free >= FREE_SHARE:
+        yield Diagnosis(name, "warning", detail, f"sowctl store compact {topic} makes it smaller")
+    else:
+        yield Diagnosis(name, "ok", detail)
+    oldest = space.oldest
+    if oldest is None:
+        return
+    who = f"process {oldest.pid}, {space.behind:,} transactions behind, keeps {space.retained_pages:,} pages"
+    if oldest.seconds is None:
+        hint = f"its process is gone: the next writer to {topic} clears it"
+        yield Diagnosis(f"readers of {topic}", "warning", f"a place of {who}", hint)
+    elif large and space.retained_pages >= KEPT_SHARE * space.pages:
+        hint = f"the file grows until it ends: see what process {oldest.pid} waits for"
+        yield Diagnosis(f"readers of {topic}", "warning", f"{who}, runs for {oldest.seconds:,.0f} s", hint)
+
+
+def _room(path: Path) -> int:
+    facts = os.statvfs(path.parent)
+    return facts.f_bavail * facts.f_frsize
+
+
+# Locks
+
+
+def lock_of(name: str, path: Path, words: str, pid: int | None, *, dated: bool = True) -> Iterator[Diagnosis]:
+    """Who holds a lock; nothing where it is free. ``dated``: its file was changed when the lock was taken."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        since = time.time() - os.fstat(fd).st_mtime
+    finally:
+        os.close(fd)
+    stopped = pid is not None and process_state(pid) in ("T", "t")
+    if stopped:
+        yield Diagnosis(
+            name,
+            "problem",
+            f"held by a process that is stopped{words}",
+            f"kill -CONT {pid} lets it go on, kill {pid} ends it",
+        )
+    elif dated and since > HELD_LONG:
+        yield Diagnosis(
+            name, "warning", f"held for {since:,.0f} s{words}", "others wait for it: see what its process does"
+        )
+    else:
+        yield Diagnosis(name, "ok", f"held at the moment{words}")
+
+
+def process_state(pid: int) -> str | None:
+    """The letter that Linux has for the state of a process; None where there is none."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return None
+
+
+def _journal_holder(lock: Path) -> tuple[str, int | None]:
+    known = holders(lock) if lock.exists() else set()
+    return (f": process {min(known)}", min(known)) if known else ("", None)
+
+
+def _journal(instance: Instance) -> Iterator[Diagnosis]:
+    try:
+        if not has_log(instance):
+            yield Diagnosis("journal", "absent", "no files yet")
+            return
+        with open_log(instance) as log:
+            count, first, last = len(log.files()), log.first_txid, log.last_txid()
+        yield Diagnosis("journal", "ok", f"{count:,} files, txid {first:,} to {last:,}")
+    except SowError as error:
+        yield Diagnosis("journal", "problem", error.message, error.hint or "sowctl journal check looks closer")
+
+
+# Clock
+
+
+def _clock(instance: Instance, stores: Sequence[TopicConfig]) -> Iterator[Diagnosis]:
+    newest = [(0, "")]
+    for topic in stores:
+        assert topic.file is not None
+        with suppress(SowError):
+            newest.append((meta_of(topic.file, instance).last_time, topic.name))
+    with suppress(SowError):
+        if has_log(instance):
+            with open_log(instance) as log:
+                newest += [(state.last_time, name) for (name, _), state in log.topics().items()]
+    yield from clock_against(instance.now, *max(newest))
+
+
+def clock_against(now: int, latest: int, topic: str) -> Iterator[Diagnosis]:
+    """Whether the clock (microseconds) is behind the newest entry, which is of this topic."""
+    if not latest:
+        yield Diagnosis("clock", "ok", format_time(now))
+    elif now + BEHIND < latest:
+        yield Diagnosis(
+            "clock",
+            "problem",
+            f"{format_time(now)} is {(latest - now) / 1e6:,.1f} s behind the newest entry, of {topic}",
+            "set the clock right: until it has caught up, new messages get the time of that entry",
+        )
+    else:
+        yield Diagnosis("clock", "ok", f"{format_time(now)}, the newest entry is of {format_time(latest)}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
