@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.directories import make_directories
 from sowctl.engine.upkeep.backup import copying
 from sowctl.engine.upkeep.backup.folder import write_synced
 from sowctl.journal.appender import Appender
@@ -59,7 +60,7 @@ def copy_journal(files: Sequence[FileInfo], end: Position, places: dict[Path, Pa
     total = 0
     for info in files:
         target = places[info.path.parent] / info.path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent, seam)
         if info.number < end.number:
             total += copying.copy(info.path, target, seam)[0]
         elif info.number == end.number:
@@ -110,7 +111,7 @@ def begin_history(
             (state.last_block[0], state.chain),
             state.file_version,
         )
-    directory.mkdir(parents=True, exist_ok=True)  # all files may lie in the archive
+    make_directories(directory, seam)  # all files may lie in the archive
     file = Appender(directory, instance, seam)
     try:
         file.create(number, header)

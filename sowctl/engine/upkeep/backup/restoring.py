@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
-from sowctl.directories import sync_directory
+from sowctl.directories import make_directories, sync_directory
 from sowctl.engine.sources.digest import Digest, digest, digest_of
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup import copying
@@ -246,7 +246,7 @@ def restore(plan: Plan, to: Path, open_instance: Opener, *, seam: Seam, now: Mic
     refuse_taken(to)
     with written(to, "restore the instance"):
         to = to.absolute()
-        to.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(to.parent, seam)
         with _beside(to, seam) as work:
             done = _Restoring(plan, work, open_instance, seam, now, lineage).run()
             sync_tree(work, seam)
@@ -303,7 +303,7 @@ class _Restoring:
 
     def _copy(self, backup: Backup, file: BackedFile) -> None:
         source, target = backup.path / TREE / file.path, self.work / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent, self.seam)
         if not source.is_file():
             raise damaged(str(source), "the file is missing")
         size, found = copying.copy(source, target, self.seam)

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.directories import make_directories
 from sowctl.engine.sources.current import CurrentSource, read_overlay
 from sowctl.engine.sources.digest import digest_of
 from sowctl.engine.topics.targets import Target
@@ -183,7 +184,7 @@ class _Taking:
     def _target(self, source: Path) -> tuple[str, Path]:
         path = self._within(source)
         target = self.tree / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent, self.seam)
         return path, target
 
     def _copied(self, source: Path, role: Role, size: int | None = None) -> None:

@@ -241,3 +241,13 @@ def test_one_backup_at_a_time_and_none_where_there_is_none(lab: BackupLab, tmp_p
         list(list_backups(tmp_path / "nowhere"))
     with pytest.raises(MissingError):
         verify_backup(lab.backups, "20260101", lab.opened, seam=SEAM, wait=0)
+
+
+def test_directories_and_files_are_not_for_everybody(lab: BackupLab) -> None:
+    _, path = lab.take()
+    lab.bring_back()
+    for place in (path, lab.directory.parent / "restored"):
+        for entry in (place, *place.rglob("*")):
+            if entry.is_dir():
+                assert entry.stat().st_mode & 0o777 == 0o750, entry
+    assert (path / NAME).stat().st_mode & 0o777 == 0o640
