@@ -32,14 +32,24 @@ if TYPE_CHECKING:
     from sowctl.engine.queues.handles import Handle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
     from sowctl.engine.records import StoredRecord
-    from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, ReindexReport, ReplayReport, TopicInfo
+    from sowctl.engine.reports import (
+        CompactReport,
+        DeleteReport,
+        ExpireReport,
+        PublishReport,
+        ReindexReport,
+        ReplayReport,
+        TopicInfo,
+    )
     from sowctl.engine.search.plan import Plan
     from sowctl.engine.sources.digest import Digest
+    from sowctl.engine.upkeep.repairing import Repair
     from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.query import QueryResult
     from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
+    from sowctl.errors import SowError
 
 
 class RowVerbs:
@@ -98,6 +108,12 @@ class InstanceHandle(Instance, frozen=True):
         from sowctl.engine.verbs.check import check
 
         return check(self)
+
+
+def _no_store(topic: TopicConfig) -> SowError:
+    from sowctl.engine.topics.positions import no_store
+
+    return no_store(topic)
 
 
 def _keys(what: str, keys: Collection[str | int], call: str) -> tuple[str, ...]:
@@ -291,6 +307,22 @@ class TopicHandle:
         from sowctl.engine.verbs.reindex import reindex
 
         return reindex(self.instance, [self.target], drop=drop)[0]
+
+    def compact(self, *, dry_run: bool = False) -> CompactReport:
+        """Put a copy without free pages in the place of the topic's store, while others use it."""
+        from sowctl.engine.verbs.upkeep.compact import compact
+
+        for report in compact(self.instance, [self.target], dry_run=dry_run):
+            return report
+        raise _no_store(self.config)
+
+    def repair(self, *, earlier: bool = False, dry_run: bool = False) -> Repair:
+        """Save what is sound of a damaged store: its ``report``, and ``items()`` for what it lacked."""
+        from sowctl.engine.verbs.upkeep.repair import repair
+
+        for done in repair(self.instance, [self.target], earlier=earlier, dry_run=dry_run):
+            return done
+        raise _no_store(self.config)
 
     def digest(self, at: int | str | None = None) -> Digest:
         """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it)."""

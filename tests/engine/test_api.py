@@ -77,6 +77,8 @@ def test_methods_of_other_verbs(topic: TopicHandle) -> None:
     assert list(topic.check()) == []
     assert list(InstanceHandle.check(topic.instance)) == []  # type: ignore[arg-type]
     assert topic.reindex().records == 2
+    assert topic.compact().records == 2
+    assert topic.repair().report.action == "sound"
     assert topic.explain("/v = 2").estimated <= 2
 
 

@@ -14,7 +14,7 @@ from sowctl.store.upkeep import verified
 from sowctl.store.upkeep.verified import END, Verified, decode, encode, read_record, record_of, write_record
 from tests.support.damage import flipped
 from tests.support.faults import CountingSeam, FailAt
-from tests.support.stores import new_store
+from tests.support.stores import START, new_store
 
 BOUND = st.integers(0, END)
 
@@ -60,6 +60,15 @@ def test_what_is_damaged_or_of_another_file_says_nothing(tmp_path: Path) -> None
     other.write_bytes(path.read_bytes())
     other.rename(path)
     assert read_record(path).marks == [(0, 0)]
+
+
+def test_the_golden_file() -> None:
+    """``tests/formats/v1/store.sow-verified`` was written by version 1 and never changes."""
+    content = (Path(__file__).parents[2] / "formats" / "v1" / "store.sow-verified").read_bytes()
+    marks = [(0, 0), (1 << 20, START), ((1 << 63) + 5, START + 60_000_000)]
+    assert decode(content, 4711).marks == marks
+    assert decode(content, 4712).marks == [(0, 0)]
+    assert encode(marks, 4711) == content
 
 
 def test_the_old_one_stays_where_writing_fails(tmp_path: Path) -> None:
