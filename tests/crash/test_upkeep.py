@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from tests.crash.test_killed_at_n import Ghost, killed
 from tests.support.damage import flip_bit, overwrite
 from tests.support.faults import CountingSeam, FailAt, KillAt
 from tests.support.instances import CheckHere
+from tests.support.processes import Child
 from tests.support.verbs import LOGGED, Plot, Template, Verb, behind, flushed, grown
 
 
@@ -111,3 +115,23 @@ def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: 
                 check_report(plot, error, problem)
             looked_at(plot, verb, problem, thorough=deep)
     assert reported > 3
+
+
+@every
+def test_killed_at_any_moment(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
+    """By SIGKILL, wherever the process is: within a write, a sync, or LMDB."""
+    plot = prepared(memory, template)
+    plot.restore()
+    started = time.monotonic()
+    verb(plot, SEAM)
+    usual = time.monotonic() - started
+    chance = random.Random(seed)
+    died = 0
+    for number in range(200 if deep else 6):
+        plot.restore()
+        with Child(lambda child: verb(plot, SEAM)) as child:
+            time.sleep(chance.random() * usual)
+            died += child.kill() == -signal.SIGKILL
+        looked_at(plot, verb, f"round {number}", thorough=number % 10 == 0)
+    print(f"{died} were killed")
+    assert died

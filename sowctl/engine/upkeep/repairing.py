@@ -19,7 +19,7 @@ from sowctl.engine.fold.blocks import taken
 from sowctl.engine.fold.folding import BUCKET_BYTES, PART, EntrySpan, LastPerKey, append_sorted, fold
 from sowctl.engine.fold.spill import Buckets, Pairs
 from sowctl.engine.reports import RepairItem, RepairReport
-from sowctl.engine.topics.positions import check_position, definition_of, has_log, open_log
+from sowctl.engine.topics.positions import check_position, definition_of, has_log, open_log, refuse_other_topic
 from sowctl.engine.topics.retention import retention
 from sowctl.engine.upkeep.compacting import forget_places
 from sowctl.errors import DamageError, MissingError, RefusedError
@@ -71,8 +71,8 @@ class Repair:
         """Repair the store, or say what would be done. ``earlier``: also from the state before the last transaction.
 
         Raises MissingError, DamageError ``SOW-STO-071`` where nothing can be saved, RefusedError ``SOW-STO-072`` where
-        only an earlier state can and ``SOW-STO-073`` where whose store it is cannot be told, StorageError, LockedError;
-        the store is as it was then.
+        only an earlier state can, ``SOW-STO-073`` where whose store it is cannot be told, ``SOW-ENG-023`` where it is
+        another topic's, StorageError, LockedError; the store is as it was then.
         """
         started = monotonic()
         instance, report = self._instance, self.report
@@ -87,6 +87,9 @@ class Repair:
                 damaged = any(finding.level >= Level.ERROR for finding in checked)
             salvage = held.enter_context(Salvage(files.path, instance.seam))
             if salvage.meta is not None:
+                if self._topic is not None:
+                    # Its journal would be asked for the entries of another topic.
+                    refuse_other_topic(self._topic, salvage.meta)
                 definition = salvage.meta.definition
                 report.topic, report.message_type = definition.topic, definition.message_type
             if not damaged:

@@ -253,3 +253,26 @@ def test_a_damaged_journal_restores_nothing(lab: Lab) -> None:
     assert (report.lost, report.restored, report.complete) == (1, 0, False)
     assert "damaged itself" in str(report.note)
     assert [item.state for item in items] == ["lost"]
+
+
+def test_a_store_of_another_topic_is_left_alone(lab: Lab) -> None:
+    """Its records are not to be mixed with those of the topic at whose place it is."""
+    spoiled(lab, "alone", 7)
+    lab.forget("logged")
+    lab.store("alone").rename(lab.store("logged"))
+    before = lab.store("logged").read_bytes()
+    with pytest.raises(RefusedError) as caught:
+        run(lab, "logged")
+    assert caught.value.code == "SOW-ENG-023"
+    assert lab.store("logged").read_bytes() == before
+
+
+def test_logical_topics_share_one_store(tmp_path: Path) -> None:
+    pattern = topic_xml("orders", "<Pattern>^/orders/.*</Pattern>")
+    lab = Lab(tmp_path, config_xml(pattern, ("orders",)))
+    for name in ("/orders/a", "/orders/b"):
+        instance = lab.open()
+        instance.topic(name).publish([message(id=n, of=name).encode() for n in range(40)])
+    instance = lab.open()
+    done = list(repair(instance, [*resolve(instance, "/orders/a"), *resolve(instance, "/orders/b")]))
+    assert [(one.report.action, one.report.records) for one in done] == [("sound", 80)]

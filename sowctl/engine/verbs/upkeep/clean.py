@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import CleanReport
+from sowctl.engine.upkeep.storefiles import store_files
 from sowctl.store.upkeep.leftovers import leftovers, remove_leftovers
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ def clean(instance: Instance, targets: Sequence[Target], *, dry_run: bool = Fals
 
     The store itself need not be there. Raises StorageError.
     """
-    for target in targets:
-        path = target.topic.file if target.topic is not None else target.path
-        if path is None:
-            continue
+    for path, _ in store_files(targets, missing=True):
         for one in leftovers(path) if dry_run else remove_leftovers(path, instance.seam):
             yield CleanReport(str(one.path), one.pid, one.bytes, dry_run)

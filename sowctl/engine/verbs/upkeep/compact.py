@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import CompactReport
 from sowctl.engine.upkeep.compacting import compacted
+from sowctl.engine.upkeep.storefiles import store_files
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -21,7 +22,5 @@ def compact(
     ``min_free``: only stores of whose pages at least this share is free. Raises DamageError where a part of a store is
     not sound, StorageError, LockedError: that store is as it was then.
     """
-    for target in targets:
-        path = target.topic.file if target.topic is not None else target.path
-        if path is not None and path.exists():
-            yield compacted(instance, path, min_free=min_free, dry_run=dry_run)
+    for path, _ in store_files(targets):
+        yield compacted(instance, path, min_free=min_free, dry_run=dry_run)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.upkeep.repairing import Repair
+from sowctl.engine.upkeep.storefiles import store_files
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -19,9 +20,7 @@ def repair(
 
     Of each the report, and item by item what it lacked. Raises as :meth:`Repair.run` does.
     """
-    for target in targets:
-        path = target.topic.file if target.topic is not None else target.path
-        if path is not None and path.exists():
-            one = Repair(instance, path, target.topic)
-            one.run(earlier=earlier, dry_run=dry_run)
-            yield one
+    for path, topic in store_files(targets):
+        one = Repair(instance, path, topic)
+        one.run(earlier=earlier, dry_run=dry_run)
+        yield one
