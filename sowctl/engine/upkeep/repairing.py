@@ -19,7 +19,7 @@ from sowctl.engine.fold.blocks import taken
 from sowctl.engine.fold.folding import BUCKET_BYTES, PART, EntrySpan, LastPerKey, append_sorted, fold
 from sowctl.engine.fold.spill import Buckets, Pairs
 from sowctl.engine.reports import RepairItem, RepairReport
-from sowctl.engine.topics.positions import check_position, definition_of, has_log, open_log, refuse_other_topic
+from sowctl.engine.topics.positions import check_position, definition_of, has_log, meta_of, open_log, refuse_other_topic
 from sowctl.engine.topics.retention import retention
 from sowctl.engine.upkeep.compacting import forget_places
 from sowctl.errors import DamageError, MissingError, RefusedError
@@ -85,6 +85,8 @@ class Repair:
             held.enter_context(lock.held(instance.lock_wait))
             with closing(check_store(files.path, seam=instance.seam)) as checked:
                 damaged = any(finding.level >= Level.ERROR for finding in checked)
+            if not damaged:
+                return self._sound(meta_of(files.path, instance))
             salvage = held.enter_context(Salvage(files.path, instance.seam))
             if salvage.meta is not None:
                 if self._topic is not None:
@@ -92,8 +94,6 @@ class Repair:
                     refuse_other_topic(self._topic, salvage.meta)
                 definition = salvage.meta.definition
                 report.topic, report.message_type = definition.topic, definition.message_type
-            if not damaged:
-                return self._sound(salvage)
             self._compare(salvage, held, earlier)
             report.dry_run = dry_run
             with build(
@@ -130,12 +130,11 @@ class Repair:
             first, last = (None, None) if loss.key is not None else (loss.low, loss.high)
             yield RepairItem(topic, what, "lost", loss.key, loss.txid, first, last, loss.why)
 
-    def _sound(self, salvage: Salvage) -> RepairReport:
-        report, meta = self.report, salvage.meta
-        report.action = "sound"
-        if meta is not None:
-            report.records, report.versions = meta.records, meta.versions
-            report.digest = f"{meta.digest:032x}"
+    def _sound(self, meta: StoreMeta) -> RepairReport:
+        report = self.report
+        report.topic, report.message_type = meta.definition.topic, meta.definition.message_type
+        report.action, report.records, report.versions = "sound", meta.records, meta.versions
+        report.digest = f"{meta.digest:032x}"
         return report
 
     def _definition(self, meta: StoreMeta | None) -> Definition:
