@@ -95,7 +95,16 @@ class Keeper:
         return max(0, self._log()[1] - kept.applied)
 
     def _fits(self, kept: Kept) -> bool:
-        return kept.definition == self._digest and bool(kept.lineage) == (self.recorded and bool(self._log()[0]))
+        if kept.definition != self._digest or bool(kept.lineage) != (self.recorded and bool(self._log()[0])):
+            return False
+        return self._is_of_this_log(kept)
+
+    def _is_of_this_log(self, kept: Kept) -> bool:
+        """Whether the journal is the one that was read, and not another copy of it, which has the same lineage."""
+        if kept.block is None or not self.recorded or not has_log(self._instance):
+            return True
+        with open_log(self._instance) as log:
+            return kept.lineage != log.lineage.hex() or log.has_block(kept.block[:3], kept.block[3])
 
     def _log(self) -> tuple[str, int, int]:
         """The journal's lineage; last txid and time of the topics below, as far as the moment goes."""
@@ -177,7 +186,7 @@ class Keeper:
             source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
             if seen is not None:
                 found = seen.changes(self._moment, self._entry, kept)
-            elif isinstance(source, TopicConfig) and kept.lineage == self._log()[0]:
+            elif isinstance(source, TopicConfig) and kept.lineage == self._log()[0] and self._is_of_this_log(kept):
                 living = self._living(snapshot, before) if expires(source.expiration) else {}
                 found = topic_changes(self._instance, source, stretch, living)
                 if expires(source.expiration):
@@ -267,7 +276,15 @@ class Keeper:
             # An entry of a later time is taken when its time comes: look again each time.
             due = now + 1
             last = 0
-        return Kept(VERSION, self._digest, lineage, last, now, due, source)
+        return Kept(VERSION, self._digest, lineage, last, now, due, source, self._last_block())
+
+    def _last_block(self) -> tuple[int, int, int, int] | None:
+        """The last block of the journal, with the last txid of its file then; None where there is none."""
+        if not self.recorded or not has_log(self._instance):
+            return None
+        with open_log(self._instance) as log:
+            state = log.state()
+            return None if state.block is None else (*state.block, state.end.txid)
 
     def _due(self, pending: Mapping[bytes, Pending], snapshot: Reader | None, shown: Mapping[bytes, Change]) -> int:
         """When something happens next though nothing is published."""

@@ -39,7 +39,8 @@ class Kept(Struct, frozen=True):
     ``definition``: digest of everything that what is shown depends on besides messages; ``lineage`` and ``applied``:
     the journal, and the txid up to which its entries are taken; both empty where none records the source; ``clock``:
     the instant up to which it is advanced; ``due``: the next instant at which something is shown, goes or expires
-    though nothing is published, 0 for never; ``source``: digest of the source's store as it was seen last.
+    though nothing is published, 0 for never; ``source``: digest of the source's store as it was seen last; ``block``:
+    the last block of the journal then (number of its file, offset, header CRC, last txid): it tells copies apart.
     """
 
     version: int
@@ -49,6 +50,7 @@ class Kept(Struct, frozen=True):
     clock: int
     due: int = 0
     source: str = ""
+    block: tuple[int, int, int, int] | None = None
 
 
 def read_kept(reader: Reader) -> Kept | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,22 @@ def test_a_source_without_file_and_journal_keeps_nothing(tmp_path: Path) -> None
     recorded.clock.tick(5)
     assert tick(recorded).way == "computed by readers"
     assert values(recorded) == {1: 1}
+
+
+def test_the_state_of_another_copy_is_made_anew(tmp_path: Path) -> None:
+    """Two copies of an instance went on separately: lineage and txids are the same, the messages are not."""
+    lab = lab_of(tmp_path, logged=True)
+    lab.publish("t", message(id=1, v=0))
+    shutil.copytree(lab.directory, tmp_path / "copy")
+    other = Lab(tmp_path / "copy", lab.xml, clock=lab.clock)
+    lab.publish("t", message(id=1, v=1))
+    other.publish("t", message(id=1, v=2))
+    tick(lab)
+    lab.clock.tick(5)
+    tick(lab)
+    assert values(lab) == {1: 1}
+    kept(other).parent.mkdir(exist_ok=True)
+    shutil.copy(kept(lab), kept(other))
+    assert values(other) == {1: 2}
+    assert tick(other).way in ("computed", "as it was")
+    assert values(other) == {1: 2}

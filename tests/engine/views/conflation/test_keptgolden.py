@@ -56,6 +56,7 @@ def test_the_file_of_version_1(tmp_path: Path) -> None:
         "clock": START + 6 * SECOND,
         "due": START + 11 * SECOND,
         "source": kept.source,
+        "block": None,  # written since, and only where a journal records the source
     }
     assert [one.opened for one in pending.values()] == [START + 6 * SECOND] * 3
     lab.clock.at = START + 6 * SECOND
