@@ -7,9 +7,9 @@ read" and "Without locks".
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
+from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 from sowctl.store.codec import Offsets
@@ -67,16 +67,41 @@ class Snapshot(Reader):
             self._txn.abort()
             self._handle.release()
 
-    def copy_to(self, path: Path) -> None:
-        """Copy this state, without free pages, into a new file; whoever writes meanwhile is not kept waiting.
+    def copy_through(self, take: Callable[[int], R]) -> R:
+        """Copy this state, without free pages: ``take`` reads the bytes of a data file from a pipe, at its own pace.
 
-        It is not on disk when this returns. Raises StorageError, DamageError.
+        Whoever writes meanwhile is not kept waiting. Gives what ``take`` gives. Raises what it raises, StorageError,
+        DamageError.
         """
-        handle = self._handle
+        return self._steady(self._piped, take)
+
+    def _piped(self, take: Callable[[int], R]) -> R:
+        handle, problems = self._handle, list[BaseException]()
+        source, sink = os.pipe()
+
+        def copy() -> None:
+            try:
+                handle.env.copyfd(sink, compact=True, txn=self._txn)
+            except BaseException as problem:
+                problems.append(problem)
+            finally:
+                os.close(sink)
+
+        thread = Thread(target=copy, daemon=True)
         with explained(handle.files.path, "copy the store"):
-            # LMDB writes past the page cache where it can: a sync of the journal beside this has no more to write.
-            copy = partial(handle.env.copy, str(path), compact=True, txn=self._txn)
-            self._steady(handle.seam.call, "lmdb.copy", copy)
+            try:
+                handle.seam.call("lmdb.copy", thread.start)
+                taken = take(source)
+            finally:
+                # Nobody reads any more: LMDB ends with an error, if it has not ended yet.
+                os.close(source)
+                if thread.ident is None:
+                    os.close(sink)
+                else:
+                    thread.join()
+            if problems:
+                raise problems[0]
+        return taken
 
     def _steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``read`` gives, of one state. Damage that was met in a mixture of two is none."""

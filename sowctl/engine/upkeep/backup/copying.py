@@ -1,58 +1,88 @@
 """Files into a backup and out of it: linked where that is possible, else copied, with the digest of their bytes.
 
-What is copied is synced in portions, so that a writer who syncs its journal beside this never waits for much.
+What is copied is synced in portions, so that a writer who syncs its journal beside this never waits for much; with
+``rest``, each portion is followed by a pause as long as it took, in which the disk is the writer's.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from xxhash import xxh3_128
 
+from sowctl.breaks import breakable
 from sowctl.seam import Seam
 
 _CHUNK = 4 << 20
 _SYNC_EVERY = 8 << 20
+_PORTION = 2 << 20
+"""Bytes between two pauses."""
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS))
 
 
-def copy(source: Path, target: Path, seam: Seam, size: int | None = None) -> tuple[int, str]:
+def copy(source: Path, target: Path, seam: Seam, size: int | None = None, *, rest: bool = False) -> tuple[int, str]:
     """Copy a file, or its first ``size`` bytes; on disk when this returns. Its size and digest. Raises OSError."""
     fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         mode = os.fstat(fd).st_mode & 0o777
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        out = seam.call("file.open", os.open, target, flags, mode | 0o200)
-        try:
-            return _pump(fd, out, seam, size)
-        finally:
-            os.close(out)
+        part = _PORTION if rest else _CHUNK
+
+        def chunks() -> Iterator[bytes]:
+            left = size
+            while left is None or left > 0:
+                chunk = seam.call("file.read", os.read, fd, part if left is None else min(part, left))
+                if not chunk:
+                    if left is not None:
+                        raise OSError(f"the file has {left} bytes less than were expected")
+                    return
+                left = None if left is None else left - len(chunk)
+                yield chunk
+
+        return write(chunks(), target, seam, mode, rest=rest)
     finally:
         os.close(fd)
 
 
-def _pump(fd: int, out: int, seam: Seam, size: int | None) -> tuple[int, str]:
-    digest, done, unsynced = xxh3_128(), 0, 0
-    while size is None or done < size:
-        wanted = _CHUNK if size is None else min(_CHUNK, size - done)
-        chunk = seam.call("file.read", os.read, fd, wanted)
-        if not chunk:
-            if size is not None:
-                raise OSError(f"the file has {done} bytes, and {size} were expected")
-            break
-        digest.update(chunk)
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[seam.call("file.write", os.write, out, rest) :]
-        done += len(chunk)
-        unsynced += len(chunk)
-        if unsynced >= _SYNC_EVERY:
-            seam.call("file.sync", os.fdatasync, out)
-            unsynced = 0
-    seam.call("file.sync", os.fsync, out)
-    return done, digest.hexdigest()
+def chunks_of(pipe: int) -> Iterator[bytes]:
+    """What comes through a pipe, in portions."""
+    held = bytearray()
+    while chunk := os.read(pipe, _PORTION):
+        held += chunk
+        if len(held) >= _PORTION:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
+
+
+def write(chunks: Iterable[bytes], target: Path, seam: Seam, mode: int, *, rest: bool) -> tuple[int, str]:
+    """Write a new file; on disk when this returns. Its size and digest. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    out = seam.call("file.open", os.open, target, flags, mode | 0o200)
+    try:
+        digest, done, unsynced = xxh3_128(), 0, 0
+        for chunk in chunks:
+            begin = time.monotonic()
+            digest.update(chunk)
+            left = memoryview(chunk)
+            while left:
+                left = left[seam.call("file.write", os.write, out, left) :]
+            done += len(chunk)
+            unsynced += len(chunk)
+            if rest or unsynced >= _SYNC_EVERY:
+                seam.call("file.sync", os.fdatasync, out)
+                unsynced = 0
+            if rest:
+                with breakable():
+                    time.sleep(time.monotonic() - begin)
+        seam.call("file.sync", os.fsync, out)
+        return done, digest.hexdigest()
+    finally:
+        os.close(out)
 
 
 def link(source: Path, target: Path, seam: Seam) -> bool:

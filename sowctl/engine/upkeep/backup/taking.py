@@ -189,7 +189,7 @@ class _Taking:
 
     def _copied(self, source: Path, role: Role, size: int | None = None) -> None:
         path, target = self._target(source)
-        found, digest = copying.copy(source, target, self.seam, size)
+        found, digest = copying.copy(source, target, self.seam, size, rest=True)
         self.files.append(BackedFile(path, role, found, digest, target.stat().st_mode & 0o777, "copied"))
 
     def _configuration(self) -> None:
@@ -273,14 +273,12 @@ class _Taking:
         if before is not None:
             self.files.append(before)
         else:
-            pinned.snapshot.copy_to(target)
-            target.chmod(pinned.path.stat().st_mode & 0o777 | 0o200)
-            fd = self.seam.call("file.open", os.open, target, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                self.seam.call("file.sync", os.fsync, fd)
-            finally:
-                os.close(fd)
-            size, digest = copying.read_digest(target, self.seam)
+            mode = pinned.path.stat().st_mode & 0o777
+
+            def take(pipe: int) -> tuple[int, str]:
+                return copying.write(copying.chunks_of(pipe), target, self.seam, mode, rest=True)
+
+            size, digest = pinned.snapshot.copy_through(take)
             self.files.append(BackedFile(path, "store", size, digest, target.stat().st_mode & 0o777, "copied"))
         self._chains(pinned.path)
         with ExitStack() as nothing:
