@@ -190,4 +190,18 @@ CODES: dict[str, str] = {
         written read differently. The file is there as it was, or compressed, or both.
         Do: Make room or correct the permissions, and run the command again: it goes on where it ended.
         """,
+    "SOW-JRN-071": """0 entries that were cut out
+
+        Why: A part of the journal was damaged, and ``sowctl journal repair`` put a gap in its place. The entries with
+        these txids are lost, unless a store has applied them.
+        Do: Nothing has to be done. The receipt beside the file has the bytes that stood there.
+        See: sowctl-journal-repair(1)
+        """,
+    "SOW-JRN-072": """6 a journal file that cannot be mended
+
+        Why: The system refused a step of the repair: the disk is full, a permission is missing, or what was written
+        read differently. The file is as it was, or mended.
+        Do: Make room or correct the permissions, and run the command again.
+        See: sowctl-journal-repair(1)
+        """,
 }

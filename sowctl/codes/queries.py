@@ -112,8 +112,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-RPL-002": """8 a rebuild that would lose records
 
-        Why: The journals do not reach back to the topic's first entry, so the new store could have fewer records than
-        the old one.
+        Why: The journals do not reach back to the topic's first entry, or a repair has cut entries of the topic out of
+        them, so the new store could have fewer records than the old one.
         Do: Put the older journals back. ``--force`` rebuilds from what is left and keeps the present file beside it.
         """,
     "SOW-RPL-003": """2 building and comparing at once

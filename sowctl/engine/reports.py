@@ -239,7 +239,7 @@ class JournalCheckReport(Struct):
     """How much a check of a journal has read, and in words what it could not verify.
 
     ``stored`` bytes on disk are ``bytes`` to be read; of the ``files``, ``compressed`` are and ``archived`` lie in the
-    archive. ``groups`` have happened.
+    archive. ``groups`` have happened; ``gaps`` are what repairs have cut out.
     """
 
     files: int
@@ -250,6 +250,7 @@ class JournalCheckReport(Struct):
     blocks: int
     groups: int
     entries: int
+    gaps: int = 0
     not_verified: tuple[str, ...] = ()
 
 

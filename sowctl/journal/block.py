@@ -125,6 +125,43 @@ class Damage(Struct, frozen=True):
     error: DamageError
 
 
+class Gap(Struct, frozen=True):
+    """What a repair cut out of a file: so many bytes at ``offset``, and the txids from ``first_txid`` to ``last_txid``.
+
+    ``receipt`` is the name of the file that has the bytes. ``topics`` had entries there; None where that is not known.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    first_txid: int
+    last_txid: int
+    receipt: str
+    topics: tuple[Topic, ...] | None
+
+    def concerns(self, topic: Topic) -> bool:
+        """Whether entries of a topic are missing, or may be."""
+        return self.topics is None or topic in self.topics
+
+    @property
+    def text(self) -> str:
+        """What is missing, in one clause; used by findings and notes."""
+        if self.last_txid < self.first_txid:
+            what = "a marker without entries was"
+        elif self.last_txid == self.first_txid:
+            what = f"txid {self.first_txid} was"
+        else:
+            what = f"txids {self.first_txid} to {self.last_txid} were"
+        kept = f"; {self.receipt} has the bytes" if self.receipt else ""
+        names = "" if self.topics is None else f" (of {', '.join(name for name, _ in self.topics)})"
+        return f"{what} damaged and cut out of the journal{names}{kept}"
+
+    @property
+    def note(self) -> str:
+        """What is missing, and where, as one line for people."""
+        return f"{block_place(self.path, self.offset)}: {self.text}"
+
+
 class Entry(Struct, frozen=True):
     """One entry.
 

@@ -33,7 +33,10 @@ ABORT = 2
 USER_KEYS = 4
 CORRELATION_IDS = 8
 LOGICAL_TOPICS = 16
-_BLOCK_FLAGS = LAST | ABORT | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS
+GAP = 32
+_BLOCK_FLAGS = LAST | ABORT | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS | GAP
+GAP_VERSION = 2
+"""Of blocks that stand for what was cut out; programs that do not know them say that the format is newer."""
 
 # Limits that a reader can rely on before it allocates: a header that asks for more is not taken for one.
 MAX_COUNT = 1 << 20
@@ -82,6 +85,11 @@ class BlockHeader(Struct, frozen=True):
         """Whether it says that its group has not happened."""
         return bool(self.flags & ABORT)
 
+    @property
+    def is_gap(self) -> bool:
+        """Whether it stands for what was cut out: it has txids and no entries."""
+        return bool(self.flags & GAP)
+
 
 class MapTopic(Struct, frozen=True):
     """One topic of a block: its last txid and the time of that entry."""
@@ -122,7 +130,7 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int, chain: i
     """
     raw = BLOCK_HEADER.pack(
         BLOCK_MAGIC,
-        VERSION,
+        GAP_VERSION if header.is_gap else VERSION,
         header.codec,
         header.flags,
         header.count,
@@ -155,7 +163,7 @@ def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> Block
     # The CRC covers the 100 bytes before it; its start value binds them to journal, file and offset.
     if fields[-1] != crc32(raw[:100], seed):
         return None
-    if fields[1] > VERSION:
+    if fields[1] > (GAP_VERSION if fields[3] & GAP else VERSION):
         raise newer(fields[1], place)
     header = BlockHeader(*fields[2:])
     return header if _is_sane(header) else None
@@ -167,6 +175,11 @@ def _is_sane(header: BlockHeader) -> bool:
         return False
     if header.map_size > MAX_MAP or max(header.columns_raw, header.payloads_raw) > MAX_RAW:
         return False
+    if header.is_gap:
+        # It may stand for no txid at all, where an abort marker was lost.
+        if header.count or header.codec != CODEC_NONE or (header.is_abort and not header.is_last):
+            return False
+        return 0 < header.first_txid <= header.last_txid + 1
     # A marker has no entries of its own: its txids are those of the group that it ends.
     if header.is_abort:
         # A marker repeats the txids that its group has used, so that its last txid continues the row of txids.
@@ -177,6 +190,9 @@ def _is_sane(header: BlockHeader) -> bool:
 
 def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
     """Whether a block may stand behind one that ended with ``last_txid``; ``group`` is the open group, 0 for none."""
+    if header.is_gap:
+        # What it says of its group is said of what stands around it, and was found out when it was made.
+        return header.first_txid == last_txid + 1
     if header.is_abort:
         return group != 0 and header.group == group and header.last_txid == last_txid
     # Inside an open group the block must name that group; outside it must begin one, whose number is its own first

@@ -28,7 +28,7 @@ class JournalCoverage(Struct):
     """How much a check has looked at; filled while its findings are consumed.
 
     ``bytes`` as they are read, ``stored`` as they lie on disk; ``packed`` files of ``files`` are compressed,
-    ``archived`` lie in the archive. ``missed``: in words, what could not be read.
+    ``archived`` lie in the archive; ``gaps`` were cut out. ``missed``: in words, what could not be read.
     """
 
     files: int = 0
@@ -39,6 +39,7 @@ class JournalCoverage(Struct):
     blocks: int = 0
     entries: int = 0
     groups: int = 0
+    gaps: int = 0
     missed: list[str] = field(default_factory=list)
 
 
@@ -235,10 +236,13 @@ class _Check:
                 yield _problem("SOW-JRN-014", file, None, "the checkpoint contradicts the files before it")
 
     def _group(self, file: JournalFile, walker: Walker, group: list[BlockRef]) -> Iterator[Finding]:
-        place = Position(file.number, group[0].offset, group[0].header.group - 1)
+        place = Position(file.number, group[0].offset, group[0].header.first_txid - 1)
         happened = not group[-1].header.is_abort
         self.coverage.groups += happened
         for ref in group:
+            if ref.header.is_gap:
+                yield from self._gap(file, ref, place, happened)
+                continue
             try:
                 # The walk has checked headers and, at the end, bodies of the last group; the check reads every body.
                 block = ref.load()
@@ -256,6 +260,22 @@ class _Check:
         # The topics file is compared at the place that it describes, which need not be the end of the journal.
         if self.told is not None and self.told.end == self.state.end and not self.broken:
             yield from self._compare(self.told)
+
+    def _gap(self, file: JournalFile, ref: BlockRef, place: Position, happened: bool) -> Iterator[Finding]:
+        """What a repair cut out: known, and named again and again."""
+        try:
+            gap = ref.gap()
+        except DamageError as error:
+            self.broken = True
+            yield _finding(error, str(file.path), ref.offset)
+            return
+        self.coverage.gaps += 1
+        if gap.topics is None:
+            # Which topics and publishers had entries there is told by the next checkpoint.
+            self.broken = True
+        elif happened:
+            self.state.absorb(place, ref.names())
+        yield _problem("SOW-JRN-071", file, ref.offset, gap.text, Level.WARNING)
 
     def _miss(self, file: JournalFile, offset: int, size: int) -> None:
         if size:

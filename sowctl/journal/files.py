@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, StorageError
-from sowctl.journal.block import Block
+from sowctl.journal.block import Block, Gap
 from sowctl.journal.blockcodec import (
     BLOCK_HEADER_SIZE,
     BLOCK_MAGIC,
@@ -414,8 +414,8 @@ class BlockRef:
                 raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, size)
             if len(raw) != size or crc32(raw) != self.header.map_crc:
                 raise self.damage()
-            # A marker holds no entries and therefore has no map.
-            if self.header.is_abort:
+            # A marker holds no entries and therefore has no map; of what was cut out the map may be lost.
+            if self.header.is_abort or (self.header.is_gap and not size):
                 self._map = BlockMap((), ())
             else:
                 self._map = unpack_map(raw, block_place(self.file.path, self.offset))
@@ -468,6 +468,16 @@ class BlockRef:
         except DamageError:
             return False
         return True
+
+    def gap(self) -> Gap:
+        """What it says of what was cut out, where it is a gap. Raises DamageError ``SOW-JRN-010``."""
+        header = self.header
+        names = self.names()
+        columns, _ = self.body()
+        receipt = bytes(columns).partition(b"\n")[0].decode("utf-8", "replace") if header.columns_stored else ""
+        known = header.map_size > 0
+        topics = tuple(row.topic for row in names.topics) if known else None
+        return Gap(self.file.path, self.offset, header.size, header.first_txid, header.last_txid, receipt, topics)
 
     def damage(self) -> DamageError:
         """The error for a body with a wrong CRC."""

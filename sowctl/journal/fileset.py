@@ -5,6 +5,7 @@ Used by ``scan`` and ``reader`` alone. Ruled by ``sow-journal(5)``, "Files" and 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -46,6 +47,10 @@ class FileSet:
     def look(self) -> None:
         """Look again which files there are and how long the last one is."""
         self._list()
+        # A repair puts another file in the place of one that is open: the same blocks at the same places, and gaps.
+        if self._last is not None and not os.fstat(self._last.fd).st_nlink:
+            self._last.close()
+            self._last = None
         last = self.last()
         # A compressed file does not grow, and asking for its size would unpack it.
         if not last.is_packed:
@@ -139,7 +144,7 @@ class FileSet:
             return  # who reads it is told
         try:
             ref = before.block_at(header.chain_offset)
-            if ref is None or ref.header.crc != header.chain:
+            if (ref is None or ref.header.crc != header.chain) and not has_gap(before, header.first_txid - 1):
                 raise foreign_file(last, before, header.chain, None if ref is None else ref.header.crc)
         finally:
             self.release(before)
@@ -265,7 +270,21 @@ class FileSet:
             ref = file.block_at(place.offset)
         finally:
             self.release(file)
-        return ref is not None and ref.header.group == ref.header.first_txid == place.txid + 1
+        if ref is None or ref.header.first_txid != place.txid + 1:
+            return False
+        # A gap may go on with a group that began in it.
+        return ref.header.group == ref.header.first_txid or ref.header.is_gap
+
+
+def has_gap(file: JournalFile, txid: int) -> bool:
+    """Whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should be: all
+    headers up to there are read."""
+    at = file.header.blocks_offset
+    while (ref := file.block_at(at)) is not None and ref.header.first_txid <= txid + 1:
+        if ref.header.is_gap and ref.header.first_txid - 1 <= txid <= ref.header.last_txid:
+            return True
+        at = ref.end
+    return False
 
 
 def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError
-from sowctl.journal.block import Block, Damage, Ended, FileInfo, Position, TailReport, TopicState
+from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from sowctl.journal.stretch import Stretch
 
 
+def _unheard(_: Gap) -> None:
+    return
+
+
 class Journal:
     """An instance's journal as it is when asked; many may read while one writes. Not for several threads at once.
 
-    ``lineage`` 16 bytes.
+    ``lineage`` 16 bytes. ``on_gap`` is told of every gap that entries are read around.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class Journal:
         self._folder = FileSet(directory, instance, seam, archive)
         self.lineage = self._folder.last().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
+        self.on_gap: Callable[[Gap], None] = _unheard
 
     @classmethod
     def exists(cls, directory: Path, instance: str, archive: Path | None = None) -> bool:
@@ -232,6 +237,9 @@ class Journal:
             if header.last_txid <= max(after, start.txid if start is not None else 0):
                 continue
             try:
+                if header.is_gap:
+                    self._tell(item, topic)
+                    continue
                 # The map tells whether the block has the topic, so that its columns and payloads stay unread.
                 if topic is None or item.names().has(topic):
                     yield item.load()
@@ -247,7 +255,24 @@ class Journal:
         for item in self._scan.refs(after, None, None, resync=False):
             assert not isinstance(item, Damage)
             if item.header.last_txid > after:
-                yield item
+                if item.header.is_gap:
+                    self._tell(item, None)
+                else:
+                    yield item
+
+    def lacks(self, topic: Topic) -> bool:
+        """Whether entries of a topic were cut out, or may have been. All headers are read; nobody is told."""
+        for item in self._scan.refs(0, None, None, resync=False):
+            assert not isinstance(item, Damage)
+            if item.header.is_gap and item.gap().concerns(topic):
+                return True
+        return False
+
+    def _tell(self, ref: BlockRef, topic: Topic | None) -> None:
+        """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""
+        gap = ref.gap()
+        if topic is None or gap.concerns(topic):
+            self.on_gap(gap)
 
     def block_at(self, start: Position) -> Block | None:
         """The block at a place that a reader noted: ``start.txid`` is the last txid before it; None where it is gone.
@@ -261,7 +286,16 @@ class Journal:
         ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""
         from sowctl.journal.stretch import planned
 
-        return planned(self._scan.refs(after, None, None, False), after, until, size)
+        return planned(self._sound(after, until), after, until, size)
+
+    def _sound(self, after: int, until: int | None) -> Iterator[BlockRef]:
+        for item in self._scan.refs(after, None, None, resync=False):
+            assert not isinstance(item, Damage)
+            header = item.header
+            if not header.is_gap:
+                yield item
+            elif header.last_txid > after and (until is None or header.first_txid <= until):
+                self._tell(item, None)
 
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.
@@ -274,7 +308,7 @@ class Journal:
             if until is not None and header.group > until:
                 return
             # A group is known by its first block; a reader may begin before it and nowhere within.
-            if header.first_txid == header.group and header.last_txid > after:
+            if header.first_txid == header.group and header.last_txid > after and not header.is_gap:
                 yield Position(item.file.number, item.offset, header.group - 1)
 
     def close(self) -> None:

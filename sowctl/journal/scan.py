@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
-from sowctl.journal.fileset import REMOVED, FileSet, foreign_file
+from sowctl.journal.fileset import REMOVED, FileSet, foreign_file, has_gap
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
 from sowctl.journal.walk import Walker, lost_end
@@ -49,7 +49,7 @@ class JournalScan:
             state = self._state = self._folder.checkpoint(self._folder.numbers[-1])
         for walker, group in self._groups(state.end, resync=False, chain=state.chain):
             if isinstance(group, list):
-                place = Position(walker.file.number, group[0].offset, group[0].header.group - 1)
+                place = Position(walker.file.number, group[0].offset, group[0].header.first_txid - 1)
                 # An aborted group uses its txids up (advance), but its topics and publishers are not counted (absorb).
                 if not group[-1].header.is_abort:
                     for ref in group:
@@ -95,8 +95,11 @@ class JournalScan:
             return False
         file = self._folder.open(number)
         ref = file.block_at(offset)
+        found = ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
+        # What was cut out cannot contradict, as what was pruned cannot.
+        found = found or has_gap(file, txid)
         self._folder.release(file)
-        return ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
+        return found
 
     def block_at(self, start: Position) -> Block | None:
         """See :meth:`~sowctl.journal.reader.Journal.block_at`."""
@@ -140,6 +143,9 @@ class JournalScan:
                 yield item
             elif item is not None and not item[-1].header.is_abort:
                 yield from item
+            elif item is not None:
+                # Of a group that has not happened: a gap in which entries of groups before it are lost as well.
+                yield from (ref for ref in item if ref.header.is_gap and ref.header.first_txid < ref.header.group)
 
     def _groups(
         self, at: Position, resync: bool, chain: int = 0

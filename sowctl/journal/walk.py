@@ -71,6 +71,12 @@ class Walker:
             # A header counts only if its CRC is right at this very place, and if txid and group continue what came
             # before. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two.
             if ref is not None and follows(ref.header, self.last_txid, self._open):
+                # The end of the open group is among what was cut out: it had happened.
+                if ref.header.is_gap and self._group and ref.header.group != self._open:
+                    done, self._group, self._open = self._group, [], 0
+                    self.offset, self._behind = at, self.chain
+                    self.last_block = done[-1].offset, done[-1].header.crc
+                    yield done
                 # Right place, right txid, and written behind another block than the one that stands before it: two
                 # copies of a journal both went on, and a part of one came to lie behind a part of the other.
                 if not continues(ref.header, self.chain):
@@ -78,7 +84,7 @@ class Walker:
                         raise other_history(ref, self.chain)
                     yield Damage(self.file.path, at, 0, ref.header.first_txid, None, other_history(ref, self.chain))
                 self._group.append(ref)
-                self.chain = ref.header.crc
+                self.chain = _chain_behind(ref)
                 self._open = ref.header.group
                 self.last_txid = ref.header.last_txid
                 at = ref.end
@@ -147,7 +153,7 @@ class Walker:
         for index, ref in enumerate(self._group):
             if ref.offset >= broken:
                 self.last_txid = ref.header.group - 1 if index == 0 else self._group[index - 1].header.last_txid
-                self.chain = self._behind if index == 0 else self._group[index - 1].header.crc
+                self.chain = self._behind if index == 0 else _chain_behind(self._group[index - 1])
                 del self._group[index:]
                 break
         self._open = self._group[0].header.group if self._group else 0
@@ -306,6 +312,11 @@ class Walker:
             first_txid=self.last_txid + 1,
             last_txid=ref.header.first_txid - 1,
         )
+
+
+def _chain_behind(ref: BlockRef) -> int:
+    """The header CRC that the block behind this one has to name; 0 behind a gap, where it names one that is lost."""
+    return 0 if ref.header.is_gap else ref.header.crc
 
 
 def _last_before(ref: BlockRef) -> int:

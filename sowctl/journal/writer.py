@@ -101,6 +101,7 @@ class JournalWriter:
                 writer._ending.journal = Journal.open(
                     directory, instance, seam=seam, acknowledged=acknowledged, archive=archive
                 )
+                writer._ending.journal.on_gap = lambda gap: notify(gap.note)
                 writer._ending.catch_up()
                 writer._seen = writer.end()
         except BaseException:

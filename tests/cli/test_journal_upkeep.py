@@ -86,3 +86,29 @@ def test_bisect_prints_the_entry_and_the_counts(rolled: Lab, cli: Cli) -> None:
     entry, found = map(json.loads, cli("journal", "bisect", "--key", "7", "--summary", "json").out.splitlines())
     assert (entry["txid"], found["before"]["count"], found["after"]["count"]) == (15, 0, 1)
     assert cli("journal", "bisect", "--filter", "/id > 9000").status == 1
+
+
+def test_repair_asks_and_says_what_it_did(rolled: Lab, cli: Cli) -> None:
+    path = damage(rolled)
+    done = cli("journal", "repair", "--dry-run")
+    (row,) = map(json.loads, done.out.splitlines())
+    assert (done.status, row["what"], row["path"], row["receipt"]) == (0, "gap", str(path), None)
+    assert cli("journal", "repair").status == 8
+    done = cli("journal", "repair", "--yes")
+    (row,) = map(json.loads, done.out.splitlines())
+    assert done.status == 0 and Path(row["receipt"]).exists()
+    done = cli("journal", "repair", "--yes")
+    assert (done.status, done.out) == (0, "") and "nothing is damaged" in done.err
+    done = cli("journal", "check", "--summary", "json", "--format", "json")
+    finding, summary = map(json.loads, done.out.splitlines())
+    assert (done.status, finding["rule"], summary["gaps"], summary["warnings"]) == (0, "SOW-JRN-071", 1, 1)
+    done = cli("journal", "dump", "--no-data")
+    assert done.status == 0 and "cut out of the journal" in done.err
+    assert len(done.out.splitlines()) == 40 - (row["last_txid"] - row["first_txid"] + 1)
+
+
+def test_repair_says_what_it_could_not_mend(rolled: Lab, cli: Cli) -> None:
+    path = rolled.journals()[1]
+    path.write_bytes(b"nothing of a journal" * 10)
+    done = cli("journal", "repair", "--yes")
+    assert (done.status, done.out) == (5, "") and "SOW-JRN-002" in done.err

@@ -65,6 +65,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("store clean", "store_clean", "remove what killed processes left beside stores", TIME),
     Command("store compact", "store_compact", "make stores smaller, while others read and write them", TIME),
     Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
+    Command("journal repair", "journal_repair", "cut out of the journal what cannot be read", TIME),
     Command("journal compress", "journal_compress", "compress finished journal files", TIME),
     Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
     Command("journal prune", "journal_prune", "remove old journal files that nothing needs any more", TIME),

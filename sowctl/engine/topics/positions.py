@@ -75,10 +75,11 @@ def open_log(
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     if directory is not None or log is None:
         assert directory is not None
-        return Journal.open(directory, config.name, seam=instance.seam, acknowledged=acknowledged)
+        return _named(instance, Journal.open(directory, config.name, seam=instance.seam, acknowledged=acknowledged))
     journal = Journal.open(
         log.directory, config.name, seam=instance.seam, acknowledged=acknowledged, archive=log.archive_directory
     )
+    _named(instance, journal)
     try:
         # A journal that ends too early looks like a shorter one. What a store has applied, or the topics file notes as
         # synced, proves that there was more.
@@ -89,6 +90,12 @@ def open_log(
     except BaseException:
         journal.close()
         raise
+    return journal
+
+
+def _named(instance: Instance, journal: Journal) -> Journal:
+    """With every gap that entries are read around told to ``instance.notify``, each once in a run."""
+    journal.on_gap = lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note)
     return journal
 
 

@@ -150,7 +150,10 @@ def _in_place(
         return ReplayReport.of(topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied)
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
-    covered = log.covers((topic.name, topic.message_type))
+    ref = topic.name, topic.message_type
+    covered = log.covers(ref)
+    # What was cut out of the journal, a store that has applied it still has.
+    lacking = needed != "missing" and log.lacks(ref)
     # A store that can be read says what would be lost with it; a damaged one says nothing, and is kept aside below.
     if topic.file.exists() and needed == "rebuild" and not options.force:
         with suppress(DamageError):
@@ -159,11 +162,11 @@ def _in_place(
             refuse_other_keys(topic, _definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
     # The file holds records that the journals no longer have.
-    if topic.file.exists() and needed == "rebuild" and not covered and not options.force:
-        raise _loses(topic, log)
+    if topic.file.exists() and needed == "rebuild" and (lacking or not covered) and not options.force:
+        raise _loses(topic, log, lacking=lacking)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     # Only a store that the journals explain wholly is replaced without a copy of it.
-    keep = needed in ("damaged", "other history") or not covered or options.force
+    keep = needed in ("damaged", "other history") or lacking or not covered or options.force
     moved = _kept_aside(instance, topic.file) if keep else None
     try:
         built = fold(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
@@ -297,11 +300,15 @@ def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
     return True
 
 
-def _loses(topic: TopicConfig, log: Journal) -> RefusedError:
+def _loses(topic: TopicConfig, log: Journal, *, lacking: bool = False) -> RefusedError:
+    why = (
+        f"entries of topic {topic.name!r} were damaged and cut out of the journals"
+        if lacking
+        else f"the journals do not reach back to the first entry of topic {topic.name!r} (looked in {log.searched})"
+    )
     return RefusedError(
         "SOW-RPL-002",
-        f"the journals do not reach back to the first entry of topic {topic.name!r} (looked in {log.searched}): a "
-        "rebuild would lose records",
+        f"{why}: a rebuild would lose records",
         place=str(topic.file),
         hint="--force rebuilds from what is left; the present file is then kept beside it",
     )

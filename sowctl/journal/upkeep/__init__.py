@@ -6,5 +6,6 @@ lock      one at a time: who archives, compresses, removes or repairs
 survey    the files as values: how large, how old, what they hold
 moving    a file into the archive: at each moment it is whole in one of the two places
 packing   a file compressed: at each moment it is whole, plain or compressed
+mending   damage cut out, a gap in its place, what is sound untouched
 removing  files that go for good, the oldest first
 """

@@ -7,4 +7,6 @@
 * ``pruning``: the oldest files removed, as far as nobody does.
 * ``remembered``: when the actions of a configuration last ran.
 * ``actions``: which of them are due, and their steps carried out.
+* ``repairing``: damage cut out, a torn end cut off.
+* ``compressing``: finished files made smaller where they lie.
 """

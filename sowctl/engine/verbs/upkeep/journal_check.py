@@ -39,6 +39,7 @@ class JournalCheckRun:
             blocks=read.blocks,
             groups=read.groups,
             entries=read.entries,
+            gaps=read.gaps,
             not_verified=tuple(read.missed),
         )
 
@@ -49,7 +50,7 @@ class JournalCheckRun:
         where = f" ({read.packed:,} compressed, {read.archived:,} archived)" if read.packed or read.archived else ""
         done = (
             f"checked {read.files:,} files{where}, {read.bytes:,} bytes, {read.blocks:,} blocks, "
-            f"{read.entries:,} entries in {read.groups:,} groups"
+            f"{read.entries:,} entries in {read.groups:,} groups" + (f", {read.gaps:,} gaps" if read.gaps else "")
         )
         return done + (f"; not verified: {'; '.join(read.missed)}" if read.missed else "; all of it was read")
 

@@ -1,0 +1,77 @@
+"""``sowctl journal repair``: a journal that can be read again, and says what it lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.options import Columns, DryRun, Format, Yes
+
+if TYPE_CHECKING:
+    from sowctl.engine.upkeep.retention.repairing import Repair
+
+EXAMPLES = (
+    "sowctl journal repair --dry-run",
+    "sowctl journal repair --yes --format json",
+)
+
+
+def run(
+    invocation: Invocation,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    format: Format = None,
+    columns: Columns = None,
+) -> int:
+    """Cut out of the journal what cannot be read, and list it. What is sound is not touched.
+
+    A torn tail, as an interrupted append leaves it, is copied to FILE.torn-N and cut off. A damaged stretch, or an end
+    that was lost, is replaced by a gap that keeps its txids: the bytes go into FILE.cut-N, with a receipt in the first
+    line. From then on all commands read around the gap and name it. Stores that have applied these entries keep them;
+    a store that is rebuilt from the journal lacks them.
+
+    Restore the damaged files from a copy instead where there is one. Compressed files, and headers of files, are not
+    mended. The file is written anew beside, synced, compared and renamed, so that the command may be ended at any
+    moment. It asks first on a terminal; elsewhere it needs --yes. Ends with status 5 where damage is left.
+    """
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.engine.upkeep.retention.repairing import repair
+
+    sink = Sink(invocation, Choice(format, columns=columns))
+    ask = not dry_run and invocation.streams.must_ask(yes=yes)
+    with invocation.open_instance() as instance:
+        if ask:
+            found = repair(instance, dry_run=True)
+            if found.gaps or found.tail is not None:
+                torn = f", and {found.tail.size:,} torn bytes at the end" if found.tail is not None else ""
+                invocation.streams.confirm(f"cut {len(found.gaps):,} damaged stretches out of the journal{torn}")
+        done = repair(instance, dry_run=dry_run)
+    sink.write_rows(_rows(done))
+    for finding in done.left:
+        invocation.warn(finding.message, code=finding.id, place=str(finding.place), hint=finding.hint)
+    if not done.gaps and done.tail is None and not done.left:
+        invocation.note("nothing is damaged, and nothing was done")
+    return 5 if done.left else 0
+
+
+def _rows(done: Repair) -> list[dict[str, object]]:
+    from sowctl.output.reports import as_dict
+
+    rows: list[dict[str, object]] = [{"what": "gap"} | as_dict(gap) | {"dry_run": done.dry_run} for gap in done.gaps]
+    tail = done.tail
+    if tail is not None:
+        rows.append(
+            {
+                "what": "torn tail" if tail.size else "unfinished group",
+                "path": str(tail.path),
+                "offset": tail.offset,
+                "size": tail.size,
+                "first_txid": tail.open_group or None,
+                "last_txid": tail.last_txid if tail.open_group else None,
+                "topics": None,
+                "reason": tail.text,
+                "receipt": None if tail.copy is None else str(tail.copy),
+                "dry_run": done.dry_run,
+            }
+        )
+    return rows
