@@ -8,5 +8,4 @@
 * ``remembered``: when the actions of a configuration last ran.
 * ``actions``: which of them are due, and their steps carried out.
 * ``repairing``: damage cut out, a torn end cut off.
-* ``compressing``: finished files made smaller where they lie.
 """
