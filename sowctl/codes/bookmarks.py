@@ -66,4 +66,11 @@ CODES: dict[str, str] = {
         place is read and not locked.
         See: sow-bookmark(5)
         """,
+    "SOW-BKM-012": """6 a list of bookmark stores that cannot be read
+
+        Why: The file beside the journal that lists the bookmark stores of its subscriptions cannot be read. What these
+        still need is not known, so that nothing is removed.
+        Do: Correct the permissions of the file.
+        See: sow-bookmark(5)
+        """,
 }

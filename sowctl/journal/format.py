@@ -120,7 +120,9 @@ def name_pattern(instance: str) -> re.Pattern[str]:
 
 def own_files(instance: str) -> re.Pattern[str]:
     """Matches the names of everything that belongs to an instance's journal, in its directory or in the archive."""
-    return re.compile(re.escape(instance) + r"\.(\d{10}\.journal(\.torn-\d+|\.cut-\d+|\.gz|\.zst)?|topics|lock|upkeep)")
+    return re.compile(
+        re.escape(instance) + r"\.(\d{10}\.journal(\.torn-\d+|\.cut-\d+|\.gz|\.zst)?|topics|lock|upkeep|places)"
+    )
 
 
 def pack_file_header(

@@ -46,8 +46,9 @@ def run(
     bookmark store, a conflated topic, the RecoveryPoint of a topic without a store. Each of them is named, with what it
     needs and the command that would let go. The file that grows always stays.
 
-    Bookmark stores are found where they are topics, and as files that end with .bookmarks beside the configuration and
-    in the working directory; name others with --bookmarks. Subscriptions without a bookmark store are not known.
+    Bookmark stores are found where they are topics of this instance, and as files that its subscriptions have used, or
+    that end with .bookmarks beside the configuration and in the working directory; name others with --bookmarks.
+    Subscriptions without a bookmark store are not known.
 
     Stores stay as they are, and are synced before. What they hold can be made anew from the journals no more, and the
     state of a topic without History can be asked for only from the instant on that is named. On a terminal the command

@@ -3,6 +3,7 @@
 * ``progress``: one subscription: what was delivered, what is acknowledged, how far that reaches without a gap.
 * ``place``: the same for the events of a program.
 * ``protocol``: what every store does, and the values that stores take and give.
+* ``known``: the list of files of places that an instance's subscriptions use.
 * ``claim``: one run at a time for a place.
 * ``conflating``: in front of a store, so that it is written now and then instead of for each message.
 * ``topic``, ``file``: the kinds: a row in a SOW topic, a file of its own.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
+from sowctl.engine.following.stores.known import note_store
 from sowctl.errors import LockedError, StorageError
 from sowctl.store.opening.locks import FileLock, holder
 
@@ -61,6 +62,9 @@ class Claim:
                 **facts,
             )
         self._lock = lock
+        # Before the place is read: from here on nothing that it needs is removed.
+        if store.file is not None:
+            note_store(instance, store.file)
         line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": instance.holder}) + "\n"
         # Who holds it is a courtesy to others; the lock itself stands.
         with suppress(OSError):

@@ -81,6 +81,11 @@ class Conflating(BookmarkStore):
         """As of the store behind."""
         return self._store.lock_file(who)
 
+    @property
+    def file(self) -> Path | None:
+        """As of the store behind."""
+        return self._store.file
+
     def close(self) -> None:
         """Write what waits, and close the store."""
         try:

@@ -97,6 +97,11 @@ class FileStore(BookmarkStore):
         """Beside the file."""
         return lock_beside(self.path, who)
 
+    @property
+    def file(self) -> Path | None:
+        """Its own."""
+        return self.path
+
     def close(self) -> None:
         """Let go of the file."""
         if self._fd is not None:

@@ -105,6 +105,11 @@ class BookmarkStore(Protocol):
         """The file whose lock says that a run has the place; None where no other process could see the place."""
         ...
 
+    @property
+    def file(self) -> Path | None:
+        """The file that it is; None for one in a topic."""
+        ...
+
     def close(self) -> None:
         """Write what is not written yet, and let go of files."""
         ...

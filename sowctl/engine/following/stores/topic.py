@@ -108,6 +108,11 @@ class TopicStore(BookmarkStore):
         log = self.instance.log
         return None if log is None else lock_beside(log.directory / "bookmarks", who, self.topic.label)
 
+    @property
+    def file(self) -> FilePath | None:
+        """None: it is in a topic."""
+        return None
+
     def close(self) -> None:
         """Nothing is open between two calls."""
 

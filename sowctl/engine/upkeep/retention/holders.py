@@ -187,9 +187,11 @@ def _of_queues(instance: Instance) -> Iterator[Holder]:
 
 
 def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple[str, BookmarkStore]]:
-    """The bookmark stores of an instance: its topics that are ones, the files that are named, and those that lie beside
-    the configuration, where its paths count from, and in the working directory."""
+    """The bookmark stores of an instance: its topics that are ones, the files that are named, those that subscriptions
+    have noted, and those that lie beside the configuration, where its paths count from, and in the working directory.
+    """
     from sowctl.engine.following.stores.file import FileStore
+    from sowctl.engine.following.stores.known import known_stores
     from sowctl.engine.following.stores.opening import ENDING
     from sowctl.engine.following.stores.topic import TopicStore
 
@@ -202,6 +204,8 @@ def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple
     assert config is not None
     places = dict.fromkeys(place.resolve() for place in (instance.working, config.directory, config.root))
     files = {path.resolve(): path for name in named if (path := instance.working / name)}
+    # One that subscriptions have used and that is gone has no places any more.
+    files |= {path: path for path in known_stores(instance) if path.is_file()}
     for place in places:
         files |= {path.resolve(): path for path in sorted(place.glob(f"*{ENDING}")) if path.is_file()}
     for path in files.values():

@@ -1,0 +1,84 @@
+"""Which files of places the subscriptions of an instance use, wherever these lie: a list beside the journal.
+
+Who removes journal files asks what such subscriptions still need. A subscription notes its file here before it reads
+its place, once. Ruled by ``sow-bookmark(5)``, "Known stores".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.directories import sync_directory
+from sowctl.errors import StorageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+_MODE = 0o640
+
+
+def known_stores(instance: Instance) -> list[Path]:
+    """The files that are noted, in the order in which they came; not all of them need be there any more.
+
+    Raises StorageError ``SOW-BKM-012``.
+    """
+    path = _list_of(instance)
+    if path is None:
+        return []
+    try:
+        return _paths(instance.seam.call("file.read", path.read_bytes))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(
+            "SOW-BKM-012",
+            f"the list of bookmark stores cannot be read: {error.strerror or error}",
+            place=str(path),
+            hint="which subscriptions need entries of the journal is not known without it: correct the permissions",
+        ) from error
+
+
+def note_store(instance: Instance, store: Path) -> None:
+    """Note a file of places, if it is not noted yet. Where that is not possible, ``instance.notify`` is told."""
+    path = _list_of(instance)
+    line = os.fsencode(store.resolve()) + b"\n"
+    if path is None or line.count(b"\n") > 1:
+        return
+    try:
+        if path.is_file() and store.resolve() in _paths(path.read_bytes()):
+            return
+        fd = instance.seam.call(
+            "file.open", os.open, path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE
+        )
+        try:
+            instance.seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
+            there = os.pread(fd, os.fstat(fd).st_size, 0)
+            if store.resolve() not in _paths(there):
+                # What a crash has left of a line is ended, so that it spoils no other one.
+                torn = b"\n" if there and not there.endswith(b"\n") else b""
+                instance.seam.call("file.write", os.write, fd, torn + line)
+                instance.seam.call("file.sync", os.fsync, fd)
+                sync_directory(path.parent, instance.seam)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        instance.notify_once(
+            f"list of {store}",
+            f"{path} cannot be written ({error.strerror or error}): sowctl journal prune does not know what is needed "
+            f"for {store} unless it is named with --bookmarks",
+        )
+
+
+def _list_of(instance: Instance) -> Path | None:
+    """The list; None where there is no journal that anything could be removed from."""
+    if instance.config is None or instance.log is None or not instance.log.directory.is_dir():
+        return None
+    return instance.log.directory / f"{instance.config.name}.places"
+
+
+def _paths(raw: bytes) -> list[Path]:
+    """The paths of whole lines; a line without an end was interrupted."""
+    return list(dict.fromkeys(Path(os.fsdecode(line)) for line in raw.split(b"\n")[:-1] if line.startswith(b"/")))
