@@ -244,10 +244,14 @@ class Reader:
             return changed_keys(self._txn, changes, digest, self.meta.digest)
 
     def sequences(self) -> dict[int, int]:
-        """The highest sequence numbers by publisher id. Raises DamageError SOW-STO-013."""
+        """The highest sequence numbers by publisher id. Raises DamageError SOW-STO-013, SOW-STO-003."""
         with explained(self._path, "read sequences"):
             pairs = self._txn.cursor(self._handle.databases.meta).iternext()
             known = {key[len(SEQUENCE_PREFIX) :]: data for key, data in pairs if key.startswith(SEQUENCE_PREFIX)}
+        # Each proves itself by its checksum; that none is missing is proven by their count.
+        if len(known) != self.meta.sequences:
+            counted = self.meta.sequences
+            raise inconsistent(f"{len(known)} sequences were found, {counted} are counted", self._path)
         numbers = {int.from_bytes(key, "big"): data for key, data in known.items()}
         return {publisher: decode_sequence(publisher, data, str(self._path)) for publisher, data in numbers.items()}
 
@@ -270,6 +274,10 @@ class Reader:
         """The highest sequence number of a publisher id in a topic without a journal; None when it is not known."""
         with explained(self._path, "read sequences"):
             data = self._txn.get(sequence_key(publisher), db=self._handle.databases.meta)
+        if data is None and self.meta.sequences:
+            # Taken for one that never published, a publisher could repeat its messages: its absence is proven by all
+            # that are there. A session asks for a publisher once.
+            self.sequences()
         return None if data is None else decode_sequence(publisher, data, str(self._path))
 
 

@@ -24,6 +24,7 @@ from sowctl.store.builder import create_store
 from sowctl.store.codec import expiry_key
 from sowctl.store.env import Store
 from sowctl.store.examine import examine
+from sowctl.store.meta import SEQUENCE_PREFIX
 from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
 from tests.support.damage import flipped
@@ -160,6 +161,26 @@ def test_every_bit_of_the_meta_pages(sample: Path, tmp_path: Path, page: int, de
     bits = range(page * 32_768, page * 32_768 + 152 * 8, 1 if deep else 2)
     for bit, reader in zip(bits, in_children([partial(read, bit) for bit in bits]), strict=True):
         assert reader in (EQUAL, REPORTED), f"bit {bit - page * 32_768} of meta page {page}: {reader}"
+
+
+def test_a_sequence_that_is_not_found_is_not_taken_for_none(tmp_path: Path) -> None:
+    """A flipped bit in the place of the node that holds it: the search passes by, and no checksum is looked at."""
+    path = new_store(tmp_path / "x.sow", 3)
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.set_sequence(5, 6))
+    raw = path.read_bytes()
+    # The page's second node: the meta record is the first one, and the places of both begin at byte 16.
+    pages = [at for at in pages_of_kind(raw, 2) if SEQUENCE_PREFIX in raw[at : at + 4096]]
+
+    def asked(bit: int, publisher: int) -> int:
+        path.write_bytes(flipped(raw, bit))
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            return EQUAL if snapshot.sequence(publisher) == {5: 6}.get(publisher) else WRONG
+
+    bits = [8 * (at + 18) + bit for at in pages for bit in range(16)]
+    found = in_children([partial(asked, bit, publisher) for bit in bits for publisher in (5, 7)])
+    assert not {WRONG, BROKEN} & set(found), found
+    assert found.count(REPORTED) >= 4
 
 
 def test_no_cut_end_ends_a_process(sample: Path, tmp_path: Path, deep: bool) -> None:
