@@ -1,0 +1,197 @@
+"""The verbs that workers carry out, each with what it says on the way and what may become of it.
+
+An actor is prepared in the test (it writes its messages into its owner's book) and acts in its worker.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import ClassVar
+
+from sowctl.engine.api import InstanceHandle
+from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.upkeep.backup.taking import take_backup
+from sowctl.engine.upkeep.retention.archiving import archive
+from sowctl.engine.upkeep.retention.compressing import compress
+from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.expire import expire
+from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.upkeep.compact import compact
+from sowctl.engine.verbs.upkeep.repair import repair
+from sowctl.engine.verbs.upkeep.restore import restore
+from sowctl.engine.writing.batching import Listed
+from sowctl.engine.writing.commit import Acknowledged
+from sowctl.errors import MissingError
+from tests.support.interleaving.model import TEMPLATE, Owner, groups_of
+from tests.support.interleaving.stage import Stage
+from tests.support.interleaving.worker import Baton
+from tests.support.verbs import Event, log_of
+
+
+class Actor:
+    """One verb of one run; ``number`` is its worker's."""
+
+    name: ClassVar[str]
+    publishes: ClassVar[bool] = False
+
+    def __init__(self, number: int, stage: Stage, chance: random.Random, *, small: bool) -> None:
+        """``small``: as few calls as the verb can do with."""
+        self.number, self.stage, self.chance, self.small = number, stage, chance, small
+
+    def prepare(self, owner: Owner | None) -> None:
+        """Write into the book what will be handed in."""
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        """The verb itself, in the worker."""
+        raise NotImplementedError
+
+
+class Publish(Actor):
+    """Messages in groups to several topics, and a deletion at the end."""
+
+    name = "publish"
+    publishes = True
+
+    def prepare(self, owner: Owner | None) -> None:
+        assert owner is not None
+        self.owner, chance, stage = owner, self.chance, self.stage
+        base = TEMPLATE * (self.number + 1)
+        old = [0, 2, 3] if owner.begins else []
+        if self.small:
+            plan = [("j", [*old[:1], base, base + 1], 2), ("q", [base], 1), ("a", [base], 1)]
+        else:
+            plan = [
+                (
+                    topic,
+                    [chance.choice([*old, *range(base, base + 6)]) for _ in range(chance.randint(1, 6))],
+                    chance.randint(1, 3),
+                )
+                for topic in (chance.choice("jhqab") for _ in range(chance.randint(1, 4)))
+            ]
+        self.parts = [(topic, stage.fresh(topic, ids), size) for topic, ids, size in plan]
+        for _, events, size in self.parts:
+            for group in groups_of(events, size):
+                owner.book.hand_in(group)
+        self.gone = [base] if self.small else [number for number in range(base, base + 6) if chance.random() < 0.3]
+        if self.gone:
+            owner.book.hand_in([Event("j", number, None) for number in self.gone])
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        for topic, events, size in self.parts:
+
+            def told(what: Acknowledged, topic: str = topic) -> None:
+                baton.say(told=log_of(topic), count=len(what.payloads))
+
+            source = Listed([str(event.payload).encode() for event in events], size)
+            publish(instance, topic, [("in", source)], PublishOptions(batch=size), on_acknowledged=told)
+        if self.gone:
+            options = DeleteOptions(filter=f"/id IN ({', '.join(map(str, self.gone))})")
+            delete(instance, [Target(topic=instance.topic("j").config)], options)
+            baton.say(told=log_of("j"), count=len(self.gone))
+
+
+class Query(Actor):
+    """Looks at topics again and again."""
+
+    name = "query"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        topics = "jqa" if self.small else [self.chance.choice("jhqab") for _ in range(6)]
+        for topic in [*topics, *topics[:1]]:
+            baton.say(asks=topic)
+            try:
+                rows = [record.payload.decode() for record in instance.topic(topic).query(batch_size=2).records()]
+            except MissingError:
+                rows = []
+            baton.say(found=topic, rows={json.loads(row)["id"]: row for row in rows}, count=len(rows))
+
+
+class Rebuild(Actor):
+    name = "rebuild"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        topics = [topic for topic in instance.topics if not self.small or topic.name == "j"]
+        replay(instance, topics, ReplayOptions(rebuild=True))
+
+
+class Expire(Actor):
+    name = "expire"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        expire(instance, [topic for topic in instance.topics if not self.small or topic.name == "q"])
+
+
+class Compact(Actor):
+    name = "compact"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        topics = [topic for topic in instance.topics if not self.small or topic.name in "ja"]
+        list(compact(instance, [Target(topic=topic) for topic in topics]))
+
+
+class Backup(Actor):
+    name = "backup"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        baton.say(backs_up=True)
+        _, path = take_backup(instance, self.stage.backups, full=self.chance.random() < 0.3)
+        baton.say(backed_up=path.name)
+
+
+class Restore(Actor):
+    """The template's backup into an empty directory, beside all else."""
+
+    name = "restore"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        to = self.stage.root / f"restored-{self.number}"
+        first = min(path.name for path in self.stage.backups.iterdir() if not path.name.startswith("."))
+        restore(
+            self.stage.backups,
+            to,
+            self.stage.opened,
+            name=first,
+            seam=instance.seam,
+            now=instance.now,
+            lineage=bytes([self.number + 1]) * 16,
+        )
+
+
+class Prune(Actor):
+    name = "prune"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        prune(instance, Retention(keep_size=self.chance.choice([1, 1500, 4000])))
+
+
+class Archive(Actor):
+    name = "archive"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        list(archive(instance, keep=self.chance.choice([0, 1])))
+
+
+class Compress(Actor):
+    name = "compress"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        list(compress(instance, kind=self.chance.choice([".zst", ".gz"]), keep=self.chance.choice([0, 1])))
+
+
+class Repair(Actor):
+    """``store repair``: on stores that are damaged, or sound."""
+
+    name = "repair"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        list(repair(instance, [Target(topic=topic) for topic in instance.topics]))
+
+
+ACTORS: dict[str, type[Actor]] = {
+    actor.name: actor
+    for actor in (Publish, Query, Rebuild, Expire, Compact, Backup, Restore, Prune, Archive, Compress, Repair)
+}

@@ -1,0 +1,315 @@
+"""One order of some verbs, carried out and judged; a failure says the command that repeats exactly that.
+
+A trial is known by four words: template, verbs, seed (of the messages and of what the verbs choose), order. The
+environment variable SOWCTL_TRIAL takes them, and ``tests/interleaving/test_replayed.py`` repeats them.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.upkeep.backup.folder import backups
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.upkeep.restore import restore
+from sowctl.errors import DamageError
+from sowctl.findings import Level
+from sowctl.seam import SEAM
+from sowctl.store import check as check_module
+from tests.support.instances import CheckHere
+from tests.support.interleaving.actors import ACTORS, Actor, Backup, Restore
+from tests.support.interleaving.model import LOGS, TEMPLATE, Owner
+from tests.support.interleaving.scheduler import Chooser, Given, Order, Trace, run
+from tests.support.interleaving.stage import Stage, Template, few, few_spoiled, many, many_spoiled
+from tests.support.interleaving.strategies import Priorities, Wandering
+from tests.support.interleaving.worker import Baton, Line, Worker
+from tests.support.verbs import TOPICS, State, contents, log_of, rebuilt_is_live
+
+TEMPLATES: dict[str, Template] = {one.__name__: one for one in (few, few_spoiled, many, many_spoiled)}
+PRUNED = {"SOW-RPL-002", "SOW-JRN-063"}
+"""What a rebuild may answer when files of the journal are gone for good, or go while it reads them."""
+
+
+class Stages:
+    """The templates, each made when it is first asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._made: dict[str, Stage] = {}
+        self._lengths: dict[tuple[str, str], int] = {}
+
+    def trial(self, template: str, verbs: Sequence[str], seed: int) -> Trial:
+        return Trial(self.get(template), template, verbs, seed)
+
+    def drawn(self, seed: int, verbs: Sequence[str] = ()) -> tuple[Trial, Chooser]:
+        """A trial of two to four verbs (or of ``verbs``) that ``seed`` decides, with who decides its order.
+
+        How much is changed and whether anybody dies are drawn first: one seed has calm runs, another one wild ones.
+        """
+        chance = random.Random(seed)
+        template = chance.choice(["few", "many", "few", "many", "few_spoiled", "many_spoiled"])
+        verbs = verbs or chance.choices(sorted(ACTORS), k=chance.randint(2, 4))
+        if template.endswith("_spoiled") and "repair" not in verbs:
+            verbs = [*verbs[:3], "repair"]
+        length = sum(self._length(template, verb) for verb in verbs)
+        kills = chance.choice([0, 0, 1, 1, 2])
+        trial = self.trial(template, verbs, seed)
+        if chance.random() < 0.6:
+            return trial, Priorities(chance, len(verbs), length, changes=chance.randint(0, 5), kills=kills)
+        return trial, Wandering(chance, chance.choice([0.02, 0.1, 0.5]), length, kills)
+
+    def repeated(self, words: str) -> tuple[Trial, Order]:
+        """The trial and the order of what :meth:`Trial.words` gave."""
+        template, verbs, seed, order = words.split("/")
+        return self.trial(template, verbs.split("+"), int(seed)), Order.parse(order)
+
+    def _length(self, template: str, verb: str) -> int:
+        if (template, verb) not in self._lengths:
+            steps = self.trial(template, [verb], 1).replay(Order()).steps
+            self._lengths[template, verb] = len(steps)
+        return self._lengths[template, verb]
+
+    def get(self, name: str) -> Stage:
+        if name not in self._made:
+            self._made[name] = Stage(self.directory / name, TEMPLATES[name])
+        return self._made[name]
+
+
+@dataclass
+class Trial:
+    """``verbs`` of workers 0, 1, ...; ``seed`` decides their messages."""
+
+    stage: Stage
+    template: str
+    verbs: Sequence[str]
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.small = self.template.startswith("few")
+        self.spoiled = self.template.endswith("_spoiled")
+
+    def run(self, chooser: Chooser) -> Trace:
+        """Put the instance back, let the workers go; nothing is judged yet."""
+        stage = self.stage
+        stage.restore()
+        self.now = stage.lab.clock.at
+        self.actors = [
+            ACTORS[verb](number, stage, random.Random(f"{self.seed} {number}"), small=self.small)
+            for number, verb in enumerate(self.verbs)
+        ]
+        self.owners: dict[int, Owner] = {}
+        for actor in self.actors:
+            if actor.publishes:
+                book = None if any(owner.begins for owner in self.owners.values()) else stage.book
+                self.owners[actor.number] = Owner(actor.number, book)
+                actor.prepare(self.owners[actor.number])
+        if not self.owners:
+            self.owners[-2] = Owner(-2, stage.book)
+        trace = Trace()
+
+        def hear(number: int, line: Line) -> None:
+            trace.said.append((len(trace.steps), number, line))
+
+        workers: list[Worker] = []
+        try:
+            for actor in self.actors:
+                workers.append(Worker(actor.number, stage.root, self._work(actor), hear))
+        except BaseException:
+            for worker in workers:
+                worker.kill()
+            raise
+        return run(workers, chooser, trace)
+
+    def _work(self, actor: Actor) -> Callable[[Baton], None]:
+        def work(baton: Baton) -> None:
+            actor.act(self.stage.for_worker(actor.number, baton), baton)
+
+        return work
+
+    def replay(self, order: Order) -> Trace:
+        return self.run(Given(order))
+
+    def words(self, trace: Trace) -> str:
+        """What SOWCTL_TRIAL takes."""
+        return f"{self.template}/{'+'.join(self.verbs)}/{self.seed}/{trace.order}"
+
+    def told(self, problem: str, trace: Trace) -> str:
+        """A failure, with the command that repeats it."""
+        return f"{problem}\nrepeat it: SOWCTL_TRIAL='{self.words(trace)}' pytest tests/interleaving/test_replayed.py"
+
+    # judgement
+
+    def judge(self, trace: Trace, *, thorough: bool = True) -> str | None:
+        """What is wrong after a run, None for nothing. Leaves the instance as it went on."""
+        with pytest.MonkeyPatch.context() as patch:
+            # Checks in this process: what is damaged in these stores is damage of records, which LMDB does not notice.
+            patch.setattr(check_module, "StoreCheck", CheckHere)
+            return trace.problem or self._said(trace) or self._held(trace, thorough=thorough)
+
+    def _promised(self, trace: Trace, owner: Owner, steps: int | None = None) -> dict[str, int]:
+        promised = dict(self.stage.book.acknowledged) if owner.begins else dict.fromkeys(LOGS, 0)
+        for step, number, line in trace.said:
+            if number == owner.number and "told" in line and (steps is None or step <= steps):
+                promised[line["told"]] += line["count"]
+        return promised
+
+    def _said(self, trace: Trace) -> str | None:
+        """What the workers said themselves: errors, and what queries found."""
+        seen: dict[tuple[int, int, str], int] = {}
+        asked: dict[int, int] = {}
+        for place, (step, number, line) in enumerate(trace.said):
+            if "foreign" in line:
+                return f"{self.verbs[number]} ended with\n{line['foreign']}"
+            if "stray" in line:
+                return f"{self.verbs[number]} calls {line['stray']} in a thread of its own"
+            if "error" in line and not self._may_fail(number, line):
+                return f"{self.verbs[number]} failed: {line['error']} {line['message']} ({line['place']})"
+            if "asks" in line:
+                asked[number] = place
+            if "found" in line and (wrong := self._looked(trace, number, line, asked[number], seen)):
+                return f"step {step}: a query of {line['found']} found {line['rows']}: {wrong}"
+        return None
+
+    def _may_fail(self, number: int, line: Line) -> bool:
+        if "prune" in self.verbs and line["error"] in PRUNED:
+            return True
+        # What is damaged is told to everyone but those who repair it.
+        return self.spoiled and self.verbs[number] != "repair"
+
+    def _looked(
+        self, trace: Trace, number: int, line: Line, asked: int, seen: dict[tuple[int, int, str], int]
+    ) -> str | None:
+        """A query shows what was acknowledged before it began, and never goes back."""
+        topic = line["found"]
+        rows = {int(key): row for key, row in line["rows"].items()}
+        if len(rows) != line["count"]:
+            return "a record twice"
+        log = log_of(topic)
+        for owner in self.owners.values():
+            told = sum(
+                said["count"] for _, who, said in trace.said[:asked] if who == owner.number and said.get("told") == log
+            )
+            least = told + (self.stage.book.acknowledged[log] if owner.begins else 0)
+            least = max(least, seen.get((number, owner.number, log), 0))
+            counts = [count for count in owner.counts({topic: rows}, log, self.now, [topic]) if count >= least]
+            if not counts:
+                return f"nothing that owner {owner.number} published, from {least} messages on"
+            seen[number, owner.number, log] = counts[0]
+        return None
+
+    def _held(self, trace: Trace, *, thorough: bool) -> str | None:
+        """What the files hold, by themselves and after going on."""
+        stage, failed = self.stage, {number for _, number, line in trace.said if "error" in line}
+        try:
+            found = contents(stage.open())
+        except DamageError as error:
+            if not self.spoiled:
+                return f"damage: {error.code} {error} ({error.place})"
+            self._repair()
+            found = contents(stage.open())
+        if wrong := self._contents(trace, found, failed):
+            return wrong
+        if wrong := self._copies(trace):
+            return wrong
+        if self.spoiled:
+            self._repair()
+        return self._goes_on(found, thorough=thorough)
+
+    def _contents(self, trace: Trace, found: State, failed: set[int]) -> str | None:
+        known = {key for owner in self.owners.values() for rows in found.values() for key in rows if owner.has(key)}
+        if strange := {key for rows in found.values() for key in rows} - known:
+            return f"records of nobody: {sorted(strange)}"
+        for owner in self.owners.values():
+            if wrong := owner.judge(found, self.now, self._promised(trace, owner)):
+                return wrong
+            ended = owner.number not in trace.killed | failed
+            if ended and (wrong := owner.whole(found, self.now)):
+                return wrong
+        return None
+
+    def _repair(self) -> None:
+        ACTORS["repair"](0, self.stage, random.Random(0), small=self.small).act(self.stage.open(), None)  # type: ignore[arg-type]
+
+    def _copies(self, trace: Trace) -> str | None:
+        """Backups that got a name, and instances that were restored: whole, and of one instant."""
+        stage = self.stage
+        for actor in self.actors:
+            if isinstance(actor, Backup):
+                names = [
+                    line["backed_up"]
+                    for _, number, line in trace.said
+                    if number == actor.number and "backed_up" in line
+                ]
+                began = next(
+                    (step for step, number, line in trace.said if number == actor.number and "backs_up" in line), None
+                )
+                for name in names or self._unnamed(trace):
+                    if began is not None and (wrong := self._backup(trace, name, began)):
+                        return f"backup {name}: {wrong}"
+            elif isinstance(actor, Restore):
+                to = stage.root / f"restored-{actor.number}"
+                ended = actor.number not in trace.killed
+                if to.exists() and any(to.iterdir()):
+                    if wrong := self._template(stage.restored(to)):
+                        return f"restored: {wrong}"
+                elif ended and not any("error" in line for _, number, line in trace.said if number == actor.number):
+                    return "restored nothing"
+        return None
+
+    def _unnamed(self, trace: Trace) -> list[str]:
+        """Backups of the run that nobody could tell of any more."""
+        before = {name.split("/")[1] for name in self.stage.files if name.startswith("backups/")}
+        told = {line["backed_up"] for _, _, line in trace.said if "backed_up" in line}
+        return [one.path.name for one in backups(self.stage.backups) if one.path.name not in before | told]
+
+    def _backup(self, trace: Trace, name: str, began: int) -> str | None:
+        stage = self.stage
+        to = stage.root / "proof"
+        shutil.rmtree(to, ignore_errors=True)
+        restore(stage.backups, to, stage.opened, name=name, seam=SEAM, now=self.now, lineage=b"p" * 16)
+        found = stage.restored(to)
+        shutil.rmtree(to)
+        for owner in self.owners.values():
+            if wrong := owner.judge(found, self.now, self._promised(trace, owner, began)):
+                return wrong
+        return None
+
+    def _template(self, found: State) -> str | None:
+        """Contents of the template's own backup: no message of this run, and each topic at some count."""
+        owner = Owner(-2, self.stage.book)
+        return owner.judge(found, self.now, dict.fromkeys(LOGS, 0))
+
+    def _goes_on(self, found: State, *, thorough: bool) -> str | None:
+        """Without faults: a message to every topic, everything expired, all sound, and the fold is what is there."""
+        stage = self.stage
+        for number, topic in enumerate(TOPICS):
+            stage.open().topic(topic).publish([f'{{"id":{TEMPLATE - 1},"n":{number}}}'.encode()])
+            found[topic][TEMPLATE - 1] = f'{{"id":{TEMPLATE - 1},"n":{number}}}'
+        stage.expire()
+        after = contents(stage.open())
+        if after != found:
+            wrong = {
+                (t, k) for t in found for k in found[t].keys() | after[t].keys() if found[t].get(k) != after[t].get(k)
+            }
+            return f"after going on: {sorted(wrong)[:4]} changed"
+        if not thorough:
+            return None
+        if wrong := self._sound():
+            return wrong
+        ACTORS["compact"](0, stage, random.Random(0), small=False).act(stage.open(), None)  # type: ignore[arg-type]
+        # The next backup removes what a killed one began; who restores removes his own.
+        places = [stage.root / name for name in ("sow", "journal", "old")]
+        left = [path.name for place in places if place.exists() for path in place.rglob("*.new*")]
+        return f"left behind: {left}" if left else None
+
+    def _sound(self) -> str | None:
+        """What a check finds, and which store is not the fold of the journal."""
+        found = [finding for finding in check(self.stage.open()) if finding.level > Level.INFO]
+        if found:
+            return f"check: {found[0].code} {found[0].message}"
+        return None if "prune" in self.verbs else rebuilt_is_live(self.stage.lab)
