@@ -174,7 +174,12 @@ def _places(data: bytes) -> Iterator[int]:
 
 
 def leaf(data: bytes) -> Iterator[Node | None]:
-    """The entries of a leaf, in order; None for one that does not lie within the page."""
+    """The entries of a leaf, in order; None for one that does not lie within the page.
+
+    Entries fill the end of a page without a gap. Where those that are listed do not, the list may have been cut: a None
+    at its end stands for what it lacks.
+    """
+    filled = 0
     for at in _places(data):
         if at < 0:
             yield None
@@ -182,12 +187,17 @@ def leaf(data: bytes) -> Iterator[Node | None]:
         low, high, flags, key_size = NODE.unpack_from(data, at)
         start, size = at + NODE.size + key_size, low | high << 16
         end = start + (_NUMBER.size if flags & BIG_DATA else size)
+        # Entries begin at even places.
+        filled += end - at + (end - at) % _PAIR
         if end > len(data):
             yield None
         elif flags & BIG_DATA:
             yield Node(data[start - key_size : start], None, size, _NUMBER.unpack_from(data, start)[0])
         else:
             yield Node(data[start - key_size : start], data[start:end], size, tree=bool(flags & SUB_TREE))
+    upper: int = PAGE.unpack_from(data)[4]
+    if filled != len(data) - upper:
+        yield None
 
 
 def branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:

@@ -150,3 +150,17 @@ def test_nothing_of_what_is_no_store(tmp_path: Path) -> None:
         found, salvage = saved(path)
         assert (found, salvage.found) == (({}, {}), False)
         assert all(loss.high == LAST for loss in salvage.losses)
+
+
+def test_a_leaf_whose_list_of_entries_was_cut(sample: Path, tmp_path: Path) -> None:
+    """The entries that the list lacks are sound and not to be seen: that they are missing has to be said."""
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    missing = 0
+    for page in range(2, pages_of(sample), 3):
+        flags, lower = content[page * 4096 + 10], int.from_bytes(content[page * 4096 + 12 : page * 4096 + 14], "little")
+        if flags == 2 and lower > 24:
+            path.write_bytes(content)
+            overwrite(path, page * 4096 + 12, (lower - 4).to_bytes(2, "little"))
+            missing += judge(path, sample, f"page {page}")[0]
+    assert missing > 10
