@@ -16,5 +16,6 @@ SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 @pytest.fixture(scope="module")
 def stages() -> Iterator[Stages]:
-    with tempfile.TemporaryDirectory(dir=SHARED, prefix="sowctl-test-") as name:
-        yield Stages(Path(name))
+    with tempfile.TemporaryDirectory(dir=SHARED, prefix="sowctl-test-") as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", name)
+        yield Stages(Path(name) / "stages")

@@ -59,7 +59,7 @@ Template = Callable[[Stage], None]
 
 
 def template_size(template: Template) -> int:
-    return 700 if template in (few, few_spoiled) else 3000
+    return 700 if template in (few, few_spoiled) else 1500
 
 
 def few(stage: Stage) -> None:
@@ -78,7 +78,7 @@ def few(stage: Stage) -> None:
 
 
 def many(stage: Stage) -> None:
-    """All topics; stores that lack the journal's last groups, as a killed publisher leaves them."""
+    """All topics; stores that lack the journal's last file and more, as a killed publisher leaves them."""
     grown(stage)
     take_backup(stage.open(), stage.backups)
     older = {path.name: path.read_bytes() for path in (stage.root / "sow").glob("*.sow") if path.name[0] in "jhq"}

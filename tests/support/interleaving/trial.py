@@ -93,8 +93,8 @@ class Trial:
         self.small = self.template.startswith("few")
         self.spoiled = self.template.endswith("_spoiled")
 
-    def run(self, chooser: Chooser) -> Trace:
-        """Put the instance back, let the workers go; nothing is judged yet."""
+    def prepare(self) -> list[Actor]:
+        """Put the instance back; the actors, whose messages are in the books of their owners."""
         stage = self.stage
         stage.restore()
         self.now = stage.lab.clock.at
@@ -110,6 +110,11 @@ class Trial:
                 actor.prepare(self.owners[actor.number])
         if not self.owners:
             self.owners[-2] = Owner(-2, stage.book)
+        return self.actors
+
+    def run(self, chooser: Chooser) -> Trace:
+        """Let the workers go, from the start; nothing is judged yet."""
+        self.prepare()
         trace = Trace()
 
         def hear(number: int, line: Line) -> None:
@@ -118,7 +123,7 @@ class Trial:
         workers: list[Worker] = []
         try:
             for actor in self.actors:
-                workers.append(Worker(actor.number, stage.root, self._work(actor), hear))
+                workers.append(Worker(actor.number, self.stage.root, self._work(actor), hear))
         except BaseException:
             for worker in workers:
                 worker.kill()

@@ -1,0 +1,102 @@
+"""Upkeep killed with SIGKILL at random moments: before or after, nothing between, and all goes on.
+
+One verb in each round, beside a publisher in some of them, on the instances of the interleaving tests and judged as
+there: what was acknowledged is there, no record is invented, backups and restored instances are whole or not there.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sowctl.errors import SowError
+from sowctl.seam import SEAM
+from sowctl.store import check as check_module
+from tests.support.instances import CheckHere
+from tests.support.interleaving.actors import ACTORS, Actor
+from tests.support.interleaving.scheduler import Trace
+from tests.support.interleaving.trial import Stages, Trial
+from tests.support.processes import Child
+
+VERBS = sorted(ACTORS.keys() - {"publish", "query", "expire", "rebuild"})
+ROUNDS = 5
+DEEP = 200
+
+
+class Voice:
+    """What an actor says, as lines of a child."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    def say(self, **line: object) -> None:
+        self._child.say(json.dumps(line))
+
+
+def _work(trial: Trial, actor: Actor) -> Callable[[Child], None]:
+    def work(child: Child) -> None:
+        voice = Voice(child)
+        try:
+            actor.act(trial.stage.for_worker(actor.number, SEAM), voice)  # type: ignore[arg-type]
+        except SowError as error:
+            voice.say(error=error.code, message=error.message, place=str(error.place))
+
+    return work
+
+
+def _moment(trial: Trial) -> float:
+    """How long the first verb takes here and now."""
+    begin = time.monotonic()
+    with Child(_work(trial, trial.prepare()[0])) as child:
+        child.join()
+    return time.monotonic() - begin
+
+
+def _round(trial: Trial, chance: random.Random, longest: float) -> tuple[Trace, int]:
+    """One run, its first verb killed; what was said, and whether it was killed in time."""
+    trace = Trace()
+    children = [Child(_work(trial, actor)) for actor in trial.prepare()]
+    try:
+        time.sleep(longest * chance.random())
+        children[0].kill()
+        for child in children[1:]:
+            child.join()
+    finally:
+        for child in children:
+            child.close()
+    for number, child in enumerate(children):
+        lines = list(map(json.loads, child.lines))
+        # Who said something before the other one is not known: a backup may be of before all that was told.
+        trace.said += [(int("told" in line), number, line) for line in lines]
+        if child.status == -signal.SIGKILL:
+            trace.killed.add(number)
+    return trace, len(trace.killed)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_killed_at_random_moments(
+    memory: Path, verb: str, seed: int, deep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "StoreCheck", CheckHere)
+    chance = random.Random(seed)
+    stages = Stages(memory)
+    killed = 0
+    rounds = DEEP if deep else ROUNDS
+    for number in range(rounds):
+        template = "few" if number % 2 else "many"
+        if verb == "repair":
+            template += "_spoiled"
+        verbs = [verb, "publish"] if number % 3 == 0 else [verb]
+        trial = stages.trial(template, verbs, chance.randrange(1 << 31))
+        trace, died = _round(trial, chance, _moment(trial))
+        killed += died
+        wrong = trial.judge(trace, thorough=number % 4 == 0)
+        assert wrong is None, f"round {number}, {template}, {verbs}: {wrong}"
+    print(f"{verb}: {rounds} rounds, {killed} killed in time")
+    assert killed > (rounds // 5 if deep else 0)

@@ -1,0 +1,92 @@
+"""What these tests are able to see: locks left out, files removed too early, a deadlock. Each is planted and found.
+
+A change of the scheduler or of the judgement that no longer finds one of them has made all the others blind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sowctl.engine.api import InstanceHandle
+from sowctl.engine.upkeep.retention.holders import Holder
+from sowctl.journal.lock import JournalLock
+from sowctl.store.opening.locks import WriterLock
+from tests.support.interleaving.actors import ACTORS, Actor
+from tests.support.interleaving.scheduler import Order
+from tests.support.interleaving.strategies import Pair, Wandering
+from tests.support.interleaving.trial import Stages
+from tests.support.interleaving.worker import Baton
+
+
+def _no_journal_lock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(JournalLock, "acquire", lambda self, wait: None)
+
+
+def _no_writer_lock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WriterLock, "acquire", lambda self, wait: None)
+    patch.setattr(WriterLock, "release", lambda self: None)
+
+
+def _nothing_is_needed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Holder, "holds", lambda self, file: False)
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+PLANTED: list[tuple[str, str, Plant]] = [
+    ("few", "publish+publish", _no_journal_lock),
+    ("few", "publish+compact", _no_writer_lock),
+    ("many", "query+prune", _nothing_is_needed),
+]
+SEED = 5
+"""With this one prune is asked to keep as little as it can."""
+
+
+@pytest.mark.parametrize(("template", "verbs", "plant"), PLANTED, ids=[plant.__name__[1:] for _, _, plant in PLANTED])
+def test_what_is_planted_is_found(
+    stages: Stages, template: str, verbs: str, plant: Plant, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = stages.trial(template, verbs.split("+"), SEED)
+    whole = trial.replay(Order())
+    orders = Pair(whole.of(0), whole.of(1)).chosen(60, random.Random(seed))
+    plant(monkeypatch)
+    for order in orders:
+        trace = trial.replay(order)
+        # What is found may stand in the way of going on, too.
+        try:
+            wrong = trial.judge(trace)
+        except Exception as error:
+            wrong = repr(error)
+        if wrong is not None:
+            break
+    else:
+        pytest.fail(f"{len(orders)} orders of {verbs} showed nothing")
+    assert trial.replay(stages.repeated(trial.words(trace))[1]).calls == trace.calls
+
+
+class _Locking(Actor):
+    """Takes two locks, one worker in this order and the other one in that."""
+
+    name = "locking"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        names = ("one", "two") if self.number else ("two", "one")
+        held = [os.open(self.stage.root / name, os.O_RDWR | os.O_CREAT) for name in names]
+        for fd in held:
+            baton.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
+
+
+def test_a_deadlock_is_found(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ACTORS, "locking", _Locking)
+    trial = stages.trial("few", ["locking", "locking"], 1)
+    assert trial.replay(Order()).problem is None
+    problem = trial.replay(Order({1: (">", 1)})).problem
+    assert problem is not None
+    assert "deadlock" in problem
+    assert "0 is blocked on" in problem
+    assert "1 is blocked on" in problem
+    assert any(trial.run(Wandering(random.Random(n), 0.5, 10, 0)).problem for n in range(20))
