@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import eq
+from collections.abc import Iterator, Sequence
+from itertools import count, repeat
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -50,9 +50,12 @@ class ColumnBuilder:
         # Three forms, from the cheapest to the most general; a column goes over to the next one when a value does not
         # fit, and never back. What came so far is carried over.
         if self._numbers is not None:
-            if kinds <= _NUMERIC and _exact(values, kinds):
-                self._numbers.append(_numeric(values, kinds))
-                return
+            if kinds <= _NUMERIC and _in_range(values, kinds):
+                part = _numeric(values, kinds)
+                # NaN has no place in an order that a search by halves could use.
+                if not np.isnan(part[0]).any():
+                    self._numbers.append(part)
+                    return
             self._leave_numbers()
         if self._strings is not None:
             if kinds <= _STRING:
@@ -60,6 +63,38 @@ class ColumnBuilder:
                 return
             self._leave_strings()
         self._add_words(values)
+
+    def extend(self, other: ColumnBuilder) -> None:
+        """The values of the records behind these, which ``other`` was fed with."""
+        self._spoiled |= other._spoiled or other._overflowed
+        if self._spoiled:
+            self._records += other._records
+        elif self._numbers is not None and other._numbers is not None:
+            self._numbers += other._numbers
+            self._records += other._records
+        elif None not in (self._strings, other._strings) and self._numbers is other._numbers is None:
+            # Codes of the other mean other Strings here: each distinct one is looked up once.
+            codes = np.append(self._coded_strings(list(other._strings or ())), np.int32(-1))
+            self._codes += [codes[part] for part in other._codes]
+            self._records += other._records
+        else:
+            for values in other._values():
+                self.add(values)
+
+    @property
+    def _overflowed(self) -> bool:
+        return self._words is not None and len(self._words) > MOST_WORDS
+
+    def _values(self) -> Iterator[list[SlotValue]]:
+        """All values that came so far."""
+        if self._numbers is not None:
+            for numbers, marks in self._numbers:
+                yield _slot_values(numbers, marks)
+            return
+        words = [_unhashed(key[1]) for key in self._words or ()] if self._strings is None else list(self._strings)
+        for codes in self._codes:
+            # Code -1, NULL, is found at the end.
+            yield list(map([*words, None].__getitem__, codes.tolist()))
 
     def _leave_numbers(self) -> None:
         """What came so far was numbers or NULL alone; from here on it is not."""
@@ -81,18 +116,21 @@ class ColumnBuilder:
         self._words = {(str, text): code for text, code in (strings or {}).items()}
 
     def _add_strings(self, values: Sequence[SlotValue]) -> None:
+        self._codes.append(self._coded_strings(cast("Sequence[str | None]", values)))
+
+    def _coded_strings(self, texts: Sequence[str | None]) -> Array:
         known = self._strings
         assert known is not None
-        get = known.setdefault
-        # Code -1 stands for NULL, and the empty String is NULL. setdefault gives a new String the next code.
-        strings = cast("Sequence[str | None]", values)
-        found = [get(text, len(known)) if text else -1 for text in strings]
-        self._codes.append(np.array(found, np.int32))
+        # A column of few Strings is coded without a step in Python for each record: only new Strings take one. Code -1
+        # stands for NULL, and the empty String is NULL.
+        new = [text for text in dict.fromkeys(texts) if text and text not in known]
+        known.update(zip(new, count(len(known)), strict=False))
+        return np.fromiter(map(cast("Any", known.get), texts, repeat(-1)), np.int32, len(texts))
 
     def _add_words(self, values: Sequence[SlotValue]) -> None:
         known = self._words
         # Too many distinct values: nothing more is gathered, and parts() says that the path is not indexed.
-        if known is None or len(known) > MOST_WORDS:
+        if known is None or self._overflowed:
             return
         found = []
         for value in values:
@@ -170,15 +208,12 @@ def _raw(array: Array) -> memoryview:
     return np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
 
 
-def _exact(values: Sequence[SlotValue], kinds: set[type]) -> bool:
-    """Whether all numbers are Doubles, NaN aside, or Integers that a Double holds."""
+def _in_range(values: Sequence[SlotValue], kinds: set[type]) -> bool:
+    """Whether a Double holds each Integer among the numbers."""
     if kinds == {int}:
         integers = cast("Sequence[int]", values)
         return min(integers) >= -_EXACT and max(integers) <= _EXACT
-    if int in kinds and any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values):
-        return False
-    # NaN alone is unequal to itself. It has no place in an order that a search by halves could use.
-    return all(map(eq, values, values))
+    return int not in kinds or not any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values)
 
 
 def _numeric(values: Sequence[SlotValue], kinds: set[type]) -> tuple[Array, Array]:
@@ -210,13 +245,12 @@ def _unhashed(word: Any) -> SlotValue:
     return value
 
 
-def key_parts(keys: bytes, stamps: bytes, digest: int) -> Parts:
+def key_parts(keys: bytes, txids: Array, times: Array, digest: int) -> Parts:
     """The file of the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and times.
 
-    ``stamps`` are txid (u64) and time (i64) of each, end to end.
+    ``txids`` are u64, ``times`` i64.
     """
-    columns = np.frombuffer(stamps, "<u8").reshape(-1, 2)
-    return encode(Head(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(columns[:, 0]), _raw(columns[:, 1])])
+    return encode(Head(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(txids), _raw(times)])
 
 
 def spot_parts(spots: tuple[Array, Array, Array], digest: int) -> Parts:

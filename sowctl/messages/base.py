@@ -69,6 +69,14 @@ class OnceExtractor(Protocol):
         ...
 
 
+class ColumnExtractor(Protocol):
+    """Reads what an :class:`Extractor` does, as a column for each slot."""
+
+    def __call__(self, payloads: Sequence[bytes], /) -> tuple[Sequence[Sequence[SlotValue]], list[Refusal]]:
+        """The columns, not to be changed; of no payloads there may be none."""
+        ...
+
+
 class KeyExtractor(Protocol):
     """Reads the texts of the first values of some fields of many payloads at once."""
 
@@ -207,6 +215,19 @@ def once_of(extract: Extractor) -> OnceExtractor | None:
     Optional, and asked for in this one place: most types make their rows one by one, and have nothing to save.
     """
     return getattr(extract, "once", None)
+
+
+def columns_of(extract: Extractor) -> ColumnExtractor:
+    """The extractor's way to read columns, one for each slot; where its type has none, its rows turned."""
+    own: ColumnExtractor | None = getattr(extract, "columns", None)
+    if own is not None:
+        return own
+
+    def turned(payloads: Sequence[bytes]) -> tuple[Sequence[Sequence[SlotValue]], list[Refusal]]:
+        rows, refused = extract(payloads)
+        return list(zip(*rows, strict=True)), refused
+
+    return turned
 
 
 def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:

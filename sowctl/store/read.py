@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
@@ -24,12 +24,15 @@ from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
 
 if TYPE_CHECKING:
     from sowctl.store.raw.offsets import DataFile
+    from sowctl.store.raw.whole import Whole
     from sowctl.store.tables import Table
 
 Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
+AllRecords: TypeAlias = "Whole"
+"""All records of a state by their places, to be read without LMDB."""
 COMPACTED = 1
 """LMDB's own compacting copy starts transaction numbers again, at 1."""
 
@@ -158,6 +161,12 @@ class Reader:
         from sowctl.store.raw.offsets import locate_all
 
         return locate_all(self._file(), self._txn.id(), keys)
+
+    def whole(self) -> AllRecords | None:
+        """All records by their places in the file; None where that cannot be told. Raises ImportError without numpy."""
+        from sowctl.store.raw.whole import whole_of
+
+        return whole_of(self._file(), self._txn.id(), self.meta.records)
 
     def _file(self) -> DataFile | None:
         # The inode of the open environment: at the same path another file may lie by now, with other records at these

@@ -68,6 +68,35 @@ def test_values_come_out_as_they_were(
     assert all(map(_same, found, values)), (found, values)
 
 
+@pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data())
+def test_a_column_of_two_parts_is_that_of_one(kind: st.SearchStrategy[SlotValue], data: st.DataObject) -> None:
+    # Empty Strings are NULL: of these alone either form may be made.
+    some = st.one_of(st.none(), kind, _TEXTS).map(lambda value: None if value in ("", b"") else value)
+    first, second = data.draw(st.lists(some, max_size=12)), data.draw(st.lists(some, max_size=12))
+    whole, part, behind = (ColumnBuilder("name") for _ in range(3))
+    for builder, values in ((whole, first + second), (part, first), (behind, second)):
+        for start in range(0, len(values), 5):
+            builder.add(values[start : start + 5])
+    part.extend(behind)
+    assert b"".join(part.parts(77)) == b"".join(whole.parts(77))
+
+
+@pytest.mark.parametrize("spoiled", [0, 1])
+def test_a_part_that_cannot_be_indexed_spoils_the_column(spoiled: int) -> None:
+    parts = [ColumnBuilder("name"), ColumnBuilder("name")]
+    for number, builder in enumerate(parts):
+        if number == spoiled:
+            builder.add([True, *range(MOST_WORDS + 1)])
+        builder.add(["a", True] if number == spoiled else ["a"])
+    parts[0].extend(parts[1])
+    unsuited = ColumnBuilder("name")
+    unsuited.spoil()
+    unsuited.add([None] * (MOST_WORDS + 5))
+    assert b"".join(parts[0].parts(77)) == b"".join(unsuited.parts(77))
+
+
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=7, opens=(True, True), nulls=False, others={0, 1})
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=None, high=0, opens=(False, True), nulls=False, others={0, 1})
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=2.5, opens=(False, False), nulls=True, others={0, 1})

@@ -4,11 +4,13 @@
 ``terms``       options checked and compiled before any store is opened
 ``keytext``     what the text of a key means
 ``scan``        a target opened, its plan made and executed, in one process or several
+``forked``      a further process for a part of a long reading
 ``plan``        the way to the records, as a value: by keys, by indexes, or by reading all of them
 ``figures``     the figures that decide about plans, each with the measurement behind it
 ``conditions``  which conditions of a filter memo indexes can answer
 ``keylookup``   the records that a filter names by their keys
 ``memos``       the memo indexes of a store, opened, built, and what has changed since
+``gather``      the values of all records, from which they are built
 ``indexed``     the records that memo indexes leave of a filter, and the first ones of an order
 ``matcher``     the filter over batches of stored records
 ``prefilter``   what stored JSON must show for a filter to be true, looked for before anything is decoded

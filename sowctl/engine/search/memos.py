@@ -14,7 +14,7 @@ from sowctl.engine.search import figures
 from sowctl.memo import rownumbers as p
 from sowctl.memo.column import MemoColumn
 from sowctl.memo.directory import MemoDirectory
-from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
+from sowctl.store.codec import KEY_SIZE
 from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
@@ -206,7 +206,9 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
 
     Records that cannot be read leave their columns unfit; a query of such a field reads the records instead.
     """
-    from sowctl.memo.build import ColumnBuilder, key_parts, spot_parts
+    from sowctl.engine.search.gather import gathered
+    from sowctl.memo.build import key_parts, spot_parts
+    from sowctl.messages.base import columns_of
 
     digest = source.meta.digest
     known = directory.keys()
@@ -214,27 +216,14 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
     # Row numbers belong to a state: with a new list of keys, every column that is to be kept is built again.
     wanted = existing(instance, directory, source) | names if fresh else names
     slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
-    # One reading of the store fills all columns that are missing.
-    extract = instance.type_of(source.message_type).extractor(slots)
-    builders = [ColumnBuilder(wanted[slot]) for slot in slots]
-    keys, stamped = bytearray(), bytearray()
+    read = columns_of(instance.type_of(source.message_type).extractor(slots))
     # The store alone, without the overlay and with what has expired: the columns are of the state that the digest
-    # names.
-    for batch, values in source.snapshot.scan(batch=figures.BUILT):
-        keys += b"".join(batch)
-        stamped += raw_stamps(values)
-        rows, refused = extract(payloads(values))
-        for builder, column in zip(builders, zip(*rows, strict=True), strict=True):
-            builder.add(column)
-        if refused:
-            for builder in builders:
-                # A column that lacks a value must not answer: a condition on it would leave a record out.
-                builder.spoil()
+    # names. One reading fills all columns that are missing.
+    found = gathered(source.snapshot, read, [wanted[slot] for slot in slots])
     if fresh:
-        spots = source.snapshot.located(bytes(keys))
         # Offsets before keys, keys before columns: each file names the state by its digest, so a reader that comes in
         # between finds none, or one of another state, and does without.
-        directory.put_spots(None if spots is None else spot_parts(spots, digest))
-        directory.put_keys(key_parts(bytes(keys), bytes(stamped), digest))
-    for slot, builder in zip(slots, builders, strict=True):
-        directory.put_column(wanted[slot], builder.parts(digest))
+        directory.put_spots(None if found.spots is None else spot_parts(found.spots, digest))
+        directory.put_keys(key_parts(found.keys, found.txids, found.times, digest))
+    for slot, column in zip(slots, found.columns, strict=True):
+        directory.put_column(wanted[slot], column.parts(digest))

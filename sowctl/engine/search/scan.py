@@ -13,16 +13,15 @@ Called by queries, deletes and plans. Ruled by ``behaviour`` 3.
 from __future__ import annotations
 
 import marshal
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, closing, contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
+from sowctl.engine.search.forked import Forked, processors
 from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, scanned
 from sowctl.engine.sources.opening import Opener, open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
@@ -222,7 +221,7 @@ def statistics_of(
         whole,
         base.path is not None,
         reopens,
-        _processors() if reopens else 0,
+        processors() if reopens else 0,
         kind.filterable,
         lasting,
     )
@@ -256,14 +255,6 @@ def _executable(
     return (scanned(question, statistics), None) if found is None else (found.plan, found)
 
 
-def _processors() -> int:
-    """Processors that further processes would have; 0 where there are threads, which a fork would cut off."""
-    threads = sys.modules.get("threading")
-    if (threads is not None and threads.active_count() > 1) or not hasattr(os, "sched_getaffinity"):
-        return 0
-    return len(os.sched_getaffinity(0))
-
-
 def _filed(source: Source, target: Target) -> Target:
     """The target of a derived source with the file that was opened for it, if it is one."""
     stored = source.stored
@@ -288,56 +279,33 @@ class Second:
         self, instance: Instance, target: Target, matcher: Matcher, size: int, start: bytes | None, stop: bytes | None
     ) -> None:
         self.start, self.stop = start, stop
-        import tempfile
+        self._process = Forked(lambda results: self._work(results, instance, target, matcher, size))
+        self._found: IO[bytes] | None = None
 
-        self._results = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
-        self._child = 0
-        with suppress(OSError):
-            # If the system gives no further process, the first one reads this part as well.
-            self._child = os.fork()
-            if self._child == 0:
-                self._work(instance, target, matcher, size)
-
-    def _work(self, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
-        """What the second process does; it never returns."""
-        status = 1
-        import gc
-
-        # It lives for one scan, and looking for cycles among everything that it inherited would copy those pages.
-        gc.disable()
-        try:
-            with closing(open_source(instance, target, None)) as opened:
-                source = opened.stored
-                assert source is not None
-                # First of all, which state it saw: the first process takes the rest only if it is its own state, too.
-                marshal.dump(_state(source), self._results)
-                counts = QueryStatistics(source.topic, source.message_type)
-                marks = matcher.marks(source.meta.records)
-                runs = source.runs(min(size, figures.READ), self.start, self.stop, marks)
-                for pairs in filtered(runs, matcher, counts, min(size, figures.DECODED)):
-                    marshal.dump(pairs, self._results)
-                marshal.dump((counts.examined, counts.matched, source.scanned), self._results)
-            self._results.flush()
-            # Only now: any other way out of here, also by a signal, is a part that was not read.
-            status = 0
-        finally:
-            # Without a word, and without what Python does at the end: all of that is the first process's.
-            os._exit(status)
+    def _work(self, results: IO[bytes], instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+        """What the second process does."""
+        with closing(open_source(instance, target, None)) as opened:
+            source = opened.stored
+            assert source is not None
+            # First of all, which state it saw: the first process takes the rest only if it is its own state, too.
+            marshal.dump(_state(source), results)
+            counts = QueryStatistics(source.topic, source.message_type)
+            marks = matcher.marks(source.meta.records)
+            runs = source.runs(min(size, figures.READ), self.start, self.stop, marks)
+            for pairs in filtered(runs, matcher, counts, min(size, figures.DECODED)):
+                marshal.dump(pairs, results)
+            marshal.dump((counts.examined, counts.matched, source.scanned), results)
 
     def succeeded(self, source: StoredSource) -> bool:
         """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
-        if not self._child:
-            return False
-        child, self._child = self._child, 0
-        # Whatever ended the process early, what it wrote is not looked at: the first process reads that part itself.
-        if os.waitpid(child, 0)[1]:
-            return False
-        self._results.seek(0)
-        return bool(marshal.load(self._results) == _state(source))
+        # Where it did not do its work, the first process reads that part itself.
+        self._found = self._process.results()
+        return self._found is not None and bool(marshal.load(self._found) == _state(source))
 
     def results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
         """What the process found; then its counts are added."""
-        while len(item := marshal.load(self._results)) == 2:
+        assert self._found is not None
+        while len(item := marshal.load(self._found)) == 2:
             yield item
         counts.examined += item[0]
         counts.matched += item[1]
@@ -345,11 +313,4 @@ class Second:
 
     def end(self) -> None:
         """End the process, should it still run, and forget its results."""
-        child, self._child = self._child, 0
-        if child:
-            import signal
-
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGTERM)
-            os.waitpid(child, 0)
-        self._results.close()
+        self._process.end()

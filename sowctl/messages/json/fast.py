@@ -15,6 +15,7 @@ nesting, looked after by :mod:`sowctl.messages.json.batch`, and duplicate member
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -26,7 +27,7 @@ from sowctl.messages.json.plan import FieldPlan, PlannedField
 from sowctl.messages.json.shape import holders
 from sowctl.values.fields import Number, Refusal
 
-T = TypeVar("T")
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 def number(text: str) -> Number:
@@ -37,15 +38,15 @@ def number(text: str) -> Number:
 class FastReader(Generic[T]):
     """Reads rows of one plan.
 
-    ``columns``: makes the rows of a whole batch, to be read once, of the columns of the leaves; ``tree``: the row of
-    one decoded payload, None if only the exact reader can tell; ``exact``: the row or the refusal of payload number i;
+    ``columns``: makes the columns of a whole batch's rows of the columns of the leaves; ``tree``: the row of one
+    decoded payload, None if only the exact reader can tell; ``exact``: the row or the refusal of payload number i;
     ``refused``: the row of a refused payload.
     """
 
     def __init__(
         self,
         plan: FieldPlan,
-        columns: Callable[[list[Column], JsonBatch], Iterable[T]],
+        columns: Callable[[list[Column], JsonBatch], list[Column]],
         tree: Callable[[object, bytes], T | None],
         exact: Callable[[int, bytes], T | Refusal],
         refused: T,
@@ -57,7 +58,7 @@ class FastReader(Generic[T]):
         # Floats keep their text by way of this hook only, which costs a call for each: it is left out where it can be.
         hook = number if texts else None
         self.plan = plan
-        self._columns = columns
+        self._make = columns
         self._tree = tree
         self._exact = exact
         self._refused = refused
@@ -80,6 +81,32 @@ class FastReader(Generic[T]):
         """
         if not payloads:
             return [], []
+        parts, others, refusals = self._read(payloads, joined)
+        passing = cast("Iterable[T]", zip(*parts, strict=True) if parts else repeat((), len(payloads)))
+        if not others:
+            return passing, refusals
+        rows = list(passing)
+        for index, row in others.items():
+            rows[index] = row
+        return rows, refusals
+
+    def columns(self, payloads: Sequence[bytes]) -> tuple[list[Column], list[Refusal]]:
+        """What :meth:`once` gives, as a column for each value of a row; the columns are not to be changed."""
+        if not payloads:
+            return [[] for _ in self.plan.leaves], []
+        parts, others, refusals = self._read(payloads, None)
+        if others:
+            # Two slots of one field may share a column, and differ in the rows that were read otherwise.
+            parts = [list(part) for part in parts]
+            for index, row in others.items():
+                for part, value in zip(parts, row, strict=True):
+                    part[index] = value
+        return parts, refusals
+
+    def _read(
+        self, payloads: Sequence[bytes], joined: bytes | None
+    ) -> tuple[list[Column], dict[int, T], list[Refusal]]:
+        """The columns of all rows, the rows that hold instead of theirs, by number, and the refusals."""
         # What is found out about a batch costs one pass over the joined bytes, not one per payload and field.
         batch = JsonBatch(payloads, b"\n".join(payloads) if joined is None else joined)
         batch.exact = suspects(payloads, batch.joined, self._max_message, self._max_depth)
@@ -93,18 +120,18 @@ class FastReader(Generic[T]):
         columns = self._all_columns(batch)
         self._find_duplicates(batch, columns)
         # The columns may move payloads to the exact reader too, such as those with -0: so the test comes after them.
-        passing = self._columns([columns[leaf].values for leaf in self.plan.leaves], batch)
+        parts = self._make([columns[leaf].values for leaf in self.plan.leaves], batch)
+        others: dict[int, T] = {}
         if not batch.tree and not batch.exact:
-            return passing, []
-        # Rows of doubtful payloads were made of what msgspec said: each is replaced below, by the tree or exactly.
-        rows = list(passing)
+            return parts, others, []
+        # Rows of doubtful payloads were made of what msgspec said: each is replaced, by the tree's or the exact one.
         for index in batch.tree - batch.exact:
             row = self._read_tree(payloads[index])
             if row is None:
                 batch.exact.add(index)
             else:
-                rows[index] = row
-        return rows, self._read_exactly(batch, rows)
+                others[index] = row
+        return parts, others, self._read_exactly(batch, others)
 
     def _find_escaped_names(self, batch: JsonBatch) -> None:
         """A name spelled with an escape cannot be counted."""
@@ -190,7 +217,7 @@ class FastReader(Generic[T]):
                 return None
         return self._tree(tree, payload)
 
-    def _read_exactly(self, batch: JsonBatch, rows: list[T]) -> list[Refusal]:
+    def _read_exactly(self, batch: JsonBatch, rows: dict[int, T]) -> list[Refusal]:
         refusals = []
         # In the order of the payloads, as refusals are reported.
         for index in sorted(batch.exact):
@@ -198,7 +225,7 @@ class FastReader(Generic[T]):
             if isinstance(row, Refusal):
                 # A key with half a surrogate pair is refused, but its texts are known and name it in messages.
                 refusals.append(row)
-                rows[index] = cast(T, row.texts) if isinstance(row, HalfPair) else self._refused
+                rows[index] = cast("T", row.texts) if isinstance(row, HalfPair) else self._refused
             else:
                 rows[index] = row
         return refusals

@@ -1,4 +1,4 @@
-"""Columns of decoded values to rows of slot values and of key texts: what the fast JSON reader is made for.
+"""Columns of decoded values to columns of slot values and of key texts: what the fast JSON reader is made for.
 
 Agrees with :func:`sowctl.messages.json.shape.slot_value` and :func:`~sowctl.messages.json.shape.key_text` on every
 value.
@@ -6,7 +6,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -31,13 +31,10 @@ def row_reader(
         return None
     texts = any(slot.text for slot in slots)
 
-    def columns(values: list[Column], batch: JsonBatch) -> Iterable[Row]:
-        if not slots:
-            return [()] * len(batch.payloads)
+    def columns(values: list[Column], batch: JsonBatch) -> list[Column]:
         # One search over the batch: without -0 anywhere no column has to look for it.
         signed = texts and b"-0" in batch.joined
-        parts = [_slot_column(slot, column, batch, signed) for slot, column in zip(slots, values, strict=True)]
-        return zip(*parts, strict=True)
+        return [_slot_column(slot, column, batch, signed) for slot, column in zip(slots, values, strict=True)]
 
     def tree(root: object, payload: bytes) -> Row | None:
         # The decoder has lost the sign of a zero, and with it the text: only the exact reader sees it.
@@ -65,12 +62,9 @@ def key_reader(
     if plan is None:
         return None
 
-    def columns(values: list[Column], batch: JsonBatch) -> Iterable[KeyTexts]:
-        if not paths:
-            return [()] * len(batch.payloads)
+    def columns(values: list[Column], batch: JsonBatch) -> list[Column]:
         signed = b"-0" in batch.joined
-        parts = [_text_column(path, column, batch, signed) for path, column in zip(paths, values, strict=True)]
-        return zip(*parts, strict=True)
+        return [_text_column(path, column, batch, signed) for path, column in zip(paths, values, strict=True)]
 
     def tree(root: object, payload: bytes) -> KeyTexts | None:
         if b"-0" in payload:

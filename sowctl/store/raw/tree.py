@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 from struct import Struct, error
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,11 +27,20 @@ class Astray(Exception):
     """The pages are not those of the state that was asked for."""
 
 
-def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array, Array, Array]:
-    """Where each value of sub-database ``name`` begins, its size, and its last four bytes (u64, u32, u32).
+class Leaves(NamedTuple):
+    """Keys of all entries, 8 bytes each, end to end; where each value begins, its size (i64), its last bytes (u32)."""
 
-    The state is that of LMDB transaction ``txnid``; ``keys`` are its keys, 8 bytes each, end to end. Raises
-    :class:`Astray` where the file shows another state.
+    keys: bytes
+    starts: Array
+    sizes: Array
+    sums: Array
+
+
+def survey(data: mmap.mmap, txnid: int, name: bytes) -> Leaves:
+    """All entries of sub-database ``name`` in the state of LMDB transaction ``txnid``.
+
+    Nothing says yet that they are those of the state: see :func:`locate`. Raises :class:`Astray` where the file shows
+    another state.
     """
     try:
         meta = _state(data, txnid)
@@ -39,9 +48,22 @@ def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array
         # LMDB.
         root, depth = _root(data, meta, name)
         pages = _leaves(data, meta, root, depth)
-        return _values(data, meta, np.array(pages, np.int64), keys)
+        return _values(data, meta, np.array(pages, np.int64))
     except (IndexError, ValueError, error) as problem:
         raise Astray(str(problem)) from problem
+
+
+def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array, Array, Array]:
+    """Where each value of sub-database ``name`` begins, its size, and its last four bytes (u64, u32, u32).
+
+    The state is that of LMDB transaction ``txnid``; ``keys`` are its keys, 8 bytes each, end to end. Raises
+    :class:`Astray` where the file shows another state.
+    """
+    found = survey(data, txnid, name)
+    # All keys, byte for byte: then the leaves are those of the state, and each offset belongs to its key.
+    if found.keys != keys:
+        raise Astray("the keys are others")
+    return found.starts.astype(np.uint64), found.sizes.astype(np.uint32), found.sums
 
 
 def _state(data: mmap.mmap, txnid: int) -> MetaPage:
@@ -131,16 +153,13 @@ def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> list[int]
     return pages
 
 
-def _values(data: mmap.mmap, meta: MetaPage, pages: Array, keys: bytes) -> tuple[Array, Array, Array]:
+def _values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
     file = _Words(data)
     bases = pages * meta.page_size
     nodes = _flat(file, bases, file.counts(pages, bases, LEAF))
-    heads = file.longs[nodes]
-    # All keys, byte for byte: then the leaves are those of the state, and each offset belongs to its key.
-    if file.longs[nodes + NODE.size].tobytes() != keys:
-        raise Astray("the keys are others")
-    starts, sizes = _bodies(data, meta, heads, nodes + NODE.size + KEY_SIZE)
-    return starts.astype(np.uint64), sizes.astype(np.uint32), file.words[starts + sizes - CRC_SIZE]
+    keys = file.longs[nodes + NODE.size].tobytes()
+    starts, sizes = _bodies(data, meta, file.longs[nodes], nodes + NODE.size + KEY_SIZE)
+    return Leaves(keys, starts, sizes, file.words[starts + sizes - CRC_SIZE])
 
 
 def _flat(file: _Words, bases: Array, counts: Array) -> Array:
@@ -151,4 +170,4 @@ def _flat(file: _Words, bases: Array, counts: Array) -> Array:
     return nodes
 
 
-__all__ = ["Astray", "locate"]
+__all__ = ["Astray", "Leaves", "locate", "survey"]

@@ -1,0 +1,76 @@
+"""All records of a state by their places in the file, without LMDB (``sow-memo(5)``, "Kind 5"). Loads numpy.
+
+What is read is proven as a scan proves it: keys ascend and are as many as the store counts, and every value has the
+right checksum under its key. Called by :meth:`sowctl.store.read.Reader.whole`; LMDB is not asked after that, so a fork
+may go on reading while the first process holds the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import unpack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sowctl.store.codec import KEY_SIZE, OVERHEAD, Offsets
+from sowctl.store.opening.environment import RECORDS
+from sowctl.store.raw.offsets import values_at
+from sowctl.store.raw.tree import Astray, Leaves, survey
+
+if TYPE_CHECKING:
+    from sowctl.store.raw.offsets import DataFile
+
+
+class Whole:
+    """The records of a state, by number in key order. Made by :func:`whole_of`."""
+
+    def __init__(self, file: DataFile, leaves: Leaves) -> None:
+        self.keys = leaves.keys
+        self._file = file
+        self._sums = leaves.sums
+        self._offsets = Offsets(leaves.starts, leaves.sizes, leaves.sums.tobytes())
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    def spots(self) -> tuple[Any, Any, Any]:
+        """First byte, size and last four bytes of each value, as :func:`sowctl.store.raw.tree.locate` gives them."""
+        return self._offsets.starts.astype(np.uint64), self._offsets.sizes.astype(np.uint32), self._sums
+
+    def stamps(self) -> tuple[Any, Any]:
+        """Txid and time of every record; they are those of values that were read."""
+        data = self._file.mapped()
+        # A stride of one byte: the number at index i is the one that begins at byte i. Behind flags and size of the
+        # optional parts, four bytes, stand txid and time.
+        numbers = np.ndarray((len(data) - KEY_SIZE + 1,), "<u8", data, 0, (1,))
+        starts = self._offsets.starts
+        return numbers[starts + 4], numbers[starts + 12].view("<i8")
+
+    def values(self, start: int, stop: int) -> Sequence[bytes] | None:
+        """The values of some records; None where one is not there, or not sound."""
+        part = self.keys[KEY_SIZE * start : KEY_SIZE * stop]
+        keys = unpack(f"{KEY_SIZE}s" * (stop - start), part)
+        try:
+            values, wrong = values_at(self._file, keys, self._offsets.part(start, stop))
+        except (OSError, OverflowError, ValueError):
+            return None
+        return None if wrong else values
+
+
+def whole_of(file: DataFile | None, txnid: int, count: int) -> Whole | None:
+    """The ``count`` records of the state of a transaction; None where the file does not show just these."""
+    try:
+        leaves = None if file is None else survey(file.mapped(), txnid, RECORDS)
+    except (Astray, OSError, ValueError):
+        return None
+    if file is None or leaves is None or len(leaves.sums) != count:
+        return None
+    keys = np.frombuffer(leaves.keys, ">u8")
+    # Sizes are proven before stamps are read by them; a page out of its place breaks the order of keys.
+    if (keys[1:] <= keys[:-1]).any() or int(leaves.sizes.min(initial=OVERHEAD)) < OVERHEAD:
+        return None
+    return Whole(file, leaves)
+
+
+__all__ = ["Whole", "whole_of"]

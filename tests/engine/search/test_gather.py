@@ -1,0 +1,67 @@
+"""Memo indexes are the same files, whichever way the values of all records were gathered."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.search import figures, gather
+from sowctl.engine.search.forked import Forked
+from sowctl.errors import InputError
+from sowctl.memo.format import MemoFile, MemoKind
+from sowctl.store.snapshot import Snapshot
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+FILTER = "/n > 5 AND /s = 'x' AND /mixed = 'y'"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    rows = range(2500)
+    mixed = [1, "y", None, True, 2.5, [1, 2]]
+    lab.publish("t", *(message(id=n, n=n % 70, s="xyz"[n // 1000], mixed=mixed[n % 6]) for n in rows))
+    return lab
+
+
+def _built(lab: Lab) -> dict[str, bytes]:
+    """The files of the indexes that a query builds."""
+    lab.query("t", FILTER, index_from=0)
+    lab.query("t", FILTER, index_from=0)
+    files = {path.name: path.read_bytes() for path in lab.store("t").parent.rglob("*.memo")}
+    for path in lab.store("t").parent.rglob("*.memo"):
+        path.unlink()
+    assert len(files) == 5
+    return files
+
+
+def test_every_way_makes_the_same_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "processors", lambda: 2)
+    forks: list[bool] = []
+    original = Forked.results
+    monkeypatch.setattr(Forked, "results", lambda self: forks.append((r := original(self)) is not None) or r)
+    alone = _built(lab)
+    monkeypatch.setattr(figures, "LARGE", 100)
+    assert _built(lab) == alone
+    assert forks == [True]
+    monkeypatch.setattr(Forked, "_run", lambda *_: os._exit(9))
+    assert _built(lab) == alone
+    assert forks == [True, False]
+    monkeypatch.setattr(Snapshot, "whole", lambda _: None)
+    assert _built(lab) == alone
+
+
+@pytest.mark.parametrize("large", [1, 1 << 40])
+def test_an_unreadable_record_spoils_every_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("t", key=None), ("t",)))
+    for number in range(20):
+        lab.publish("t", message(n=number), sow_key=f"K{number}")
+    lab.publish("t", '{"n":', sow_key="bad")
+    monkeypatch.setattr(gather, "processors", lambda: 2)
+    monkeypatch.setattr(figures, "LARGE", large)
+    with pytest.raises(InputError):
+        lab.query("t", "/n > 5 AND /m IS NULL", index_from=0)
+    kinds = [MemoFile(path).head.kind for path in lab.store("t").parent.rglob("*.memo")]
+    assert sorted(kinds) == [MemoKind.KEYS, MemoKind.UNSUITED, MemoKind.UNSUITED, MemoKind.SPOTS]

@@ -1,0 +1,74 @@
+"""All records by their places in the file: the same as a scan, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.store import codec
+from sowctl.store.env import Store
+from sowctl.store.raw.whole import whole_of
+from tests.support.examples import examples
+from tests.support.stores import STEPS, apply_steps, key_of, new_store
+
+
+def _is_the_scan(path: Path, step: int = 700) -> None:
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        keys, values = [], []
+        for some, others in snapshot.scan():
+            keys += some
+            values += others
+        whole = snapshot.whole()
+        assert whole is not None
+        assert (whole.keys, len(whole)) == (b"".join(keys), len(keys))
+        found = []
+        for start in range(0, len(whole), step):
+            part = whole.values(start, min(start + step, len(whole)))
+            assert part is not None
+            found += list(part)
+        assert found == values
+        txids, times = whole.stamps()
+        assert list(zip(txids.tolist(), times.tolist(), strict=True)) == codec.all_stamps(values)
+        located = snapshot.located(whole.keys)
+        assert located is not None
+        assert [part.tolist() for part in whole.spots()] == [part.tolist() for part in located]
+
+
+@pytest.mark.parametrize(("records", "size"), [(0, 60), (1, 60), (40, 2500), (3, 9000), (5000, 60)])
+def test_all_records_are_those_of_a_scan(tmp_path: Path, records: int, size: int) -> None:
+    _is_the_scan(new_store(tmp_path / "t.sow", records, size=size))
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(steps=st.lists(STEPS, max_size=5))
+def test_after_any_changes(steps: list[tuple[bool, int, int, int]], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = new_store(tmp_path_factory.mktemp("w") / "t.sow", 300)
+    apply_steps(path, steps, 2)
+    _is_the_scan(path)
+
+
+def test_a_damaged_record_is_not_given(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        (place,) = snapshot.located(b"".join(sorted(map(key_of, range(300)))))[0][150:151].tolist()  # type: ignore[index]
+    data = bytearray(path.read_bytes())
+    data[place + codec.HEADER_SIZE + 3] ^= 1
+    path.write_bytes(data)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        whole = snapshot.whole()
+        assert whole is not None
+        assert whole.values(0, 150) is not None
+        assert whole.values(100, 200) is None
+
+
+def test_another_state_or_count_gives_nothing(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        file = snapshot._file()
+        assert whole_of(file, snapshot.transaction, 300) is not None
+        assert whole_of(file, snapshot.transaction, 299) is None
+        assert whole_of(file, snapshot.transaction - 1, 300) is None
+        assert whole_of(None, snapshot.transaction, 300) is None
