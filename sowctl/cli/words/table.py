@@ -33,13 +33,17 @@ class Command(Struct, frozen=True):
 
 
 DATA = "Records"
-TIME = "History and upkeep"
+TIME = "History"
 LOOK = "Inspection"
+DERIVED = "Views and conflated topics"
+BOOKMARKS = "Bookmarks"
 QUEUES = "Queues"
+JOURNAL = "Journal"
+UPKEEP = "Upkeep"
 PIPELINE = "Pipeline on Spark"
 CONFIGURATION = "Configuration"
 SELF = "About sowctl"
-GROUPS = (DATA, TIME, LOOK, QUEUES, PIPELINE, CONFIGURATION, SELF)
+GROUPS = (DATA, TIME, LOOK, DERIVED, BOOKMARKS, QUEUES, JOURNAL, UPKEEP, PIPELINE, CONFIGURATION, SELF)
 
 COMMANDS: tuple[Command, ...] = (
     Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
@@ -47,51 +51,28 @@ COMMANDS: tuple[Command, ...] = (
     Command("get", "get", "print single records by SOW key or key-field values", DATA),
     Command("subscribe", "subscribe", "print the records of topics, then every change as it happens", DATA),
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
-    Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),
-    Command("expire", "expire", "remove the records whose lifetime is over", TIME),
+    Command("expire", "expire", "remove the records whose lifetime is over", DATA),
     Command("history", "history", "print the versions that records had, and until when", TIME),
     Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
-    Command("bookmark list", "bookmark_list", "list the places of subscriptions, and how far behind they are", TIME),
-    Command("bookmark get", "bookmark_get", "print where a subscription goes on", TIME),
-    Command("bookmark set", "bookmark_set", "set where a subscription goes on", TIME),
-    Command("bookmark rewind", "bookmark_rewind", "set subscriptions back, to get messages again", TIME),
-    Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", TIME),
-    Command("bookmark purge", "bookmark_purge", "forget subscriptions", TIME),
-    Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", TIME),
-    Command("backup", "backup", "back up an instance as of one instant, or list and verify backups", TIME),
-    Command("restore", "restore", "make an instance out of a backup, as it was at its instant or earlier", TIME),
-    Command("store check", "store_check", "verify the structure of stores, and a part of their data", LOOK),
-    Command("store repair", "store_repair", "save what is sound of damaged stores, and restore the rest", TIME),
-    Command("store clean", "store_clean", "remove what killed processes left beside stores", TIME),
-    Command("store compact", "store_compact", "make stores smaller, while others read and write them", TIME),
-    Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", TIME),
-    Command("journal repair", "journal_repair", "cut out of the journal what cannot be read", TIME),
-    Command("journal compress", "journal_compress", "compress finished journal files", TIME),
-    Command("journal archive", "journal_archive", "move finished journal files to the archive", TIME),
-    Command("journal prune", "journal_prune", "remove old journal files that nothing needs any more", TIME),
-    Command("upkeep run", "upkeep_run", "carry out the actions of the configuration that are due", TIME),
-    Command("upkeep list", "upkeep_list", "list the actions of the configuration, and when they run", TIME),
-    Command("view list", "view_list", "list the views, their caches, and how far these are behind", LOOK),
-    Command("view show", "view_show", "print a view: definition, sources, cache, costs", LOOK),
-    Command("view refresh", "view_refresh", "bring the caches of views up to date", TIME),
-    Command("view check", "view_check", "compare views with what their sources say", LOOK),
+    Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
     Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
     Command("key", "key", "print the SOW keys that messages would get", LOOK),
-    Command("check", "check", "read every byte of stores and journals and report damage", LOOK),
-    Command(
-        "journal list",
-        "journal_list",
-        "list the journal files: sizes, transactions, times of creation",
-        LOOK,
-    ),
-    Command("journal dump", "journal_dump", "print journal entries", LOOK),
-    Command("journal tail", "journal_tail", "print the last journal entries, and follow", LOOK),
-    Command("journal search", "journal_search", "find entries by key, client, time, filter or pattern", LOOK),
-    Command("journal bisect", "journal_bisect", "find the entry behind which a condition holds", LOOK),
-    Command("journal check", "journal_check", "read every byte of the journal and report damage", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),
     Command("functions", "functions", "list the functions of the expression language", LOOK),
+    Command("view list", "view_list", "list the views, their caches, and how far these are behind", DERIVED),
+    Command("view show", "view_show", "print a view: definition, sources, cache, costs", DERIVED),
+    Command("view refresh", "view_refresh", "bring the caches of views up to date", DERIVED),
+    Command("view check", "view_check", "compare views with what their sources say", DERIVED),
+    Command("conflate", "conflate", "bring what conflated topics show to the clock, and keep it", DERIVED),
+    Command(
+        "bookmark list", "bookmark_list", "list the places of subscriptions, and how far behind they are", BOOKMARKS
+    ),
+    Command("bookmark get", "bookmark_get", "print where a subscription goes on", BOOKMARKS),
+    Command("bookmark set", "bookmark_set", "set where a subscription goes on", BOOKMARKS),
+    Command("bookmark rewind", "bookmark_rewind", "set subscriptions back, to get messages again", BOOKMARKS),
+    Command("bookmark check", "bookmark_check", "say whether the journals still hold the places", BOOKMARKS),
+    Command("bookmark purge", "bookmark_purge", "forget subscriptions", BOOKMARKS),
     Command("queue list", "queue_list", "list queues: pending, leased, delayed and dead messages, workers", QUEUES),
     Command("queue info", "queue_info", "say what a queue holds, what blocks it, who works on it", QUEUES),
     Command("queue depth", "queue_depth", "print how many messages are pending", QUEUES),
@@ -104,6 +85,31 @@ COMMANDS: tuple[Command, ...] = (
     Command("queue expire", "queue_expire", "drop messages unprocessed", QUEUES),
     Command("queue requeue", "queue_requeue", "deliver dead or delayed messages again", QUEUES),
     Command("queue purge", "queue_purge", "drop all messages that are not leased, or all dead ones", QUEUES),
+    Command(
+        "journal list",
+        "journal_list",
+        "list the journal files: sizes, transactions, times of creation",
+        JOURNAL,
+    ),
+    Command("journal dump", "journal_dump", "print journal entries", JOURNAL),
+    Command("journal tail", "journal_tail", "print the last journal entries, and follow", JOURNAL),
+    Command("journal search", "journal_search", "find entries by key, client, time, filter or pattern", JOURNAL),
+    Command("journal bisect", "journal_bisect", "find the entry behind which a condition holds", JOURNAL),
+    Command("check", "check", "read every byte of stores and journals and report damage", UPKEEP),
+    Command("store check", "store_check", "verify the structure of stores, and a part of their data", UPKEEP),
+    Command("store repair", "store_repair", "save what is sound of damaged stores, and restore the rest", UPKEEP),
+    Command("store clean", "store_clean", "remove what killed processes left beside stores", UPKEEP),
+    Command("store compact", "store_compact", "make stores smaller, while others read and write them", UPKEEP),
+    Command("store reindex", "store_reindex", "build the memo indexes of stores, or remove them", UPKEEP),
+    Command("journal repair", "journal_repair", "cut out of the journal what cannot be read", UPKEEP),
+    Command("journal compress", "journal_compress", "compress finished journal files", UPKEEP),
+    Command("journal archive", "journal_archive", "move finished journal files to the archive", UPKEEP),
+    Command("journal prune", "journal_prune", "remove old journal files that nothing needs any more", UPKEEP),
+    Command("journal check", "journal_check", "read every byte of the journal and report damage", UPKEEP),
+    Command("backup", "backup", "back up an instance as of one instant, or list and verify backups", UPKEEP),
+    Command("restore", "restore", "make an instance out of a backup, as it was at its instant or earlier", UPKEEP),
+    Command("upkeep run", "upkeep_run", "carry out the actions of the configuration that are due", UPKEEP),
+    Command("upkeep list", "upkeep_list", "list the actions of the configuration, and when they run", UPKEEP),
     Command("pipeline load", "pipeline_load", "load files into a topic, as one group", PIPELINE),
     Command("pipeline rebuild", "pipeline_rebuild", "build stores anew from the journals", PIPELINE),
     Command("pipeline snapshot", "pipeline_snapshot", "write a topic's state at an earlier time", PIPELINE),
@@ -117,7 +123,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("config diff", "config_diff", "compare two configurations by what they mean", CONFIGURATION),
     Command("config init", "config_init", "make a small configuration from options or answers", CONFIGURATION),
     Command("config schema", "config_schema", "list the elements that a configuration may have", CONFIGURATION),
-    Command("doctor", "doctor", "say whether everything that commands need is here, and which Java", SELF),
+    Command("doctor", "doctor", "say whether everything that commands need is here, and look at an instance", SELF),
     Command("demo", "demo", "make a small instance with data to try the commands on", SELF),
     Command("explain", "explain", "say what error codes mean, and what to do", SELF),
     Command("man", "man", "show a manual page", SELF),
