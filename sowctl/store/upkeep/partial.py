@@ -16,7 +16,7 @@ import lmdb
 from msgspec.structs import replace
 
 from sowctl.errors import SowError
-from sowctl.findings import Finding, Level
+from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec
 from sowctl.store.check import Reading, StoreCoverage
@@ -70,12 +70,11 @@ class PartialExamination(StoreExamination):
         with PageFile(path, state.page_size, SEAM) as file:
             structure = Structure(file, state)
             for words, damage in structure.faults():
-                finding = self._finding("SOW-STO-056" if damage else "SOW-STO-057", words, "pages")
-                yield (
-                    finding
-                    if damage
-                    else replace(finding, level=Level.WARNING, hint="sowctl store compact gets the room back")
-                )
+                if damage:
+                    yield self._finding("SOW-STO-056", words, "pages")
+                    continue
+                hint = "sowctl store compact gets the room back"
+                yield Finding("SOW-STO-057", Level.WARNING, Place(self.path, element="pages"), words, hint)
             self._pages, self._units = structure.pages, structure.units()
 
     def _data(self) -> Iterator[Finding]:
