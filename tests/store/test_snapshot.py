@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from sowctl.errors import StorageError
+from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from tests.support.stores import batch, key_of, new_store
 
@@ -19,3 +24,37 @@ def test_a_snapshot_stays_and_renews(tmp_path: Path) -> None:
         record = snapshot.get(key_of(4))
         assert record is not None
         assert record.txid == 2
+
+
+def test_a_copy_is_of_the_snapshot_whoever_writes_meanwhile(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3000)
+    copy = tmp_path / "copy.sow"
+    with Store.open(path, write=True) as store, store.snapshot() as snapshot:
+        meta = snapshot.meta
+        store.write(lambda txn: txn.put(*batch(range(0, 6000, 2), 2)))
+
+        def take(pipe: int) -> int:
+            store.write(lambda txn: txn.put(*batch(range(9000, 9100), 3)))
+            with copy.open("wb") as target:
+                return sum(target.write(part) for part in iter(lambda: os.read(pipe, 1 << 16), b""))
+
+        assert snapshot.copy_through(take) == copy.stat().st_size
+    assert not list(check_store(copy))
+    with Store.open(copy, write=False) as store:
+        assert store.meta() == meta
+
+
+def test_who_reads_a_copy_may_give_up(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "x.sow", 3000)
+    before = set(Path("/proc/self/fd").iterdir())
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        for read in (0, 100):
+
+            def take(pipe: int, read: int = read) -> None:
+                os.read(pipe, read)
+                raise OSError(28, "No space left on device")
+
+            with pytest.raises(StorageError):
+                snapshot.copy_through(take)
+        assert sum(len(keys) for keys, _ in snapshot.scan()) == 3000
+    assert len(set(Path("/proc/self/fd").iterdir()) - before) == 0

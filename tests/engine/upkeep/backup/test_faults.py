@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,14 @@ class SmallLab(BackupLab):
         self.clock.tick(1)
         for name in ("t", "alone"):
             self.publish(name, *(f'{{"id":{number},"n":{n}}}' for n in range(3)))
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What killed processes leave of temporary files goes with the test."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import itertools
 import random
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,14 @@ from tests.support.processes import Child
 
 __all__ = ["checks_here"]
 XML = config_xml(topic_xml("t") + topic_xml("alone"), ("t",))
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What killed processes leave of temporary files goes with the test."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
 
 
 @pytest.fixture
