@@ -181,7 +181,7 @@ def too_deep(node: Node, survey: Survey) -> Iterator[Problem]:
         depth[entry.number] = 1 + max((depth.get(found.number, 0) for found in below[entry.number]), default=0)
         if depth[entry.number] > DEEPEST:
             message = f"{entry.label} stands on {DEEPEST} other views or conflated topics, one above the other"
-            yield Problem(entry.node, message, "let one of them read a Topic; sowctl reads no more than that")
+            yield Problem(entry.node, message, "let one of them read a Topic; no more than that are read")
             return
 
 

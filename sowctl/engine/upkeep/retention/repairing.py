@@ -8,8 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.engine.topics.positions import applied_of, open_log, standings
 from sowctl.engine.upkeep.retention.journals import logged, looked_after
 from sowctl.errors import SowError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import TailReport
 
 
-class Repair(Struct, frozen=True):
+class Repair(DescribedStruct, frozen=True):
     """What was done to a journal, or with ``dry_run`` would be.
 
     ``gaps`` stand in the place of damage; ``tail`` is what was torn or unfinished at the end, with the copy that was
