@@ -173,6 +173,7 @@ def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged:
     if tail is not None and acknowledged < (tail.open_group or walker.last_txid + 1):
         found.tail = tail
         end = walker.offset
+    sound = _with_others(file, sound, end)
     lost = following - 1 if following is not None else acknowledged if is_last else 0
     cuts: list[Cut] = []
     for before, after in zip([None, *sound], [*sound, None], strict=True):
@@ -180,6 +181,25 @@ def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged:
         stop = after.offset if after is not None else max(end, start)
         cuts += _between(file, before, after, start, stop, lost, found)
     return cuts
+
+
+def _with_others(file: JournalFile, sound: list[BlockRef], end: int) -> list[BlockRef]:
+    """The blocks that are whole where they were written, up to ``end``; ``sound`` are those that a walk hands out.
+
+    Of a group that has not happened, a walk that passes over damage leaves out what stood before the damage.
+    """
+    found: list[BlockRef] = []
+    at = file.header.blocks_offset
+    for known in [*sound, None]:
+        stop = known.offset if known is not None else end
+        while at < stop and (ref := file.next_block(at)) is not None and ref.offset < stop:
+            is_one = ref.end <= stop and ref.is_whole()
+            found += [ref] if is_one else []
+            at = ref.end if is_one else ref.offset + 1
+        if known is not None:
+            found.append(known)
+            at = known.end
+    return found
 
 
 def _between(
@@ -201,10 +221,6 @@ def _between(
         if ref is None or ref.end > stop or ref.header.first_txid != txid + 1 or ref.header.is_gap:
             break
         header = ref.header
-        if ref.is_whole():
-            # Of a group that has not happened: who reads on behind damage does not hand it out.
-            start, txid, group = ref.end, header.last_txid, 0 if header.is_last else header.group
-            continue
         try:
             names, raw = ref.names(), bytes(file.read(start + BLOCK_HEADER_SIZE, header.map_size))
         except DamageError:
