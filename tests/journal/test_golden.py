@@ -1,7 +1,7 @@
 """Journals of every released format version are read for ever, and today's writer still makes these bytes.
 
 ``tests/formats/v1/chained.*`` was written by :func:`write_golden`; ``golden.*``, and ``packed.*`` with compression,
-by the release before blocks and files named the block before them. To make the files of a
+by the release before blocks and files named the block before them; ``mended.*`` has gaps. To make the files of a
 new format version: ``python -m tests.journal.test_golden DIRECTORY``.
 """
 
@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.journal.block import Gap
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
 from sowctl.journal.reader import Journal
+from sowctl.journal.upkeep.mending import mend, plan
 from sowctl.journal.writer import JournalWriter
 from tests.support.journals import NO_SYNC
 
@@ -134,6 +136,39 @@ def test_the_writer_still_makes_the_same_bytes(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lock"} == kept
 
 
+def write_mended(directory: Path) -> None:
+    """``mended``: as ``chained``, with one block cut out whose map was sound (txids 105 to 107), and one of which
+    nothing can be read (110 to 121)."""
+    write_golden(directory, "mended", CODEC_NONE, 4200)
+    (directory / "mended.topics").unlink()
+    with Journal.open(directory, "mended") as log:
+        found = {block.first_txid: block for block in log.blocks()}
+    for txid, wrong in ((105, b"?"), (110, bytes(90))):
+        block = found[txid]
+        content = bytearray(block.path.read_bytes())
+        at = block.end.offset - 1 if txid == 105 else block.start.offset
+        content[at : at + len(wrong)] = wrong
+        block.path.write_bytes(content)
+    for path, cuts in plan(directory, "mended", NO_SYNC, 152).cuts.items():
+        mend(path, cuts, NO_SYNC, START)
+
+
+def test_gaps_are_read_and_made_as_ever(tmp_path: Path) -> None:
+    gaps: list[Gap] = []
+    with Journal.open(V1, "mended", acknowledged=152) as journal:
+        journal.on_gap = gaps.append
+        txids = [entry.txid for block in journal.blocks() for entry in block.entries()]
+        assert journal.last_txid() == 152
+    assert txids == [101, 102, 103, 104, *range(122, 153)]
+    assert [(gap.first_txid, gap.last_txid, gap.topics) for gap in gaps] == [(105, 107, (ORDERS,)), (110, 121, None)]
+    assert {finding.id for finding in check_journal(V1, "mended", acknowledged=152)} == {"SOW-JRN-071"}
+    write_mended(tmp_path)
+    kept = {path.name: path.read_bytes() for path in V1.glob("mended.*")}
+    assert len(kept) == 4
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lock"} == kept
+
+
 if __name__ == "__main__":
+    write_mended(Path(sys.argv[1]))
     write_golden(Path(sys.argv[1]), "chained", CODEC_NONE, 4200)
     write_golden(Path(sys.argv[1]), "packed", CODEC_ZSTD, 2700)
