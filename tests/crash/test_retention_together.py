@@ -122,7 +122,10 @@ def _upkeep(lab: Lab, seed: int) -> Work:
     def work(child: Child) -> None:
         chance = random.Random(seed)
         instance = lab.open(lock_wait=20)
+        goes_on = _until_told(child)
         for turn in count(seed):
+            if not goes_on():  # the test itself was ended
+                return
             with suppress(LockedError):
                 match turn % 3:
                     case 0:
@@ -143,7 +146,7 @@ def test_files_go_under_everybody(tmp_path: Path, seed: int, deep: bool) -> None
         time.sleep(0.01)
     others = [Child(_reader(lab, "t")), Child(_reader(lab, "u")), Child(_follower(lab))]
     chance, removed, killed = random.Random(seed), 0, 0
-    least, round_, end = 200 if deep else 8, 0, time.monotonic() + (1000 if deep else 120)
+    least, round_, end = 60 if deep else 8, 0, time.monotonic() + (1000 if deep else 120)
     # However slow the machine is: some files have to go while the others are at work.
     while round_ < least or (removed <= 5 and time.monotonic() < end):
         round_ += 1
