@@ -70,6 +70,17 @@ class Unpacker:
                 self._stream = None
 
 
+def _nameless() -> int:
+    """A temporary file without a name: the space is freed when the descriptor closes, however the process ends."""
+    try:
+        return os.open(tempfile.gettempdir(), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    except (OSError, AttributeError):
+        # A file system without such files: one that is killed in between leaves an empty file.
+        fd, name = tempfile.mkstemp(prefix="sowctl-")
+        Path(name).unlink()
+        return fd
+
+
 class DecompressedFile:
     """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
 
@@ -82,9 +93,7 @@ class DecompressedFile:
         self._at = 0
         self._done = False
         self._length = 0
-        # Unlinked at once: the space is freed when the descriptor closes, however the process ends.
-        self._copy, name = tempfile.mkstemp(prefix="sowctl-")
-        Path(name).unlink()
+        self._copy = _nameless()
 
     def reach(self, end: int) -> None:
         """Unpack until there are ``end`` bytes, or all."""
