@@ -20,6 +20,7 @@ from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.expire import expire
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.upkeep.clean import clean
 from sowctl.engine.verbs.upkeep.compact import compact
 from sowctl.engine.verbs.upkeep.repair import repair
 from sowctl.engine.verbs.upkeep.restore import restore
@@ -191,7 +192,16 @@ class Repair(Actor):
         list(repair(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
+class Clean(Actor):
+    """Removes what those left who were killed before it."""
+
+    name = "clean"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        list(clean(instance, [Target(topic=topic) for topic in instance.topics]))
+
+
 ACTORS: dict[str, type[Actor]] = {
     actor.name: actor
-    for actor in (Publish, Query, Rebuild, Expire, Compact, Backup, Restore, Prune, Archive, Compress, Repair)
+    for actor in (Publish, Query, Rebuild, Expire, Compact, Backup, Restore, Prune, Archive, Compress, Repair, Clean)
 }
