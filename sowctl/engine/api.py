@@ -85,11 +85,12 @@ class InstanceHandle(Instance, frozen=True):
 
     def subscribe(self, target: str, filter: str | None = None, **changes: Any) -> Subscription:
         """Follow a topic, or all topics that a pattern matches; see :meth:`TopicHandle.subscribe`."""
-        from sowctl.engine.topics.targets import followed
+        from sowctl.engine.topics.targets import followed, joining
         from sowctl.engine.verbs.subscribe import SubscribeOptions, subscribe
 
         options = SubscribeOptions(filter=filter, **changes)
-        return subscribe(self, followed(self, target, replayed=options.bookmark is not None), options)
+        topics = followed(self, target, replayed=options.bookmark is not None)
+        return subscribe(self, topics, options, joining=joining(self, target))
 
     def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> Place:
         """Where a subscription goes on, in a bookmark store: a topic, or a file with the ending ``.bookmarks``.

@@ -109,7 +109,7 @@ def run(
     """
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import SubscribeOptions
-    from sowctl.engine.topics.targets import followed
+    from sowctl.engine.topics.targets import followed, joining
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -152,5 +152,6 @@ def run(
         replayed = asked.bookmark is not None or store is not None
         topics = followed(instance, target, message_type, literal=literal_topic, replayed=replayed)
         with kept(invocation, instance, keeping, topics, target, asked) as (asked, places):
-            Printing(invocation, instance, data_only=data_only, controlled=control, places=places).run(topics, asked)
+            printing = Printing(invocation, instance, data_only=data_only, controlled=control, places=places)
+            printing.run(topics, asked, joining(instance, target, message_type, literal=literal_topic))
     return 0

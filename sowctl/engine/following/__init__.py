@@ -14,6 +14,7 @@ In the order in which data passes:
 * ``replay``: which of them belong to a replay, when they go, where it ends; ``pacing``: how fast.
 * ``feeds``: what changes mean to a subscriber of one topic, a room of its own; ``held``: what subscribers hold.
 * ``followed``: the feed of a topic, and where its changes come from.
+* ``newcomers``: topics of a pattern that nobody had published to when the subscription began.
 * ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
 * ``spool``: events that were read and not taken yet.
 * ``subscription``: all of it together: begun, driven, ended.

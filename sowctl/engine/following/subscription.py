@@ -19,6 +19,7 @@ from sowctl.engine.following.events import Command, Delivery, Event, Events, Sig
 from sowctl.engine.following.followed import Followed, Ref, conflation_of, followed_by, replay_of
 from sowctl.engine.following.instant import Together, open_together
 from sowctl.engine.following.interest import compiled, is_page
+from sowctl.engine.following.newcomers import Newcomers
 from sowctl.engine.following.tail import Tail
 from sowctl.engine.following.waking import Waker
 from sowctl.errors import UsageError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
     from sowctl.engine.sources.source import Source
+    from sowctl.engine.topics.targets import Joining
 
 SHORTEST = 0.005
 """Seconds to wait at least where an event brought nothing new: a writer in the middle of a group writes again soon."""
@@ -56,11 +58,12 @@ class Subscription:
         inputs: Collection[int] = (),
         output: int | None = None,
         direct: bool = False,
+        joining: Joining | None = None,
     ) -> None:
         """``inputs`` end a wait when they can be read, ``output`` when its reader has gone.
 
         ``direct``: events are handed out while the stores that they are read from are open. That is for who writes to
-        none of them meanwhile; others get them when they are closed.
+        none of them meanwhile; others get them when they are closed. ``joining``: topics to follow when they come.
         """
         self.txid = 0
         self.options = options
@@ -68,6 +71,7 @@ class Subscription:
         self._topics = tuple(topics)
         self._inputs, self._output, self._direct = inputs, output, direct
         self._followed = followed_by(instance, compiled(instance, topics, options))
+        self._newcomers = Newcomers(instance, joining)
         self._conflation = conflation_of(options)
         self._replay = replay_of(instance, self._topics, options)
         self._tail = Tail(instance)
@@ -356,6 +360,11 @@ class Subscription:
         unkeyed = frozenset(ref for ref in logged if not followed[ref].feed.wanted.keyed)
         replay = self._replay
         for block in self._tail.blocks(until):
+            if new := self._newcomers.among(block.topics, followed, self.options):
+                followed.update(new)
+                self._topics += tuple(one.feed.wanted.config for one in new.values())
+                logged += new
+                unkeyed |= {ref for ref, one in new.items() if not one.feed.wanted.keyed}
             if replay is not None and (end := replay.end_in(block, logged)) is not None:
                 until, replay.is_over = end, True
             if any(topic in followed for topic in block.topics):
@@ -415,19 +424,31 @@ class Subscription:
 
     # replacing
 
-    def control(self, control: Control, found: Callable[[str], Sequence[TopicConfig]]) -> Generator[Delivery]:
-        """Do what a control line says; ``found`` gives the topics of a target. Raises UsageError, changing nothing."""
+    def control(
+        self,
+        control: Control,
+        found: Callable[[str], Sequence[TopicConfig]],
+        joining: Callable[[str], Joining | None] = lambda target: None,
+    ) -> Generator[Delivery]:
+        """Do what a control line says; ``found`` gives the topics of a target, ``joining`` those that come later.
+
+        Raises UsageError, changing nothing.
+        """
         from sowctl.engine.following.control import replaced
 
         if control.command == "stop":
             self._cancelled = True
         elif control.command in ("pause", "resume"):
             self._paused = control.command == "pause"
+        elif control.topic is None:
+            yield from self.replace(replaced(self.options, control))
         else:
-            topics = self._topics if control.topic is None else tuple(found(control.topic))
-            yield from self.replace(replaced(self.options, control), topics)
+            options = replaced(self.options, control)
+            yield from self.replace(options, found(control.topic), joining(control.topic))
 
-    def replace(self, options: SubscribeOptions, topics: Sequence[TopicConfig] | None = None) -> Generator[Delivery]:
+    def replace(
+        self, options: SubscribeOptions, topics: Sequence[TopicConfig] | None = None, joining: Joining | None = None
+    ) -> Generator[Delivery]:
         """Go on with other options or topics (``behaviour`` 4.1, decision 55): only what changes with that is told.
 
         Everything up to the instant of the change is delivered as before. Raises UsageError for options that cannot be,
@@ -436,6 +457,7 @@ class Subscription:
         if self._replay is not None and not self._replay.completed:
             hint = "wait for the event completed"
             raise UsageError("SOW-FOL-025", "a subscription that is still replaying cannot be replaced", hint=hint)
+        newcomers = self._newcomers if topics is None else Newcomers(self._instance, joining)
         topics = self._topics if topics is None else tuple(topics)
         wanted = compiled(self._instance, topics, options)
         if self.options.projection is not None:
@@ -447,6 +469,7 @@ class Subscription:
             self._begun = True
             yield from self._apart(self._conflated(self._begin()))
         yield from self._apart(self._replace(options, topics, followed_by(self._instance, wanted)))
+        self._newcomers = newcomers
 
     def _replace(
         self, options: SubscribeOptions, topics: tuple[TopicConfig, ...], new: dict[Ref, Followed]

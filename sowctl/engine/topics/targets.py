@@ -30,6 +30,8 @@ WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
 QUEUES = ("Queue", "LocalQueue", "GroupLocalQueue")
 """The kinds of entries that are queues."""
+Joining = Callable[[str, str], TopicConfig | None]
+"""What a pattern takes of a topic that was unknown before, by name and message type."""
 _TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
@@ -54,7 +56,7 @@ def resolve(
     plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name).
     """
     name, message_type = split_target(text, message_type)
-    logical = literal or not is_pattern(name.replace(".", ""))
+    logical = literal or _is_logical(name)
     exact = _exact(instance, name, message_type, logical=logical, derived=derived)
     path = instance.working / text
     # A topic's own name wins over a file of that name; a Pattern, which matches nearly anything, does not.
@@ -132,18 +134,20 @@ def followed(
 ) -> list[TopicConfig]:
     """The topics that a subscription to ``text`` follows: those of :func:`resolve`, and what only the log records.
 
-    Of topics without a SOW a pattern takes those that the journal knows; of views, conflated topics and queues none
-    where messages are ``replayed``, because no journal has any of theirs. Raises as :func:`resolve`, and UsageError
-    ``SOW-FOL-003`` for a file, in which nothing says what is published next.
+    Of topics without a SOW a pattern takes those that the journal knows; :func:`joining` says which others it takes
+    when they come. Where messages are ``replayed``, a pattern takes nothing that no journal has messages of. Raises as
+    :func:`resolve`, and UsageError ``SOW-FOL-003`` for a file, in which nothing says what is published next.
     """
     name, kind = split_target(text, message_type)
+    logical = literal or _is_logical(name)
     try:
         # What is named exactly, and cannot be replayed, is refused with its name later on.
         named = _exact(instance, name, kind, logical=True, derived=True) if replayed else None
         derived = not replayed or (named is not None and named.derived is not None)
         targets = resolve(instance, text, message_type, literal=literal, derived=derived)
     except MissingError:
-        only = _journal_only(instance, name, kind)
+        # A transaction log that records .* covers every text, also those that are patterns here.
+        only = _journal_only(instance, name, kind, logical=logical)
         known = _only_in_journal(instance, name, kind) if only is None and not literal and is_pattern(name) else []
         if only is None and not known:
             raise
@@ -152,7 +156,55 @@ def followed(
         raise UsageError("SOW-FOL-003", "a file cannot be followed", place=text, hint="name its topic, with --config")
     topics = [target.topic for target in targets if target.topic is not None]
     exact = len(topics) == 1 and (topics[0].name == name or topics[0].logical_name == name)
-    return topics if exact or literal else topics + _only_in_journal(instance, name, kind)
+    if exact or literal:
+        return topics
+    if replayed:
+        topics = _recorded(instance, topics)
+    return topics + _only_in_journal(instance, name, kind)
+
+
+def _recorded(instance: Instance, topics: list[TopicConfig]) -> list[TopicConfig]:
+    """Of what a pattern matches, the topics that a journal records; all where it records none of them."""
+    found = [topic for topic in topics if topic.journalled]
+    for topic in topics if found else ():
+        # Logical topics of a Pattern topic are taken by names that nobody may have published to.
+        if not topic.journalled and topic.logical is None:
+            instance.notify(f"no journal records topic {topic.label!r}: nothing of it is replayed")
+    return found or topics
+
+
+def joining(instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False) -> Joining | None:
+    """What a subscription to ``text`` follows of topics that were unknown when it began; None where that is nothing.
+
+    The answer takes name and message type of a topic that the journal has got since, and gives its definition, or None
+    where the pattern does not mean it: a topic that only the transaction log names, or the logical topics of a Pattern
+    topic to which nothing was published before.
+    """
+    pattern, wanted = split_target(text, message_type)
+    log, config = instance.log, instance.config
+    if literal or log is None or config is None or not is_pattern(pattern):
+        return None
+    if _exact(instance, pattern, wanted, logical=_is_logical(pattern), derived=True) is not None:
+        return None
+    matches = search_for(pattern)
+
+    def joined(name: str, kind: str) -> TopicConfig | None:
+        if wanted not in (None, kind):
+            return None
+        for topic in config.topics:
+            if (topic.name, topic.message_type) == (name, kind):
+                parts = topic.pattern is not None and not matches(name)
+                return replace(topic, logical=Logical(pattern, regex=True)) if parts else None
+        if not log.covers(name, kind) or not matches(name):
+            return None
+        return _without_sow(log, config.document.top, name, kind)
+
+    return joined
+
+
+def _is_logical(name: str) -> bool:
+    """Whether a text may be a topic's name though it is none of the configuration; dots are no pattern."""
+    return not is_pattern(name.replace(".", ""))
 
 
 def _only_in_journal(instance: Instance, pattern: str, message_type: str | None) -> list[TopicConfig]:
@@ -284,10 +336,15 @@ def _can_be_read(instance: Instance, topic: TopicConfig) -> bool:
     return has_records(instance, topic)
 
 
-def _journal_only(instance: Instance, name: str, message_type: str | None) -> TopicConfig | None:
-    """A topic without a SOW that the transaction log records (``behaviour`` 11.32)."""
+def _journal_only(
+    instance: Instance, name: str, message_type: str | None, *, logical: bool = True
+) -> TopicConfig | None:
+    """A topic without a SOW that the transaction log records (``behaviour`` 11.32).
+
+    Unless ``logical``, only where the names of the transaction log are no patterns.
+    """
     log, config = instance.log, instance.config
-    if log is None or config is None or not _can_be_stored(name):
+    if log is None or config is None or not _can_be_stored(name) or (log.regex_topics and not logical):
         return None
     kinds = {topic.message_type for topic in log.topics if message_type in (None, topic.message_type)}
     kinds = {kind for kind in kinds if log.covers(name, kind)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.following.subscription import Subscription
 from sowctl.engine.options import SubscribeOptions
-from sowctl.engine.topics.targets import find_publishable, followed
+from sowctl.engine.topics.targets import Joining, find_publishable, followed
 from sowctl.engine.views.opening import can_be_told
 
 if TYPE_CHECKING:
@@ -27,8 +27,11 @@ def subscribe(
     inputs: Collection[int] = (),
     output: int | None = None,
     direct: bool = False,
+    joining: Joining | None = None,
 ) -> Subscription:
     """Follow ``topics`` (:func:`~sowctl.engine.topics.targets.followed` finds them).
+
+    ``joining``, of the module of that function, says what a pattern means of topics that nobody has published to yet.
 
     ``inputs`` are descriptors that end a wait when they can be read; ``output`` is the one that events are written to,
     if any: a wait ends when nobody reads it any more. ``direct``: the caller writes to no topic that is followed while
@@ -44,7 +47,7 @@ def subscribe(
     if options.bookmark is not None:
         # A pattern may match a queue and its topics: each topic once.
         topics = list({(topic.name, topic.message_type): topic for topic in _replayed(instance, topics)}.values())
-    return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct)
+    return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct, joining=joining)
 
 
 def _replayed(instance: Instance, topics: Sequence[TopicConfig]) -> Iterator[TopicConfig]:

@@ -10,7 +10,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.engine.following.events import Delivery, Sign
 from sowctl.engine.options import SubscribeOptions
-from sowctl.engine.topics.targets import followed
+from sowctl.engine.topics.targets import Joining, followed, joining
 from sowctl.engine.verbs.subscribe import subscribe
 from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.output.events import EventLines
@@ -51,15 +51,16 @@ class Printing:
         self._hearing: Hearing | None = None
         self._later: list[bytes] = []
 
-    def run(self, topics: Sequence[TopicConfig], options: SubscribeOptions) -> None:
-        """Print events until the subscription ends."""
+    def run(self, topics: Sequence[TopicConfig], options: SubscribeOptions, joining: Joining | None = None) -> None:
+        """Print events until the subscription ends; ``joining``: what it means of topics that come later."""
         streams = self._invocation.streams
         # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
         own = self._invocation.own_process
         output = self._out.fileno() if own else None
         self._hearing = Hearing(streams.stdin.fileno()) if self._listens and own else None
         inputs = [] if self._hearing is None else [self._hearing.number]
-        with subscribe(self._instance, topics, options, inputs=inputs, output=output, direct=True) as subscription:
+        begun = subscribe(self._instance, topics, options, inputs=inputs, output=output, direct=True, joining=joining)
+        with begun as subscription:
             if self._listens and not own:
                 self._write(subscription.ready(), subscription)
                 while given := streams.stdin.read(LINE):
@@ -132,7 +133,7 @@ class Printing:
         lines, self._later = self._later, []
         for line in lines:
             try:
-                self._write(subscription.control(parse_control(line), self._topics), subscription)
+                self._write(subscription.control(parse_control(line), self._topics, self._joining), subscription)
             except SowError as error:
                 self._said(error)
 
@@ -141,6 +142,9 @@ class Printing:
         if error.exit_status != 2:
             raise error
         self._invocation.warn(error.message, code=error.code, place=error.place, hint=error.hint)
+
+    def _joining(self, target: str) -> Joining | None:
+        return joining(self._instance, target)
 
     def _topics(self, target: str) -> Sequence[TopicConfig]:
         try:
@@ -171,5 +175,7 @@ def follow_query(
     )
     with invocation.open_instance(target) as instance:
         topics = followed(instance, target, message_type, literal=literal)
-        Printing(invocation, instance, data_only=True, controlled=False).run(topics, wanted)
+        Printing(invocation, instance, data_only=True, controlled=False).run(
+            topics, wanted, joining(instance, target, message_type, literal=literal)
+        )
     return 0
