@@ -26,7 +26,7 @@ Key = tuple[str, str, bytes]
 
 
 class Pending(DescribedStruct):
-    """What is to be told of one key at the end of its interval. The stamps are those of the first message."""
+    """What is to be told of one key at the end of its interval. Bookmark, txid and time are the first message's."""
 
     command: Command
     reason: Reason | None
@@ -141,7 +141,10 @@ class Conflation:
             payload = events.kind.merge(before.payload, payload, set_nulls=True)
         else:
             before.command = events.command
-        before.payload, before.reason = payload, events.reason
+        before.payload, before.reason, before.sound = payload, events.reason, events.sound
+        # Fields may tell messages of several records, or logical topics, apart as one: the message's own key is told.
+        before.name = events.names[place]
+        before.logical = None if events.logical is None else events.logical[place]
         before.correlation = None if events.correlations is None else events.correlations[place]
 
     def _note(self, key: Key, payload: bytes) -> None:

@@ -94,4 +94,6 @@ def conflation_of(options: SubscribeOptions) -> Conflation | None:
     from sowctl.engine.following.conflation import Conflation
     from sowctl.engine.following.interest import paths_of
 
-    return Conflation(round(seconds * SECOND), paths_of(options.conflation_key), oof=options.oof)
+    # What is told of single records is conflated by their keys, which are the fields then; a delta may lack these.
+    paths = [] if options.oof or options.delta else paths_of(options.conflation_key)
+    return Conflation(round(seconds * SECOND), paths, oof=options.oof)

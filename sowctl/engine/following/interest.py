@@ -208,8 +208,9 @@ def _check_conflation(topic: TopicConfig, kind: MessageType, options: SubscribeO
         raise _conflating(f"topic {topic.name!r} has no SOW keys to conflate by", "give --conflation-key")
     if paths and not kind.filterable:
         raise _conflating(f"messages of type {kind.name} have no fields", "leave out --conflation-key")
-    if paths and options.oof and [path.names for path in paths] != [path.names for path in topic.keys]:
-        raise _conflating("with oof the conflation key is the topic's Key", "leave out --conflation-key")
+    if (options.oof or options.delta) and paths and [path.names for path in paths] != [key.names for key in topic.keys]:
+        wish = "oof" if options.oof else "delta"
+        raise _conflating(f"with {wish} the conflation key is the topic's Key", "leave out --conflation-key")
 
 
 def _conflating(words: str, hint: str) -> UsageError:

@@ -93,6 +93,27 @@ def test_out_and_in_within_an_interval_is_the_final_state(lab: Lab) -> None:
         assert told(news(subscription), *OOF) == [("publish", None, {"id": 1, "v": 2})]
 
 
+def test_what_fields_tell_apart_has_the_key_of_the_record_that_is_told(lab: Lab) -> None:
+    with following(lab, "t", conflation="1s", conflation_key="/sym") as subscription:
+        news(subscription)
+        lab.publish("t", message(id=1, sym="X"), message(id=2, sym="X"))
+        lab.clock.tick(1)
+        (event,) = news(subscription)
+        assert told([event], "id", "txid") == [(2, 1)]
+        (record,) = lab.records("t", "/id = 2")
+        assert event.sow_key == str(record.sow_key)
+
+
+def test_deltas_without_key_fields_are_conflated_record_by_record(lab: Lab) -> None:
+    lab.publish("t", message(id=1, v=0), message(id=2, v=0))
+    wishes = {"delta": True, "no_empties": True, "conflation": "1s", "conflation_key": "/id"}
+    with following(lab, "t", **wishes) as subscription:
+        news(subscription)
+        lab.publish("t", message(id=1, v=5), message(id=2, v=6))
+        lab.clock.tick(1)
+        assert told(news(subscription)) == [("delta_publish", {"v": 5}), ("delta_publish", {"v": 6})]
+
+
 def test_a_conflation_key_of_fields(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t"), ("t", "events")))
     with following(lab, "events", conflation="1s", conflation_key="[/who]") as subscription:
@@ -115,6 +136,7 @@ def test_keys_that_cannot_be(make_lab: MakeLab) -> None:
         ("events", {"conflation": "1s"}, "SOW-FOL-010"),
         ("t", {"conflation_key": "/a"}, "SOW-FOL-010"),
         ("t", {"conflation": "1s", "conflation_key": "/a", "oof": True}, "SOW-FOL-010"),
+        ("t", {"conflation": "1s", "conflation_key": "/a", "delta": True}, "SOW-FOL-010"),
         ("t", {"conflation": "soon"}, "SOW-FOL-007"),
     )
     for topic, options, code in wrong:
