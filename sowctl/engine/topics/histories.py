@@ -30,7 +30,9 @@ def former(log: Journal, lineage: bytes) -> Ended | None:
 
 def undoing(log: Journal, txid: int) -> Ended | None:
     """The history whose end made ``txid`` a txid of nothing; None where no restore has undone it."""
-    return next((one for one in log.histories if one.last_txid < txid <= one.above), None)
+    # The highest of these txids is that of no entry: it is where the new history begins, and so the place of a reader
+    # that has read everything and found nothing new yet.
+    return next((one for one in log.histories if one.last_txid < txid < one.above), None)
 
 
 def undone_store(applied: int, ended: Ended, log: Journal, place: Path) -> DamageError:

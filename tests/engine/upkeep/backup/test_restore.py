@@ -314,3 +314,18 @@ def test_a_damaged_backup_is_not_restored(lab: BackupLab) -> None:
         assert not (lab.directory.parent / "restored").exists()
         overwrite(place, at, content[at : at + 1])
     lab.bring_back()
+
+
+def test_a_subscription_that_found_nothing_new_yet_goes_on_from_where_it_stood(lab: BackupLab) -> None:
+    lab.take()
+    lab.round(40)
+    restored, _ = lab.bring_back()
+    with restored.open().topic("t").subscribe(sow=False, bookmark="0|1|") as subscription:
+        assert [event.command for delivery in subscription.ready() for event in delivery] == ["completed"]
+        place = subscription.bookmark
+        assert place == f"{restored.open().publisher}|{STEP}|"
+    restored.publish("t", '{"id":77}')
+    for bookmark in (place, str(STEP)):
+        with restored.open().topic("t").subscribe(sow=False, bookmark=bookmark) as subscription:
+            events = [event for delivery in subscription.ready() for event in delivery]
+            assert [event.data for event in events] == [b'{"id":77}', None]
