@@ -63,7 +63,7 @@ CODES: dict[str, str] = {
     "SOW-FOL-010": """2 messages that cannot be conflated so
 
         Why: Messages are conflated by SOW keys, or by fields that the topic's messages have; with ``--oof`` or
-        ``--delta`` these are the fields of its Key.
+        ``--delta`` these are the fields of its Key. A ``--select`` list must leave them.
         Do: Give or leave out ``--conflation-key``, as the error says.
         See: sowctl-behaviour(7)
         """,

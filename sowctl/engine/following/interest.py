@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
@@ -71,7 +74,7 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
                 hint="leave out --oof; sowctl queue info counts what was processed",
             )
         kind = instance.type_of(topic.message_type)
-        _check_conflation(topic, kind, options)
+        _check_conflation(instance, topic, kind, options)
         seen = topic.key_mode == "fields"
         matcher = Matcher(options.filter, kind, topic.name, environment, seen=seen, functions=functions)
         select = None if directives is None else _selecting(kind, directives)
@@ -195,7 +198,7 @@ def paths_of(text: str | None) -> list[Path]:
     return [field.path for field in parse_grouping(text.strip().removeprefix("[").removesuffix("]"))]
 
 
-def _check_conflation(topic: TopicConfig, kind: MessageType, options: SubscribeOptions) -> None:
+def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType, options: SubscribeOptions) -> None:
     """Refuse keys of conflation that the topic cannot have (behaviour 4.5)."""
     from sowctl.engine.following.control import seconds_of
 
@@ -211,6 +214,16 @@ def _check_conflation(topic: TopicConfig, kind: MessageType, options: SubscribeO
     if (options.oof or options.delta) and paths and [path.names for path in paths] != [key.names for key in topic.keys]:
         wish = "oof" if options.oof else "delta"
         raise _conflating(f"with {wish} the conflation key is the topic's Key", "leave out --conflation-key")
+    directives = None if options.oof or options.delta else select_of(options.select)
+    if directives is None:
+        return
+    for names in (path.names for path in paths):
+        # What is told is conflated, and so the fields are read behind the select list. Names alone decide what it
+        # leaves, so that a message of JSON with this field alone stands for messages of all types.
+        probe = reduce(lambda inner, name: {name: inner}, reversed(names), cast(object, 0))
+        if msgspec.json.decode(instance.type_of("json").select(msgspec.json.encode(probe), directives)) != probe:
+            words = f"the select list leaves out /{'/'.join(names)}, which tells messages apart"
+            raise _conflating(words, "add it to --select")
 
 
 def _conflating(words: str, hint: str) -> UsageError:

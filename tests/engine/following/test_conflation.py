@@ -114,6 +114,15 @@ def test_deltas_without_key_fields_are_conflated_record_by_record(lab: Lab) -> N
         assert told(news(subscription)) == [("delta_publish", {"v": 5}), ("delta_publish", {"v": 6})]
 
 
+def test_a_select_list_that_has_the_conflation_key(lab: Lab) -> None:
+    wishes = {"conflation": "1s", "conflation_key": "/at/sym", "select": "-/,+/at,-/at/x"}
+    with following(lab, "t", **wishes) as subscription:
+        news(subscription)
+        lab.publish("t", message(id=1, at={"sym": "X", "x": 1}), message(id=2, at={"sym": "Y"}))
+        lab.clock.tick(1)
+        assert told(news(subscription)) == [("publish", {"at": {"sym": "X"}}), ("publish", {"at": {"sym": "Y"}})]
+
+
 def test_a_conflation_key_of_fields(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t"), ("t", "events")))
     with following(lab, "events", conflation="1s", conflation_key="[/who]") as subscription:
@@ -137,6 +146,7 @@ def test_keys_that_cannot_be(make_lab: MakeLab) -> None:
         ("t", {"conflation_key": "/a"}, "SOW-FOL-010"),
         ("t", {"conflation": "1s", "conflation_key": "/a", "oof": True}, "SOW-FOL-010"),
         ("t", {"conflation": "1s", "conflation_key": "/a", "delta": True}, "SOW-FOL-010"),
+        ("t", {"conflation": "1s", "conflation_key": "/a/b", "select": "-/,+/a/c"}, "SOW-FOL-010"),
         ("t", {"conflation": "soon"}, "SOW-FOL-007"),
     )
     for topic, options, code in wrong:
