@@ -56,6 +56,9 @@ class _Closed(io.RawIOBase):
     def write(self, data: object) -> int:
         raise OSError(errno.EBADF, "standard output is closed")
 
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
 
 def run() -> None:
     """The console script: the process's own argv and streams; ends the process."""

@@ -10,6 +10,8 @@ from sowctl.errors import UsageError
 
 _ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?")
 U64 = 1 << 64
+SHOWN = 80
+"""Characters of what is no bookmark, in an error."""
 
 
 class Bookmark(Struct, frozen=True, order=True):
@@ -43,4 +45,6 @@ def parse_bookmark(text: str) -> Bookmark:
         # Twenty digits can be more than 64 bits hold.
         if publisher < U64 and sequence < U64:
             return Bookmark(publisher, sequence)
-    raise UsageError("SOW-IDN-001", f"{text!r} is not a bookmark", hint="bookmarks look like 13948331409633568391|7|")
+    # A consumer may write anything, and the error is a line for people.
+    shown = repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+    raise UsageError("SOW-IDN-001", f"{shown} is not a bookmark", hint="bookmarks look like 13948331409633568391|7|")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.commands.bodies import demo
+from tests.support.instances import config_xml, topic_xml
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "sowctl"]
@@ -82,6 +83,15 @@ def test_closed_standard_streams() -> None:
     assert b"SOW-CLI-060" in closed.stderr
     assert run(shell="sowctl nonsense 2>&-").returncode == 2
     assert run(shell="sowctl --version <&-").returncode == 0
+
+
+def test_a_subscription_says_that_its_output_is_closed(tmp_path: Path) -> None:
+    # It asks for the number of its output, so as to watch it, before it writes.
+    config = tmp_path / "c.xml"
+    config.write_text(config_xml(topic_xml("t"), ("t",)))
+    closed = run(shell=f"sowctl subscribe t -c {config} --until-now >&-")
+    assert closed.returncode == 6
+    assert b"standard output is closed" in closed.stderr
 
 
 @pytest.mark.parametrize(("number", "status"), ENDINGS)

@@ -87,3 +87,10 @@ def test_bookmarks_read_and_print() -> None:
         with pytest.raises(UsageError) as caught:
             parse_bookmark(text)
         assert caught.value.code == "SOW-IDN-001"
+
+
+def test_what_is_no_bookmark_is_shown_in_part_where_it_is_long() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_bookmark("x" * 100_000)
+    assert len(caught.value.message) < 120
+    assert "..." in caught.value.message
