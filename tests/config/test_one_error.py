@@ -349,6 +349,22 @@ DEFECTS: list[tuple[str, Edits]] = [
             )
         ],
     ),
+    (
+        "R033",
+        [
+            (
+                65,
+                65,
+                (
+                    "<View><Name>v2</Name><MessageType>json</MessageType><UnderlyingTopic>"
+                    "<Join>[orders]./a = [orders]./b</Join></UnderlyingTopic><Projection>"
+                    "<Field>[orders]./a AS /a</Field></Projection><Grouping><Field>[orders]./a</Field>"
+                    "</Grouping></View>\n"
+                    "</SOW>"
+                ),
+            )
+        ],
+    ),
     ("S050", [(22, 24, "</MessageType>")]),
     (
         "S051",

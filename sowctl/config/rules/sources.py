@@ -101,6 +101,39 @@ def undefined_join_source(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(source.node, f"Join refers to '{source.name}', which is not defined in the SOW", hint)
 
 
+def join_order(node: Node, survey: Survey) -> Iterator[Problem]:
+    """What: a Join of a topic with itself, or one whose first topic no Join before it names.
+
+    Why: rows begin with the first topic of the first Join; each Join attaches its second topic to one that is there.
+    Example: ``[notes]./order = [orders]./id`` behind ``[orders]./customer = [customers]./id``.
+    Instead: write ``[orders]./id = [notes]./order``, or begin with the topic whose records are all to be kept.
+    """
+    entry = survey.entry(node)
+    found = list(sources(node))
+    underlying = node.find("UnderlyingTopic")
+    # Where one Join does not parse, which topics are attached is not known.
+    if underlying is None or len(found) != 2 * len(list(underlying.all("Join"))):
+        return
+    attached: set[tuple[str, str]] = set()
+    for left, right in zip(found[::2], found[1::2], strict=True):
+        first, second = _meant(left, entry, survey), _meant(right, entry, survey)
+        if first == second:
+            yield Problem(left.node, f"Join of '{left.name}' with itself", "put a View of it between")
+        elif attached and first not in attached and survey.named(left.name, left.type):
+            message = f"Join begins with '{left.name}', which no Join before it names"
+            yield Problem(left.node, message, "the first side of a Join is a topic of an earlier one")
+        attached |= {first, second}
+
+
+def _meant(source: ViewSource, entry: SubjectEntry, survey: Survey) -> tuple[str, str]:
+    """Message type and name of a source, also where its type is not written and is not the view's."""
+    found = resolve(source, entry, survey)
+    others = [] if source.type else [other for other in survey.named(source.name) if other is not entry]
+    if found is None and len(others) == 1:
+        found = others[0]
+    return (source.type or entry.type, source.name) if found is None else (found.type, found.name)
+
+
 def defined_later(node: Node, survey: Survey) -> Iterator[Problem]:
     """What: the source of a view or conflated topic comes after it in the file.
 

@@ -264,6 +264,7 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),
     Rule("R031", _E, "file-of-the-instance", "SOW/Topic/FileName", (("Topic", "topic.file_of_the_instance"),)),
     Rule("R032", _E, "derivation-too-deep", "SOW", (("AMPSConfig", "sources.too_deep"),)),
+    Rule("R033", _E, "join-order", "SOW/View/UnderlyingTopic", (("View", "sources.join_order"),)),
 )
 
 _SPELLINGS: tuple[Rule, ...] = (

@@ -107,12 +107,19 @@ class Program:
         # Over one topic the filter is the matcher's, which asks it of records as they are read.
         if joined and query.filter:
             self.filter = compile_view_filter(query.filter, query.sources, self.functions)
-        self.joins: tuple[Join, ...] = tuple(map(parse_join, query.joins))
+        # A topic is one source, also where one join names its message type and another does not.
+        self.joins: tuple[Join, ...] = tuple(
+            Join(self._meant(join.left), self._meant(join.right)) for join in map(parse_join, query.joins)
+        )
         self.slots: list[list[Slot]] = [[] for _ in query.sources]
         self.places = self._placed(self.projection.slots, self.projection.sources)
         self.tested = self._placed(self.filter.slots, self.filter.sources) if self.filter is not None else []
         # Over one topic, the values of a record are nearly always those of the projection, in its order.
         self.direct = not joined and [place for _, place, _ in self.places] == list(range(len(self.slots[0])))
+
+    def _meant(self, side: JoinSide) -> JoinSide:
+        message_type, topic = self.query.sources[self.source_of((side.message_type, side.topic))]
+        return side._replace(message_type=message_type, topic=topic)
 
     def _placed(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
         """For every slot: its source, its place among that source's slots, whether it is a list."""
@@ -130,9 +137,12 @@ class Program:
         """The number of the source that a qualifier names; the first where there is none."""
         if not qualifier:
             return 0
-        for number, (kind, name) in enumerate(self.query.sources):
-            if name == qualifier[-1] and (len(qualifier) < 2 or qualifier[0] in (None, kind)):
-                return number
+        message_type = qualifier[0] if len(qualifier) > 1 else None
+        # Where no type is written and several have the name, that of the view's own type is meant.
+        for one in (message_type or self.query.message_type, message_type):
+            for number, (kind, name) in enumerate(self.query.sources):
+                if name == qualifier[-1] and one in (None, kind):
+                    return number
         raise UsageError("SOW-EXP-028", f"[{qualifier[-1]}] is no source of the view")
 
     @cached_property

@@ -14,6 +14,7 @@ from sowctl.expressions.syntax.joins import Join, JoinSide
 T = TypeVar("T")
 Source: TypeAlias = tuple[str | None, str]
 """Message type, where the join names one, and topic."""
+HINT = "the left side of a join names a topic of an earlier join"
 
 
 def source_of(side: JoinSide) -> Source:
@@ -32,16 +33,22 @@ class JoinStep(Generic[T]):
 def plan(joins: Sequence[Join]) -> tuple[Source, list[JoinStep[T]]]:
     """The first topic, and the others in order with their conditions (attached side, new side).
 
-    Raises UsageError ``SOW-EXP-027`` where a join attaches to nothing or joins a topic with itself.
+    A condition between two topics that are attached already, whichever side it names first, is one more condition of
+    the later of them. Raises UsageError ``SOW-EXP-027`` where a join attaches to nothing or joins a topic with itself.
     """
     start = source_of(joins[0].left)
     steps: dict[Source, JoinStep[T]] = {}
+    places = {start: 0}
     for join in joins:
-        left, right = source_of(join.left), source_of(join.right)
+        old, new = join
+        if source_of(old) == source_of(new):
+            raise UsageError("SOW-EXP-027", f"[{old.topic}] joins itself", hint=HINT)
         # The left side must be in the row already when the right side is looked up.
-        if left == right or (left != start and left not in steps):
-            what = f"[{left[1]}] is joined before it is attached" if left != right else f"[{left[1]}] joins itself"
-            raise UsageError("SOW-EXP-027", what, hint="the left side of a join names a topic of an earlier join")
+        if source_of(old) not in places:
+            raise UsageError("SOW-EXP-027", f"[{old.topic}] is joined before it is attached", hint=HINT)
+        if places.setdefault(source_of(new), len(places)) < places[source_of(old)]:
+            # Both are attached: the row has the values of both only where the later one is looked up.
+            old, new = new, old
         # Several joins to one topic are one step: a record must meet all of their conditions.
-        steps.setdefault(right, JoinStep(right)).conditions.append((join.left, join.right))
+        steps.setdefault(source_of(new), JoinStep(source_of(new))).conditions.append((old, new))
     return start, list(steps.values())

@@ -304,6 +304,20 @@ def test_a_topic_attached_to_a_missing_record() -> None:
     assert joined(["[A]./k=[B]./k", "[B]./n=[C]./n"], True, A=a, B=b, C=c) == [[1, None, 3]]
 
 
+@pytest.mark.parametrize(
+    ("joins", "same"),
+    [
+        (["[A]./k=[B]./k", "[B]./n=[A]./n"], ["[A]./k=[B]./k", "[A]./n=[B]./n"]),
+        (["[A]./k=[B]./k", "[A]./k=[C]./k", "[C]./n=[B]./n"], ["[A]./k=[B]./k", "[A]./k=[C]./k", "[B]./n=[C]./n"]),
+    ],
+)
+def test_a_condition_between_attached_topics_may_be_written_either_way(joins: list[str], same: list[str]) -> None:
+    some = [{"i": number, "k": "x", "n": number % 3} for number in range(5)]
+    rows = joined(joins, A=some, B=some, C=some)
+    assert rows == joined(same, A=some, B=some, C=some)
+    assert len(rows) > 5 and all(None not in row for row in rows)
+
+
 def test_joins_that_attach_nothing() -> None:
     for joins in (["[A]./x=[A]./y"], ["[A]./x=[B]./x", "[C]./x=[D]./x"]):
         with pytest.raises(UsageError) as caught:
