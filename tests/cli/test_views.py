@@ -204,3 +204,11 @@ def test_a_view_over_what_is_derived_can_be_looked_at(place: Path, cli: Cli) -> 
         states.append([row["next"] for row in rows(listed.out)])
         assert [cli("query", name).out for name in ("of-slow", "of-work", "both")] == ['{"n":2}\n'] * 3
     assert states == [["compute", "compute", "compute"], ["use", "compute", "use"]]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("totals", "json"), ("over", "nvfix"), ("orders", "json")])
+def test_a_name_of_another_type_is_told_by_the_type_that_it_has(place: Path, cli: Cli, name: str, kind: str) -> None:
+    ran = cli("query", name, "--message-type", "fix")
+    assert ran.status == 10
+    assert f"there is no topic '{name}' of type fix in this configuration" in ran.err
+    assert f"it is of type {kind}\n" in ran.err

@@ -396,6 +396,10 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
             f"topic {name!r} is only in the transaction log: it has no SOW",
             hint="sowctl journal dump shows its messages",
         )
+    if message_type is not None and (others := instance.config.find(name)):
+        kinds = {other.message_type for other in others}
+        text = f"there is no topic {name!r} of type {message_type} in this configuration"
+        return MissingError("SOW-ENG-012", text, hint=f"it is of type {' and '.join(sorted(kinds))}", topic=name)
     from difflib import get_close_matches
 
     names = [entry.name for entry in instance.config.sow]

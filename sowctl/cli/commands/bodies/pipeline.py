@@ -171,7 +171,9 @@ def in_words(report: JobReport) -> str:
     from sowctl.output.display import display
     from sowctl.output.reports import size
 
-    what = " ".join((report.job, ", ".join(map(display, report.topics)))).strip()
+    # A view is told by its own name; the topics that it reads are in the report as JSON.
+    names = (report.details["view"],) if "view" in report.details else report.topics
+    what = " ".join((report.job, ", ".join(map(display, names)))).strip()
     counts = [f"{report.records:,} records"]
     if report.rejected:
         counts.append(f"{report.rejected:,} rejected")
