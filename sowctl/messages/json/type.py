@@ -34,6 +34,7 @@ from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
+    from sowctl.messages.json.select import Selection
 
 
 class JsonType:
@@ -61,6 +62,7 @@ class JsonType:
         self.max_depth = max_depth
         self._last = definition is not None and not definition.first_wins
         self.fast = fast and not self._last
+        self._selection: Selection | None = None
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
@@ -136,7 +138,19 @@ class JsonType:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
         from sowctl.messages.json.write import selected
 
+        if self.fast and not all(include for include, _ in select_list):
+            kept = self._selection_of(select_list)(payload)
+            if kept is not None:
+                return kept
         return selected(payload, self._spans(payload), select_list)
+
+    def _selection_of(self, select_list: SelectList) -> Selection:
+        """The select list, made ready; kept from one payload to the next."""
+        if self._selection is None or self._selection.of is not select_list:
+            from sowctl.messages.json.select import Selection
+
+            self._selection = Selection(select_list, self.max_message, self.max_depth)
+        return self._selection
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by path. Raises InputError."""

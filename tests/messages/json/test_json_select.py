@@ -1,0 +1,71 @@
+"""Select lists by the members' bytes: what the exact reader leaves, on every payload."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sowctl.errors import InputError
+from sowctl.messages.json.select import Selection
+from sowctl.messages.json.type import JsonType
+from tests.support.examples import examples
+
+_NAMES = st.sampled_from(["a", "b", "c", "ä", 'q"', "", ",", "\\u0061"])
+_SCALARS = st.sampled_from(
+    ["1", "-0", "1e5", "null", "true", '"a"', '"x,y"', '"\\u0061"', '"\\ud800"', '"é"', "{}", "[]"]
+)
+_SPACE = st.sampled_from(["", "", "", " ", "\n"])
+
+
+@st.composite
+def _objects(draw: st.DrawFn, values: st.SearchStrategy[str]) -> str:
+    """An object as text, in which names may repeat and white space may stand."""
+    parts = []
+    for _ in range(draw(st.integers(0, 3))):
+        name, value, space = draw(_NAMES), draw(values), draw(_SPACE)
+        parts.append(f"{space}{json.dumps(name, ensure_ascii=draw(st.booleans()))}:{space}{value}")
+    return "{" + ",".join(parts) + draw(_SPACE) + "}"
+
+
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda below: st.one_of(_objects(below), st.lists(below, max_size=2).map(lambda items: f"[{','.join(items)}]")),
+    max_leaves=6,
+)
+_LISTS = st.lists(st.tuples(st.booleans(), st.lists(_NAMES, max_size=2).map(tuple)), min_size=1, max_size=3)
+
+
+@example(text='{"a":1,"a":2}', wanted=[(False, ("b",))])
+@example(text='{ "a": 1, "a": 2 }', wanted=[(False, ("b",))])
+@example(text='{ "a": "b", "b": 2 }', wanted=[(False, ("b",))])
+@example(text='{"a":{ },"b":[ ]}', wanted=[(False, ("a", "b")), (True, ("a",))])
+@example(text="{ }", wanted=[(False, ("a",))])
+@example(text='{"a":"\\udc00"}', wanted=[(False, ("b",))])
+@settings(max_examples=examples(300), deadline=None)
+@given(text=st.one_of(_objects(_VALUES), _VALUES), wanted=_LISTS)
+def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
+    payload = text.encode()
+    assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
+
+
+@pytest.mark.parametrize(
+    "payload", [b'{"a":"\xff"}', b'{"a":1', b'{"a":01}', b'{"a":' + b"[" * 2000 + b"]" * 2000 + b"}"]
+)
+def test_what_cannot_be_read_is_refused_in_the_same_words(payload: bytes) -> None:
+    said = []
+    for kind in (JsonType(), JsonType(fast=False)):
+        with pytest.raises(InputError) as caught:
+            kind.select(payload, [(False, ("b",))])
+        said.append((caught.value.code, caught.value.message))
+    assert said[0] == said[1]
+
+
+def test_plain_payloads_do_without_the_exact_reader() -> None:
+    selection = Selection([(False, ()), (True, ("a", "b"))], 1000, 50)
+    assert selection(b'{"x":1,"a":{"c":2,"b":[1,{}]}}') == b'{"a":{"b":[1,{}]}}'
+    assert selection('{"a": {"b": "ü"}, "x": 2}'.encode()) == '{"a":{"b":"ü"}}'.encode()
+    assert selection(b'{"a":1,"a":2}') is None
+    assert selection(b'{"a":"' + b"x" * 1000 + b'"}') is None
