@@ -87,6 +87,7 @@ def test_killed_at_random_moments(
     chance = random.Random(seed)
     stages = Stages(memory)
     killed = 0
+    longest: dict[str, float] = {}
     rounds = DEEP if deep else ROUNDS
     for number in range(rounds):
         template = "few" if number % 2 else "many"
@@ -94,9 +95,16 @@ def test_killed_at_random_moments(
             template += "_spoiled"
         verbs = [verb, "publish"] if number % 3 == 0 else [verb]
         trial = stages.trial(template, verbs, chance.randrange(1 << 31))
-        trace, died = _round(trial, chance, _moment(trial))
+        if template not in longest:
+            longest[template] = _moment(trial)
+        for _ in range(8):
+            trace, died = _round(trial, chance, longest[template])
+            # A machine that is busy now need not be so at the next round.
+            longest[template] *= 1.2 if died else 0.4
+            if died:
+                break
         killed += died
         wrong = trial.judge(trace, thorough=number % 4 == 0)
         assert wrong is None, f"round {number}, {template}, {verbs}: {wrong}"
     print(f"{verb}: {rounds} rounds, {killed} killed in time")
-    assert killed > (rounds // 5 if deep else 0)
+    assert killed > rounds // 2
