@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import StorageError
 from sowctl.journal.appender import reason_of
-from sowctl.journal.format import FILE_MODE
+from sowctl.journal.format import FILE_MODE, name_pattern
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
@@ -29,6 +30,17 @@ def hidden(path: Path) -> Path:
     """The name under which a file is made before it gets its own: readers do not see it, the next attempt replaces
     it."""
     return path.with_name(f".{path.name}.new")
+
+
+def forget_copies(directory: Path, instance: str) -> None:
+    """Remove hidden copies that killed runs left in ``directory``: only who holds the lock makes files of these names.
+
+    The next attempt would replace one, but it may be an attempt at another name, or never come.
+    """
+    with suppress(OSError):
+        for path in directory.glob(f".{escape(instance)}.*.new"):
+            if name_pattern(instance).fullmatch(path.name.removeprefix(".").removesuffix(".new")):
+                path.unlink(missing_ok=True)
 
 
 def move(source: Path, directory: Path, seam: Seam) -> Path:

@@ -53,7 +53,7 @@ def archive(
             place=str(log.place),
             hint="give the TransactionLog a JournalArchiveDirectory, best on another device: readers look in both",
         )
-    with looked_after(instance):
+    with looked_after(instance, dry_run=dry_run):
         chosen = _chosen(files_of(instance), target, older_than, keep, instance.now)
         for number, path, size, file in chosen:
             if not dry_run:

@@ -46,7 +46,7 @@ def compress(
     ``SOW-JRN-060``, StorageError ``SOW-JRN-070``, and what looking at the journal raises.
     """
     assert kind in PACKED
-    with looked_after(instance):
+    with looked_after(instance, dry_run=dry_run):
         for file, path in _chosen(files_of(instance), older_than, keep, instance.now):
             size, target = path.stat().st_size, path.with_name(path.name + kind)
             after: int | None = None

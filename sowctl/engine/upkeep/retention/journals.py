@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.upkeep.lock import upkeep_lock
+from sowctl.journal.upkeep.moving import forget_copies
 from sowctl.journal.upkeep.survey import SurveyedFile, survey
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def files_of(instance: Instance) -> list[SurveyedFile]:
 
 
 @contextmanager
-def looked_after(instance: Instance) -> Iterator[None]:
-    """Alone in moving and removing files of the journal.
+def looked_after(instance: Instance, *, dry_run: bool = False) -> Iterator[None]:
+    """Alone in moving and removing files of the journal; what killed runs left is removed, not with ``dry_run``.
 
     Raises MissingError ``SOW-JRN-001`` without a journal, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-021``.
     """
@@ -53,4 +54,7 @@ def looked_after(instance: Instance) -> Iterator[None]:
         now=instance.now,
         notify=instance.notify,
     ):
+        for directory in (log.directory, log.archive_directory):
+            if directory is not None and not dry_run:
+                forget_copies(directory, config.name)
         yield

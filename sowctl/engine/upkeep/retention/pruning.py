@@ -111,7 +111,7 @@ def prune(instance: Instance, rule: Retention, *, bookmarks: Sequence[str] = (),
     StorageError ``SOW-JRN-062``, MissingError ``SOW-UPK-003``, what looking at the journal raises, and what opening a
     store to sync it raises: then nothing was removed.
     """
-    with looked_after(instance):
+    with looked_after(instance, dry_run=dry_run):
         plan = _planned(instance, rule, bookmarks)
         if not dry_run:
             concerned = plan.concerned

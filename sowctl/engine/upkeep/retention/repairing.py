@@ -49,7 +49,7 @@ def repair(instance: Instance, *, dry_run: bool = False) -> Repair:
         found = _planned(instance)
         gaps = [one for path, cuts in found.cuts.items() for one in described(path, cuts, [None] * len(cuts))]
         return Repair(gaps, found.tail, found.left, dry_run)
-    with looked_after(instance):
+    with looked_after(instance, dry_run=dry_run):
         gaps = []
         try:
             lock = JournalLock(

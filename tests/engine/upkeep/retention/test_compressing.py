@@ -80,3 +80,17 @@ def test_one_at_a_time(rolled: Lab) -> None:
     with holding, pytest.raises(LockedError) as caught:
         list(compress(rolled.open(lock_wait=0)))
     assert caught.value.code == "SOW-JRN-060"
+
+
+def test_what_a_killed_run_left_goes_with_the_next_one_of_any_kind(rolled: Lab) -> None:
+    journal = rolled.directory / "journal"
+    oldest = rolled.journals()[0].name
+    left = [journal / f".{oldest}.zst.new", journal / f".{oldest}.gz.new"]
+    others = [journal / f".other-{oldest}.zst.new", journal / ".notes.new"]
+    for path in (*left, *others):
+        path.write_bytes(b"half")
+    list(compress(rolled.open(), dry_run=True))
+    assert all(path.exists() for path in left)
+    list(compress(rolled.open(), keep=1000))
+    assert [path for path in left if path.exists()] == []
+    assert all(path.exists() for path in others), "files of others stay"
