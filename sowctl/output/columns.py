@@ -38,6 +38,8 @@ class ShownColumns:
         self.chosen = chosen
         self.headings = tuple(heading(column, facts=facts) for column in columns)
         self.left_out: dict[str, int] = {}
+        # Members of the payload and nothing else, as without --columns: no path is followed for each cell.
+        self._names = _first_level(columns)
         self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
 
     def cells(self, row: Row) -> list[Any]:
@@ -46,6 +48,8 @@ class ShownColumns:
         if not self.chosen and not self._known.issuperset(row.members):
             for name in row.members.keys() - self._known:
                 self.left_out[name] = self.left_out.get(name, 0) + 1
+        if self._names is not None:
+            return list(map(row.members.get, self._names))
         return [self._value(column, row) for column in self.columns]
 
     def notes(self) -> tuple[str, ...]:
@@ -62,6 +66,13 @@ class ShownColumns:
         if column == "data":
             return row.payload
         return len(row.payload) if column == "length" else row.metadata.get(column)
+
+
+def _first_level(columns: Sequence[Column]) -> list[str] | None:
+    """The names of columns that are first-level members; None where some column is something else."""
+    paths = [column for column in columns if isinstance(column, Path)]
+    steps = [path.steps[0] for path in paths if len(path.steps) == 1 and path.steps[0].index is None]
+    return [step.name for step in steps] if len(steps) == len(columns) else None
 
 
 def heading(column: Column, *, facts: bool = False) -> str:
@@ -102,8 +113,13 @@ def cell_text(value: Any) -> str | None:
     """
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
-    text = as_text(value)
+    text = value if isinstance(value, str) else as_text(value)
     return None if text is None else escaped(text)
+
+
+def cell_texts(cells: Iterable[Any]) -> list[str | None]:
+    """:func:`cell_text` of the cells of a line; most hold a plain text, which costs no call."""
+    return [value if isinstance(value, str) and value.isascii() else cell_text(value) for value in cells]
 
 
 def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:

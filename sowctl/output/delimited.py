@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import BinaryIO
 
-from sowctl.output.columns import cell_text, open_columns
+from sowctl.output.columns import cell_texts, open_columns
 from sowctl.output.display import display
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
@@ -27,7 +27,7 @@ def csv_cell(text: str | None) -> str:
         return ""
     # An empty text is quoted, to be told from null. Nothing else is added or taken away: a cell that begins with ``=``
     # is what the message holds, and readers must get it back.
-    if not text or any(sign in text for sign in ',"\n\r'):
+    if not text or "," in text or '"' in text or "\n" in text or "\r" in text:
         return '"' + text.replace('"', '""') + '"'
     return text
 
@@ -51,7 +51,7 @@ class _Delimited:
         out.write(self._line(columns.headings))
         count = 0
         while chunk := [columns.cells(row) for row in islice(rows, _CHUNK)]:
-            out.write(b"".join(self._line([cell_text(value) for value in cells]) for cells in chunk))
+            out.write(b"".join(self._line(cell_texts(cells)) for cells in chunk))
             out.flush()
             count += len(chunk)
         out.flush()
@@ -60,12 +60,21 @@ class _Delimited:
     def cell(self, text: str | None) -> str:
         raise NotImplementedError
 
+    def special(self, line: str) -> bool:
+        """Whether something in a line, separators aside, may have to be written otherwise."""
+        raise NotImplementedError
+
     def _line(self, texts: Iterable[str | None]) -> bytes:
         if self.options.terminal is not None:
             # On a terminal alone: a file gets the text itself, control characters included.
             texts = (None if text is None else display(text) for text in texts)
+        cells = list(texts)
+        # Most lines are their texts side by side: nothing in them needs a quote or an escape.
+        line = self.separator.join([text or "" for text in cells])
+        if line.count(self.separator) >= len(cells) or self.special(line) or "" in cells:
+            line = self.separator.join(map(self.cell, cells))
         # Bytes that are not UTF-8 came as surrogates and leave as the bytes that they were.
-        return (self.separator.join(self.cell(text) for text in texts) + "\n").encode("utf-8", "surrogateescape")
+        return (line + "\n").encode("utf-8", "surrogateescape")
 
 
 class CsvRenderer(_Delimited):
@@ -77,6 +86,10 @@ class CsvRenderer(_Delimited):
         """One cell, quoted where needed."""
         return csv_cell(text)
 
+    def special(self, line: str) -> bool:
+        """See above."""
+        return '"' in line or "\n" in line or "\r" in line
+
 
 class TsvRenderer(_Delimited):
     """Tab-separated values."""
@@ -86,3 +99,7 @@ class TsvRenderer(_Delimited):
     def cell(self, text: str | None) -> str:
         """One cell with backslash escapes."""
         return tsv_cell(text)
+
+    def special(self, line: str) -> bool:
+        """See above."""
+        return "\\" in line or "\n" in line or "\r" in line

@@ -1,18 +1,29 @@
 """The fields of a payload as an output needs them: members in order, paths, texts; and whether bytes are JSON at all.
 
-Reads the JSON view of a payload with the standard library, so that no command pays for a faster reader's import.
-Numbers keep their text; of duplicate members the first counts (``sowctl-expressions(7)``).
+Reads the JSON view of a payload by the bytes of its members (:mod:`sowctl.values.rawmembers`), and what that reader
+will not judge with the standard library. Numbers keep their text; of duplicate members the first counts
+(``sowctl-expressions(7)``).
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
+from json.encoder import encode_basestring
 from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 from sowctl.output.display import escaped
 from sowctl.output.records import View
 from sowctl.values.paths import Path
+from sowctl.values.rawmembers import raw_members
+
+_SHALLOW = 500
+"""Brackets of a payload that is not too deep for either reader, however they are nested."""
+_WORDS = {"true": True, "false": False, "null": None}
+_decode_raw = msgspec.json.Decoder(Raw).decode
 
 
 class NumberText(str):
@@ -29,8 +40,20 @@ def is_json_line(payload: bytes) -> bool:
     if b"\n" in payload or b"\r" in payload:
         return False
     try:
-        # Numbers stay texts, so that none is too long to be converted; NaN, which Python would take, is no JSON.
-        json.loads(payload.decode(), parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse)
+        text = payload.decode()
+        # What msgspec accepts is JSON; it may refuse what the standard library takes, such as half a surrogate pair.
+        # What is deep goes to the latter at once: its limit is the one that counts.
+        if payload.count(b"[") + payload.count(b"{") < _SHALLOW and _is_json(payload):
+            return True
+        _loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        _decode_raw(payload)
     except (ValueError, RecursionError):
         return False
     return True
@@ -42,10 +65,27 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
     A payload that is no object has one member, ``data``; one whose view is no JSON has ``data_base64``.
     """
     try:
-        value = _loads(view(payload).decode())
+        line = view(payload)
+        text = line.decode()
+        found = raw_members(line)
+        if found is not None:
+            return {name: _member(raw) for name, raw in found.items()}
+        value = _loads(text)
     except (ValueError, RecursionError):
         return {"data_base64": b64encode(payload).decode()}
     return value if isinstance(value, dict) else {"data": value}
+
+
+def _member(raw: Raw) -> Any:
+    """What :func:`_loads` gives for the bytes of one value; without a decoder for those that show what they are."""
+    text = str(raw, "utf-8")
+    head = text[0]
+    if head == '"':
+        # Without an escape a text is what stands between the quotes.
+        return text[1:-1] if "\\" not in text else _loads(text)
+    if head in "-0123456789":
+        return NumberText(text)
+    return _WORDS[text] if head in "tfn" else _loads(text)
 
 
 def at(row: dict[str, Any], path: Path) -> Any:
@@ -96,17 +136,7 @@ def _dump(value: Any) -> str:
 
 
 def _string(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _loads(text: str) -> Any:
-    return json.loads(
-        text,
-        parse_int=NumberText,
-        parse_float=NumberText,
-        parse_constant=_refuse,
-        object_pairs_hook=_first,
-    )
+    return encode_basestring(value) if isinstance(value, str) else compact(value)
 
 
 def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -120,3 +150,12 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+# Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
+# long to be converted; NaN, which Python would take, is no JSON.
+_loads = json.JSONDecoder(
+    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse, object_pairs_hook=_first
+).decode
+compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""JSON text without blanks. Made once, too."""

@@ -55,12 +55,11 @@ def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
 
 def envelope(batch: Batch, record: ShownRecord) -> bytes:
     """Metadata and payload as one JSON object in one line; a record that says it has no data gets no data member."""
-    import json
     from base64 import b64encode
 
-    from sowctl.output.members import is_json_line
+    from sowctl.output.members import compact, is_json_line
 
-    head = json.dumps(metadata(batch, record), ensure_ascii=False, separators=(",", ":"))
+    head = compact(metadata(batch, record))
     front = escaped(head[:-1]).encode()
     if not record.has_data:
         return front + b"}"

@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from itertools import chain, islice
 from typing import Any, BinaryIO, NamedTuple
 
-from sowctl.output.columns import cell_text, open_columns
+from sowctl.output.columns import cell_texts, open_columns
 from sowctl.output.display import clip, display, width
 from sowctl.output.formats import Rendered
 from sowctl.output.members import NumberText
@@ -101,7 +101,7 @@ def _is_key(cell: Any) -> bool:
 
 
 def _texts(cells: list[Any]) -> list[str]:
-    return [display(cell_text(value) or "") for value in cells]
+    return [display(text or "") for text in cell_texts(cells)]
 
 
 def _fit(layout: Layout, whole: list[bool], columns: int) -> Layout | None:

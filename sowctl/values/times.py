@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.errors import UsageError
@@ -60,8 +60,14 @@ def format_time(at: Micros) -> str:
     """
     # Rounded down also before 1970, so that the microseconds are never negative.
     seconds, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
+    return f"{_to_the_second(seconds)}.{micros:06}Z"
+
+
+@lru_cache(256)
+def _to_the_second(seconds: int) -> str:
+    # Kept: records that were published together have their second in common.
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
-    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
 
 
 def format_end(at: Micros) -> str | None:
