@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import JournalPlace
+from sowctl.cli.words.options import Coverage, FindingsFormat, JournalPlace
 
 EXAMPLES = (
     "sowctl journal check",
@@ -17,17 +14,8 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     directory: JournalPlace = None,
-    format: Annotated[
-        str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
-    ] = "text",
-    summary: Annotated[
-        str | None,
-        option(
-            "--summary",
-            help="how much was read and found: in words, or as the last line of JSON",
-            choices=("text", "json"),
-        ),
-    ] = None,
+    format: FindingsFormat = "text",
+    summary: Coverage = None,
 ) -> int:
     """Read every byte of all journal files, the compressed and the archived ones too, and report what is wrong.
 
@@ -37,15 +25,9 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli.io.reporting import show_findings, show_words
+    from sowctl.cli.io.reporting import show_examination
     from sowctl.engine.verbs.upkeep.journal_check import journal_check
-    from sowctl.output.findings import Tally
-    from sowctl.output.reports import as_dict
 
     with invocation.open_instance() as instance:
         examination = journal_check(instance, Path(directory) if directory is not None else None)
-        tally = Tally()
-        findings = tally.through(examination)
-        status = show_findings(invocation, findings, as_json=format == "json", status=5, clean="no damage found")
-    show_words(invocation, examination.coverage, as_dict(examination.report) | tally.by_name(), summary)
-    return status
+        return show_examination(invocation, examination, as_json=format == "json", summary=summary)

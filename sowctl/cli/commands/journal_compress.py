@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, DryRun, Format
+from sowctl.cli.words.options import Columns, DryRun, Format, OlderThan
 
 EXAMPLES = (
     "sowctl journal compress --older-than 1h --dry-run",
@@ -18,10 +18,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     to: Annotated[str, option("--to", help="how", choices=("zst", "gz"))] = "zst",
-    older_than: Annotated[
-        str | None,
-        option("--older-than", help="only files to which nothing was written for so long, such as 1d", metavar="TIME"),
-    ] = None,
+    older_than: OlderThan = None,
     keep: Annotated[
         int, option("--keep", help="so many of the youngest finished files stay as they are", metavar="N", minimum=0)
     ] = 0,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Targets
+from sowctl.cli.words.options import Coverage, FindingsFormat, Targets
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -26,17 +26,8 @@ def run(
     period: Annotated[
         str | None, option("--for", help="read data for so long, shared by the stores", metavar="TIME")
     ] = None,
-    format: Annotated[
-        str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
-    ] = "text",
-    summary: Annotated[
-        str | None,
-        option(
-            "--summary",
-            help="how much was read and found: in words, or as the last line of JSON",
-            choices=("text", "json"),
-        ),
-    ] = None,
+    format: FindingsFormat = "text",
+    summary: Coverage = None,
 ) -> int:
     """Verify the structure of stores, and of their data as much as you ask for; say what was read and what was not.
 
@@ -49,12 +40,10 @@ def run(
     all topics are taken; the journal is checked by sowctl journal check, and both, every byte, by sowctl check. Ends
     with status 5 where damage was found, and as sowctl check where a store could not be read.
     """
-    from sowctl.cli.io.reporting import show_findings, show_words
+    from sowctl.cli.io.reporting import show_examination
     from sowctl.cli.words.when import seconds
     from sowctl.engine.topics.targets import Target, resolve
     from sowctl.engine.verbs.check import check
-    from sowctl.output.findings import Tally
-    from sowctl.output.reports import as_dict
     from sowctl.store.check import Reading
 
     share, part = _amount(read_data)
@@ -64,10 +53,7 @@ def run(
         if not targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
         examination = check(instance, chosen, Reading(instance.now, share, part, limit))
-        tally = Tally()
-        findings = tally.through(examination)
-        show_findings(invocation, findings, as_json=format == "json", status=5, clean="no damage found")
-    show_words(invocation, examination.coverage, as_dict(examination.report) | tally.by_name(), summary)
+        show_examination(invocation, examination, as_json=format == "json", summary=summary)
     return examination.status
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
@@ -33,6 +33,27 @@ def show_findings(
     tally = write_findings(invocation, findings, "json" if as_json else "text")
     invocation.note(str(tally) if tally.counts else clean)
     return status if any(found >= level for found in tally.counts) else 0
+
+
+class Examined(Protocol):
+    """A check that goes on while its findings are taken; ``report`` and ``coverage`` say in the end what was read."""
+
+    def __iter__(self) -> Iterator[Finding]: ...
+    @property
+    def report(self) -> Any: ...
+    @property
+    def coverage(self) -> str: ...
+
+
+def show_examination(invocation: Invocation, examined: Examined, *, as_json: bool, summary: str | None) -> int:
+    """Write what a check finds, and then how much it has read; 5 where it found damage, else 0."""
+    from sowctl.output.findings import Tally
+    from sowctl.output.reports import as_dict
+
+    tally = Tally()
+    status = show_findings(invocation, tally.through(examined), as_json=as_json, status=5, clean="no damage found")
+    show_words(invocation, examined.coverage, as_dict(examined.report) | tally.by_name(), summary)
+    return status
 
 
 def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> Tally:

@@ -38,6 +38,21 @@ Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topi
 JournalPlace: TypeAlias = Annotated[
     str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
 ]
+OlderThan: TypeAlias = Annotated[
+    str | None,
+    option("--older-than", help="only files to which nothing was written for so long, such as 1d", metavar="TIME"),
+]
+FindingsFormat: TypeAlias = Annotated[
+    str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
+]
+Coverage: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--summary",
+        help="how much was read and found: in words, or as the last line of JSON",
+        choices=("text", "json"),
+    ),
+]
 
 Filter: TypeAlias = Annotated[
     str | None, option("--filter", "-f", help="only records for which this expression is true", metavar="EXPR")
