@@ -37,6 +37,7 @@ class FileSet:
         self._packed: JournalFile | None = None
         self._histories: tuple[int, tuple[Ended, ...]] = (-1, ())
         self._joined = -1
+        self._needed: int | None = None
         self.look()
 
     @property
@@ -67,6 +68,14 @@ class FileSet:
                 place=str(self.directory),
                 hint="publish something first, or look at the directory and the instance name",
             )
+        needed = self._needed
+        if needed is not None and self.numbers[0] > needed:
+            self._needed = None  # the error looks at the first file that is left
+            raise self._removed(needed)
+
+    def need_all(self) -> None:
+        """From now on, a look at a journal whose oldest files were removed raises MissingError ``SOW-JRN-063``."""
+        self._needed = self.numbers[0]
 
     def last(self) -> JournalFile:
         """The file that grows."""

@@ -98,6 +98,14 @@ class Journal:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
         return self._folder.first_txid(self._folder.numbers[0])
 
+    def need_all(self) -> None:
+        """Read no further once one of the files that are there now is removed: MissingError ``SOW-JRN-063`` then.
+
+        A reader that goes on with what is left is right for questions about the present; who makes a store from
+        everything, after having seen that everything is there, would make one that lacks records.
+        """
+        self._folder.need_all()
+
     def files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
         self._folder.look()

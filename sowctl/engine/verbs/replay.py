@@ -151,6 +151,8 @@ def _in_place(
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
     ref = topic.name, topic.message_type
+    # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
+    log.need_all()
     covered = log.covers(ref)
     # What was cut out of the journal, a store that has applied it still has.
     lacking = needed != "missing" and log.lacks(ref)
@@ -259,6 +261,8 @@ def _rekey(
     """
     refuse_other_file(instance, topic, force=options.force)
     ref = topic.name, topic.message_type
+    # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
+    log.need_all()
     covered = log.covers(ref)
     use_store = False
     present = topic.file is not None and topic.file.exists()
