@@ -16,6 +16,7 @@ from sowctl.engine.upkeep.backup.taking import take_backup
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.compressing import compress
 from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.upkeep.retention.repairing import repair as mend
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.expire import expire
 from sowctl.engine.verbs.publish import publish
@@ -192,6 +193,15 @@ class Repair(Actor):
         list(repair(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
+class Mend(Actor):
+    """``journal repair``, of a journal that is whole: it must see that, whatever the others do to its end."""
+
+    name = "mend"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        mend(instance)
+
+
 class Clean(Actor):
     """Removes what those left who were killed before it."""
 
@@ -201,7 +211,6 @@ class Clean(Actor):
         list(clean(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
-ACTORS: dict[str, type[Actor]] = {
-    actor.name: actor
-    for actor in (Publish, Query, Rebuild, Expire, Compact, Backup, Restore, Prune, Archive, Compress, Repair, Clean)
-}
+_ALL: list[type[Actor]] = [Publish, Query, Rebuild, Expire, Compact, Backup, Restore]
+_ALL += [Prune, Archive, Compress, Repair, Mend, Clean]
+ACTORS: dict[str, type[Actor]] = {actor.name: actor for actor in _ALL}
