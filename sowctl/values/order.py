@@ -80,3 +80,19 @@ def reverse(key: Component) -> Component:
 def reversed_components(keys: Iterable[Component]) -> list[Component]:
     """:func:`reverse` of every component of a column, faster for numbers."""
     return [(-_NUMBER, -key[1]) if key[0] == _NUMBER else reverse(key) for key in keys]
+
+
+def not_behind(column: Sequence[SlotValue], limit: Component, text: bool) -> Sequence[int]:
+    """The places in a column whose component, reversed where ``limit`` is, may be at or before ``limit``.
+
+    Plain numbers are compared as they are: of many records only few are worth a component. Other columns stay whole.
+    """
+    if text or len(limit) < 2 or abs(limit[0]) != _NUMBER or not set(map(type, column)) <= {int, float}:
+        return range(len(column))
+    numbers = cast("Sequence[float]", column)
+    # NaN is neither above nor below, so it stays, and its component tells.
+    if limit[0] < 0:
+        lowest = -limit[1]
+        return [place for place, number in enumerate(numbers) if not number < lowest]
+    highest = limit[1]
+    return [place for place, number in enumerate(numbers) if not number > highest]

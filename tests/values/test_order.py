@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.expressions.syntax.actions import OrderKey
-from sowctl.values.fields import Number, Values
-from sowctl.values.order import component, has_number, holds_numbers, reverse, reversed_components
+from sowctl.values.fields import Number, SlotValue, Values
+from sowctl.values.order import component, has_number, holds_numbers, not_behind, reverse, reversed_components
 from sowctl.values.paths import parse_path
 from tests.support.orders import sort_key
 
@@ -94,3 +94,26 @@ def test_several_keys() -> None:
     rows = [(1, "b"), (1, "a"), (0, "c")]
     order = sorted(rows, key=lambda row: sort_key(row, [DESCENDING, ASCENDING], [True, False]))
     assert order == [(1, "a"), (1, "b"), (0, "c")]
+
+
+@given(
+    column=st.lists(st.one_of(st.integers(-3, 3), st.floats(), st.just(2**63), st.just(float(2**63)))),
+    other=st.one_of(st.none(), st.just("1")),
+    limit=st.one_of(st.integers(-3, 3), st.floats(), st.none(), st.text(max_size=1), st.just(2**63)),
+    descending=st.booleans(),
+)
+def test_only_what_is_behind_the_limit_is_left_out(
+    column: list[SlotValue], other: SlotValue, limit: SlotValue, descending: bool
+) -> None:
+    for values in (column, [*column, other]):
+        keys = [component(value, True) for value in values]
+        last = component(limit, True)
+        if descending:
+            keys, last = reversed_components(keys), reverse(last)
+        places = not_behind(values, last, False)
+        assert set(range(len(values))) - set(places) <= {at for at, key in enumerate(keys) if key > last}
+    if column and isinstance(limit, int):
+        # Of plain numbers nothing stays but what belongs there, and NaN.
+        kept = {at for at, key in enumerate(keys[: len(column)]) if key <= last or abs(key[0]) == 1}
+        assert set(not_behind(column, last, False)) == kept
+    assert list(not_behind(column, last, True)) == list(range(len(column)))

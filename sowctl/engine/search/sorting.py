@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.records import RecordBatch, batch_of
 from sowctl.engine.search import figures
+from sowctl.messages.base import columns_of
 from sowctl.store.codec import payloads, stamps
 from sowctl.values.fields import Slot
 
@@ -74,17 +75,15 @@ def _collect(
             names.append((source.topic, kind))
             ranks.begin(kind)
             for keys, values in matched:
-                ranked = ranks.of(values)
-                if ranked is None:
-                    return False
                 # Asked again for each batch: it sinks as better records come.
                 limit = sorter.limit
+                ranked = ranks.before(values, limit)
+                if ranked is None:
+                    return False
                 if limit is not None:
                     # Equal ranks stay in: the SOW key decides between them.
-                    places = [place for place, rank in enumerate(ranked) if rank <= limit]
-                    ranked = [ranked[place] for place in places]
-                    keys, values = [keys[place] for place in places], [values[place] for place in places]
-                sorter.add(list(zip(ranked, [key + owner for key in keys], values, strict=True)))
+                    ranked = [(place, rank) for place, rank in ranked if rank <= limit]
+                sorter.add([(rank, keys[place] + owner, values[place]) for place, rank in ranked])
     return True
 
 
@@ -127,14 +126,22 @@ class FieldRanks:
 
     def begin(self, kind: MessageType) -> None:
         """The values to come are of this type."""
-        self._extract = kind.extractor(self._slots)
+        self._read = columns_of(kind.extractor(self._slots))
 
     def of(self, values: Sequence[bytes]) -> list[Any] | None:
-        """Sort keys; None if earlier ones were made with a reading that has turned out wrong."""
+        """Sort keys of all; None if earlier ones were made with a reading that has turned out wrong."""
+        found = self.before(values, None)
+        return None if found is None else [rank for _, rank in found]
+
+    def before(self, values: Sequence[bytes], limit: Any) -> Iterable[tuple[int, Any]] | None:
+        """Row numbers and sort keys; None if earlier ones were made with a reading that has turned out wrong.
+
+        Rows of which the first field shows that they are behind ``limit``, a sort key or None, may be left out.
+        """
         if not values:
             return []
         ordering = self._ordering
-        columns = list(zip(*self._extract(payloads(values))[0], strict=True))
+        columns = self._read(payloads(values))[0]
         numeric = [known or ordering.holds_numbers(one) for known, one in zip(self._mixed, columns, strict=True)]
         if numeric != self._mixed:
             self._mixed[:] = numeric
@@ -142,11 +149,15 @@ class FieldRanks:
             if self._seen:
                 return None
         self._seen = True
+        places: Sequence[int] = range(len(values))
+        if limit is not None:
+            places = ordering.not_behind(columns[0], limit[0], self._order[0].text)
+            columns = [[column[place] for place in places] for column in columns]
         parts = []
         for column, key, mixed in zip(columns, self._order, self._mixed, strict=True):
             part = ordering.components(column, mixed, key.text)
             parts.append(ordering.reversed_components(part) if key.descending else part)
-        return list(zip(*parts, strict=True))
+        return zip(places, zip(*parts, strict=True), strict=True)
 
 
 class TimeRanks:
@@ -155,10 +166,10 @@ class TimeRanks:
     def begin(self, kind: MessageType) -> None:
         """Any type will do."""
 
-    def of(self, values: Sequence[bytes]) -> list[Any] | None:
-        """Sort keys."""
+    def before(self, values: Sequence[bytes], limit: Any) -> Iterable[tuple[int, Any]] | None:
+        """Row numbers and sort keys."""
         # Stamps are txid and time; turned round, time decides and the txid between equal times.
-        return [stamps(value)[::-1] for value in values]
+        return enumerate([stamps(value)[::-1] for value in values])
 
 
 class Sorter:
