@@ -17,7 +17,7 @@ from tests.support.interleaving.strategies import BOUND, Pair
 from tests.support.interleaving.trial import Stages
 
 PAIRS = list(combinations_with_replacement(ACTORS, 2))
-TRIED = 2
+TRIED = 1
 """Orders of each pair in the short form."""
 
 
