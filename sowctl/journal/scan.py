@@ -91,13 +91,21 @@ class JournalScan:
         if number < self._folder.numbers[0]:
             oldest = self._folder.header(self._folder.numbers[0])
             return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
-        if number > self._folder.numbers[-1]:
+        if number <= self._folder.numbers[-1]:
+            file = self._folder.open(number)
+            ref = file.block_at(offset)
+            found = ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
+            # What was cut out cannot contradict, as what was pruned cannot.
+            found = found or has_gap(file, txid)
+            self._folder.release(file)
+            if found:
+                return True
+        # Where whole files were lost at the end, their gap lies in the file before them.
+        holder = self._folder.number_of(txid)
+        if holder >= number:
             return False
-        file = self._folder.open(number)
-        ref = file.block_at(offset)
-        found = ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
-        # What was cut out cannot contradict, as what was pruned cannot.
-        found = found or has_gap(file, txid)
+        file = self._folder.open(holder)
+        found = has_gap(file, txid)
         self._folder.release(file)
         return found
 

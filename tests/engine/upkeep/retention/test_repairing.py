@@ -108,6 +108,24 @@ def test_a_lost_end_is_given_up_with_its_txids(lab: Lab) -> None:
     assert dumped(lab)[-1] == 17
 
 
+def test_stores_keep_what_they_have_of_a_lost_last_file(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)), journal_size=1024)
+    while len(lab.journals()) < 3:
+        lab.publish("t", message(id=lab.digest("t") if lab.journals() else "first"))
+    # The store has applied the last entry, and the gap lies in the file before.
+    held = sorted(lab.query("t"))
+    lab.journals()[-1].unlink()
+    with pytest.raises(DamageError):
+        lab.query("t")
+    (gap,) = repair(lab.open()).gaps
+    assert gap.path == lab.journals()[-1]
+    assert sorted(lab.query("t")) == held
+    # So it does where a new file has taken the number of the lost one.
+    while len(lab.journals()) < 4:
+        lab.publish("t", message(id=lab.digest("t"), text="longer than the former"))
+    assert set(held) < set(lab.query("t"))
+
+
 def test_a_torn_tail_is_cut_with_a_copy(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "torn", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", message(id=1))
