@@ -107,6 +107,25 @@ def test_an_instance_that_cannot_be_used(cli: Cli) -> None:
     assert (status, found["configuration"]["state"]) == (1, "problem")
 
 
+def test_what_the_system_forbids_is_a_problem_among_the_others(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    cli("publish", "t", stdin=b'{"id":1}\n')
+    exists = Path.exists
+
+    def refused(path: Path) -> bool:
+        if path.name == "test.lock":
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", refused)
+    status, found = checks(cli)
+    assert status == 1
+    assert found["instance"]["state"] == "problem"
+    assert found["instance"]["detail"].endswith("test.lock: Permission denied")
+    assert found["instance"]["hint"]
+    assert found["store of t"]["state"] == "ok"
+
+
 def test_text_marks_each_line_and_adds_hints(cli: Cli) -> None:
     said = cli("doctor", environ={"PATH": os.environ["PATH"], "TMPDIR": str(Path.cwd())})
     lines = said.out.splitlines()

@@ -75,7 +75,8 @@ class Diagnosis(Struct, frozen=True):
 
 def diagnose(instance: Instance) -> Iterator[Diagnosis]:
     """Everything about an instance with a configuration, in the order in which it is shown."""
-    stores = [topic for topic in instance.topics if topic.file is not None and topic.file.exists()]
+    # Path.exists raises where a directory may not be entered; whoever looks at the directories says that.
+    stores = [topic for topic in instance.topics if topic.file is not None and os.access(topic.file, os.F_OK)]
     places = {topic.file.parent: None for topic in stores if topic.file is not None}
     if instance.log is not None and instance.log.directory.is_dir():
         places = {instance.log.directory: None} | places

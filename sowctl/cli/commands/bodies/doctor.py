@@ -139,9 +139,23 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         yield _usable("journal directory", directory, journals=sorted(directory.glob("*.journal")))
     for directory, files in stores.items():
         yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
-    yield from _diagnosed(invocation)
-    yield from _views(invocation, config)
-    yield from _conflated(invocation, config)
+    for what, looking in (
+        ("instance", _diagnosed(invocation)),
+        ("views", _views(invocation, config)),
+        ("conflated topics", _conflated(invocation, config)),
+    ):
+        yield from _going_on(what, looking)
+
+
+def _going_on(what: str, looking: Iterator[Check]) -> Iterator[Check]:
+    """The checks, and where the system forbids one, that: what can be looked at besides is looked at."""
+    try:
+        yield from looking
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        yield Check(
+            what, "problem", f"{place}{error.strerror or error}", "see who owns it: ls -l; and run doctor again"
+        )
 
 
 def _diagnosed(invocation: Invocation) -> Iterator[Check]:
