@@ -18,19 +18,23 @@ if TYPE_CHECKING:
 
 
 class RestoredTopic(Struct, frozen=True):
-    """One topic: where its store comes from (a backup, or the journal), and the digest that it has at the instant."""
+    """One topic: where its store comes from (a backup, or the journal), and the digest that it has at the instant.
+
+    ``records`` and ``versions`` are None where only the restore itself counts them: in a dry run to an earlier place.
+    """
 
     topic: str
     message_type: str
     source: str
-    records: int
-    versions: int
+    records: int | None
+    versions: int | None
     digest: str | None
 
 
 class RestoreReport(Struct, frozen=True):
     """What was restored. ``last_txid`` is the last one of the history that this ended; ``next_txid`` the first one of
-    the new history ``history``. ``configuration`` is that of the restored instance."""
+    the new history ``history``. ``records`` is None as in :class:`RestoredTopic`. ``configuration`` is that of the
+    restored instance."""
 
     action: str
     dry_run: bool
@@ -43,7 +47,7 @@ class RestoreReport(Struct, frozen=True):
     former_history: str | None
     history: str | None
     next_txid: int
-    records: int
+    records: int | None
     bytes: int
     seconds: float
     configuration: str
@@ -82,13 +86,22 @@ def _report(plan: Plan, done: Restored | None, to: Path, seconds: float) -> Rest
     topics = []
     for one in plan.stores:
         shown = done.digests.get((one.topic.topic, one.topic.message_type)) if done is not None else None
-        records, versions = (shown[1], shown[2]) if shown else (one.topic.records, one.topic.versions)
+        records: int | None
+        versions: int | None
+        if shown is not None:
+            records, versions = shown[1], shown[2]
+        elif done is None and not plan.whole:
+            # The counts of the backup are those of its own instant.
+            records = versions = None
+        else:
+            records, versions = one.topic.records, one.topic.versions
         source = f"backup {one.source.path.name}" if one.source is not None else "journal"
         topics.append(
             RestoredTopic(
                 one.topic.topic, one.topic.message_type, source, records, versions, shown[0] if shown else None
             )
         )
+    counts = [topic.records for topic in topics]
     last = plan.end.txid if plan.end is not None else 0
     outside = tuple(sorted({file.path for file in manifest.files if file.path.startswith("outside/")}))
     note = f"the instance of backup {plan.backup.path.name} as of {format_time(plan.time)}"
@@ -96,6 +109,8 @@ def _report(plan: Plan, done: Restored | None, to: Path, seconds: float) -> Rest
         note += f", which goes on with txid {plan.above + 1} in a history of its own"
     if outside:
         note += f"; {len(outside)} files whose paths are absolute lie in 'outside': correct the paths before it is used"
+    if None in counts:
+        note += "; its records are counted when it is restored"
     return RestoreReport(
         action="to restore" if done is None else "restored",
         dry_run=done is None,
@@ -108,7 +123,7 @@ def _report(plan: Plan, done: Restored | None, to: Path, seconds: float) -> Rest
         former_history=manifest.lineage,
         history=None if done is None or done.lineage is None else done.lineage.hex(),
         next_txid=plan.above + 1 if plan.end is not None else 0,
-        records=sum(topic.records for topic in topics),
+        records=None if None in counts else sum(count for count in counts if count is not None),
         bytes=done.bytes if done is not None else 0,
         seconds=round(seconds, 3),
         configuration=str(to / manifest.configuration),

@@ -158,6 +158,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> N
     report = restore(lab.backups, to, lab.opened, dry_run=True, seam=SEAM, now=lab.clock(), lineage=bytes(16))
     assert report.dry_run
     assert [topic.topic for topic in report.restored] == list(NAMES)
+    assert report.records == sum(topic.records or 0 for topic in report.restored) > 0
+    # What an earlier place holds is known when it is made: the counts of the backup are those of its end.
+    lab.clock.tick(1)
+    lab.publish("t", *(f'{{"id":{number}}}' for number in range(200, 210)))
+    lab.take()
+    report = restore(lab.backups, to, lab.opened, txid=53, dry_run=True, seam=SEAM, now=lab.clock(), lineage=bytes(16))
+    assert report.records is None and {topic.records for topic in report.restored} == {None}
+    assert "its records are counted when it is restored" in report.note
     assert not to.exists()
 
 
