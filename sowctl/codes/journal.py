@@ -42,7 +42,8 @@ CODES: dict[str, str] = {
 
         Why: The bytes of a block do not have its checksum. Its txids are named where its header can be read; entries
         before and behind it are sound.
-        Do: Restore the file from a copy; ``sowctl check`` shows what else is affected.
+        Do: Restore the file from a copy; ``sowctl check`` shows what else is affected. Without a copy
+        ``sowctl journal repair`` cuts out what cannot be read, and names what is lost.
         """,
     "SOW-JRN-011": """5 missing txids
 

@@ -492,7 +492,7 @@ def damaged_block(path: Path, offset: int, first: int, last: int | None) -> Dama
         "SOW-JRN-010",
         f"a block of the journal is damaged ({held})",
         place=block_place(path, offset),
-        hint="restore the file from a copy; without one see sow-journal(5), Accepting a loss",
+        hint="restore the file from a copy; without one sowctl journal repair --dry-run says what it would cut out",
         offset=offset,
         first_txid=first,
         last_txid=last,
