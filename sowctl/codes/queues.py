@@ -63,7 +63,8 @@ CODES = {
 
         Why: ``sowctl check`` compared the state of a queue with itself and with the journal: a message is missing, is
         there although it was acknowledged, or an index or a counter is wrong.
-        Do: Stop the workers and remove the state file: it is made anew from the journal.
+        Do: Stop the workers and remove the state file: it is made anew from the journal. Where it is a warning,
+        entries were cut out of the journal, and the file knows of them: keep it.
         See: sow-queue(5)
         """,
 }

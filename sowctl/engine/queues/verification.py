@@ -46,6 +46,8 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
     if not path.exists() or not has_log(instance):
         return [], None
     found: list[str] = []
+    differing: list[str] = []
+    lacking = False
     counts = ""
     boot, synced = boot_of(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
@@ -62,7 +64,9 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
             while not backlog.catch_up(rows, log, last, instance.now):
                 pass
             found += _within(rows)
-            found += _against(instance, queue, log, last, rows)
+            differing += _against(instance, queue, log, last, rows)
+            # Acknowledgements stand under the queue's name; where they were cut out, only the state knows of them.
+            lacking = any(log.lacks((name, queue.message_type)) for name in {queue.name, queue.underlying})
             state = rows.state
             counts = f"{path.name}: {state.pending:,} pending, {state.leased:,} leased, {state.dead:,} dead"
             raise _Looked
@@ -73,7 +77,14 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
     finally:
         file.close()
     hint = "stop the workers and remove the file: it is made anew from the journal"
-    return [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found], counts
+    findings = [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
+    if lacking:
+        text = "entries were cut out of the journal, which the state may know of: "
+        kept = "keep the file: without it, what was acknowledged there is delivered again"
+        return findings + [
+            Finding(CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in differing
+        ], counts
+    return findings + [Finding(CODE, Level.ERROR, Place(str(path)), one, hint) for one in differing], counts
 
 
 def _backlog(instance: Instance, queue: Queue) -> Backlog:

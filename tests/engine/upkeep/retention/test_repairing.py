@@ -11,6 +11,7 @@ from sowctl.engine.options import ReplayOptions, SubscribeOptions
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.targets import find_topic
 from sowctl.engine.upkeep.retention.repairing import repair
+from sowctl.engine.verbs.check import check
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.subscribe import subscribe
@@ -24,6 +25,7 @@ from sowctl.journal.block import Block
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
+from tests.support.queues import QueueLab, lab_xml, queue_xml
 
 XML = config_xml(
     topic_xml("t")
@@ -124,6 +126,27 @@ def test_stores_keep_what_they_have_of_a_lost_last_file(tmp_path: Path) -> None:
     while len(lab.journals()) < 4:
         lab.publish("t", message(id=lab.digest("t"), text="longer than the former"))
     assert set(held) < set(lab.query("t"))
+
+
+def test_what_a_queue_knows_of_a_gap_is_kept(tmp_path: Path) -> None:
+    lab = QueueLab(tmp_path / "lab", lab_xml(queue_xml()))
+    lab.put(1, 2, 3)
+    lab.ack(*lab.lease(1))
+    with Journal.open(lab.directory / "journal", lab.open().config.name) as log:  # type: ignore[union-attr]
+        ack = log.last_txid()
+        block = next(iter(log.blocks(after=ack - 1)))
+        assert isinstance(block, Block)
+    lab.put(4)
+    content = bytearray(block.path.read_bytes())
+    content[block.end.offset - 2] ^= 1
+    block.path.write_bytes(content)
+    (gap,) = repair(lab.open()).gaps
+    assert (gap.first_txid, gap.last_txid) == (ack, ack)
+    assert lab.pending() == [2, 3, 4]
+    found = [one for one in check(lab.open()) if one.id != "SOW-JRN-071"]
+    (finding,) = found
+    assert (finding.level, finding.id) == (Level.WARNING, "SOW-QUE-020")
+    assert finding.hint is not None and finding.hint.startswith("keep the file")
 
 
 def test_a_torn_tail_is_cut_with_a_copy(tmp_path: Path) -> None:
