@@ -77,6 +77,11 @@ class FileSet:
         """From now on, a look at a journal whose oldest files were removed raises MissingError ``SOW-JRN-063``."""
         self._needed = self.numbers[0]
 
+    @property
+    def needs_all(self) -> bool:
+        """Whether :meth:`need_all` was said."""
+        return self._needed is not None
+
     def last(self) -> JournalFile:
         """The file that grows."""
         if self._last is None or self._last.number != self.numbers[-1]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
 
-from sowctl.errors import DamageError
+from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
@@ -96,7 +96,15 @@ class Journal:
     @property
     def first_txid(self) -> int:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
-        return self._folder.first_txid(self._folder.numbers[0])
+        whole = self._folder.needs_all
+        while True:
+            first = self._folder.numbers[0]
+            try:
+                return self._folder.first_txid(first)
+            except MissingError:
+                # The oldest file was removed meanwhile: what is left begins later, and its beginning is the answer.
+                if whole or self._folder.numbers[0] == first:
+                    raise
 
     def need_all(self) -> None:
         """Read no further once one of the files that are there now is removed: MissingError ``SOW-JRN-063`` then.

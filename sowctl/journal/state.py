@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.errors import StorageError
@@ -221,6 +222,19 @@ def told_by(directory: Path, instance: str) -> tuple[bytes, JournalState | None]
         return lineage, unpack(raw, lineage)
     except ValueError:
         return b"", None
+
+
+def accept_loss(directory: Path, instance: str, topic: Topic, applied: int, seam: Seam) -> None:
+    """Let a topics file tell no more of a topic than ``applied``, the last txid that a store was built up to.
+
+    For a journal that was given up: what was acknowledged behind it is lost, and that was accepted. The last txid of
+    all stays, so that none is given twice. Raises OSError.
+    """
+    lineage, told = told_by(directory, instance)
+    known = told.topics.get(topic) if told is not None else None
+    if told is not None and known is not None and known.last_txid > applied:
+        told.topics[topic] = replace(known, last_txid=applied)
+        save(directory, instance, told.pack(lineage), seam)
 
 
 def witness(told: JournalState, file: JournalFile) -> BlockRef | None:

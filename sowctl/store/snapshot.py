@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 from sowctl.store.codec import Offsets
@@ -86,6 +85,8 @@ class Snapshot(Reader):
                 problems.append(problem)
             finally:
                 os.close(sink)
+
+        from threading import Thread
 
         thread = Thread(target=copy, daemon=True)
         with explained(handle.files.path, "copy the store"):

@@ -176,7 +176,7 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
         (["query", "o", "--format", "jsn"], "invalid value for '--format' / '-F': 'jsn'; did you mean json?"),
         (["completion", "csh"], "invalid value for 'SHELL': 'csh'; did you mean zsh?"),
         (["completion", "x"], "invalid value for 'SHELL': 'x'; it takes bash, zsh, fish"),
-        (["completion"], "missing argument 'SHELL'"),
+        (["get"], "missing argument 'TARGET'"),
         (["query", "o", "--sideways"], "no such option: --sideways"),
     ],
 )

@@ -22,6 +22,9 @@ LINES = [
     for line in load(command).examples
 ]
 OTHER_STATUS = {
+    # The clock of the examples stands before the newest entry of the demo, which doctor says.
+    "sowctl doctor": 1,
+    "sowctl doctor --json": 1,
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson": 3,
     "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35": 1,
     "sowctl config diff sowctl.xml other.xml": 1,

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import Child
+
 SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@pytest.fixture(autouse=True)
+def no_child_outlives() -> Iterator[None]:
+    """Whichever way a test ends, the processes that it forked end with it."""
+    yield
+    Child.end_all()
 
 
 @pytest.fixture

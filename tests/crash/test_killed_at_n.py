@@ -238,7 +238,7 @@ def test_killed_again_and_again_until_it_completes(memory: Path, seed: int, deep
             if alive:
                 break
             n += 3 if deep else 29
-        assert rounds > len(points) // 40
+        assert rounds > len(points) // 50
         again(plot, verb, SEAM)
         assert plot.contents() == plot.book.final(now)
         assert problems(plot.lab) == []

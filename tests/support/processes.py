@@ -69,6 +69,12 @@ class Child:
         os.close(self._voice)
         Child._living.add(self)
 
+    @classmethod
+    def end_all(cls) -> None:
+        """End every child that has not been closed."""
+        for child in list(cls._living):
+            child.close()
+
     def forget(self) -> None:
         """Close the parent's ends of the pipes."""
         for end in (self.feed, self._heard):

@@ -36,6 +36,8 @@ def run(
     lease of another. Each message that is printed counts as delivered; where they cannot be printed, all go back. A
     queue that delivers at most once hands them out for good. Ends with status 1 where nothing is ready.
     """
+    from contextlib import ExitStack
+
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.queue import LEASED, batch_of, handle_of, open_queue
 
@@ -48,14 +50,13 @@ def run(
         if queue.queue.semantics == "at-most-once":
             invocation.streams.probe()
         messages = queue.lease(count, client)
-        try:
-            sink.write([batch_of(queue, messages, LEASED)])
-            invocation.streams.stdout.flush()
-        except BaseException:
+        with ExitStack() as unprinted:
             # What nobody can have got is not leased, and was not delivered.
             if leased := [handle_of(message) for message in messages if message.token]:
-                queue.cancel(leased, client, started=False)
-            raise
+                unprinted.callback(queue.cancel, leased, client, started=False)
+            sink.write([batch_of(queue, messages, LEASED)])
+            invocation.streams.stdout.flush()
+            unprinted.pop_all()
     if not messages:
         invocation.note("nothing is ready")
     return 0 if messages else 1

@@ -26,6 +26,7 @@ from sowctl.engine.topics.positions import (
     OTHER_HISTORY,
     check_position,
     definition_of,
+    has_log,
     meta_of,
     open_log,
     refuse_other_keys,
@@ -38,6 +39,7 @@ from sowctl.engine.writing.rekey import rekey
 from sowctl.engine.writing.session import open_journal
 from sowctl.engine.writing.topicwriter import StoreWriter
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
+from sowctl.journal.state import accept_loss
 from sowctl.store.opening.access import DAMAGED, REPLACED
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ def replay(
                     report = _rekey(instance, log, topic, options, writer)
                 else:
                     report = _in_place(instance, log, topic, options, writer, fold)
+                if directory is not None and topic.file is not None:
+                    _accept_loss(instance, topic)
             report.seconds = monotonic() - started
             reports.append(report)
     return reports
@@ -182,6 +186,16 @@ def _in_place(
         _put_chains_aside(instance, topic)
         note = "; ".join(filter(None, ("the former store followed another copy of this journal", note)))
     return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
+
+
+def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
+    """Let a store go on that was built from what is left of a journal which was given up (``sow-journal(5)``)."""
+    assert instance.log is not None and instance.config is not None and topic.file is not None
+    # As long as the configured journal has a file, this alone says what was acknowledged.
+    if not has_log(instance):
+        ref = topic.name, topic.message_type
+        applied = meta_of(topic.file, instance).applied
+        accept_loss(instance.log.directory, instance.config.name, ref, applied, instance.seam)
 
 
 def _older_are_gone(log: Journal) -> str:
