@@ -145,6 +145,9 @@ def test_files_go_under_everybody(tmp_path: Path, seed: int, deep: bool) -> None
     while not (lab.store("t").exists() and lab.store("u").exists()):
         time.sleep(0.01)
     others = [Child(_reader(lab, "t")), Child(_reader(lab, "u")), Child(_follower(lab))]
+    # What is removed before the subscriber has a place is not kept for it.
+    while not (lab.directory / "a.bookmarks").exists():
+        time.sleep(0.01)
     chance, removed, killed = random.Random(seed), 0, 0
     least, round_, end = 60 if deep else 8, 0, time.monotonic() + (1000 if deep else 120)
     # However slow the machine is: some files have to go while the others are at work.

@@ -33,13 +33,15 @@ def hidden(path: Path) -> Path:
 
 
 def forget_copies(directory: Path, instance: str) -> None:
-    """Remove hidden copies that killed runs left in ``directory``: only who holds the lock makes files of these names.
+    """Remove the hidden compressed copies that killed runs left in ``directory``.
 
-    The next attempt would replace one, but it may be an attempt at another name, or never come.
+    The next attempt would replace one, but it may be an attempt at another name, or never come. Only who holds the lock
+    makes compressed files. One that is not compressed stays: it may be the next file that a publisher is beginning.
     """
     with suppress(OSError):
         for path in directory.glob(f".{escape(instance)}.*.new"):
-            if name_pattern(instance).fullmatch(path.name.removeprefix(".").removesuffix(".new")):
+            found = name_pattern(instance).fullmatch(path.name.removeprefix(".").removesuffix(".new"))
+            if found is not None and found[2]:
                 path.unlink(missing_ok=True)
 
 
