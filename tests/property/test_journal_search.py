@@ -173,7 +173,7 @@ def options_of(wanted: dict[str, Any], sow_key: int | None) -> SearchOptions:
     )
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(st.lists(WORK, min_size=1, max_size=6), st.lists(CONDITIONS, min_size=1, max_size=12), st.booleans())
 def test_a_search_is_a_dump_with_its_conditions_by_hand(
     work: list[Any], conditions: list[dict[str, Any]], packed: bool

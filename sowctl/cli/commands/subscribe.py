@@ -15,7 +15,7 @@ EXAMPLES = (
     "sowctl subscribe orders",
     "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
     "sowctl subscribe '^orders' --until-now",
-    "sowctl subscribe orders --max 1 --for 30s",
+    "sowctl subscribe orders --max 1 --for 5s",
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
     "sowctl subscribe orders --no-sow --bookmark '[20260105T090000:20260105T093000)' --rate 1000X",
     "sowctl subscribe orders --no-sow --store shop.bookmarks --client billing --commit --until-now",

@@ -201,17 +201,25 @@ def leaf(data: bytes) -> Iterator[Node | None]:
 
 
 def branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:
-    """The children of a branch page: the first key below each (empty for the first child), and its page."""
+    """The children of a branch page: the first key below each (empty for the first child), and its page.
+
+    None for one that does not lie within the page, and, as in a :func:`leaf`, at the end for what a cut list lacks.
+    """
+    filled = 0
     for at in _places(data):
         if at < 0:
             yield None
             continue
         low, high, more, key_size = NODE.unpack_from(data, at)
         start = at + NODE.size
+        filled += NODE.size + key_size + key_size % _PAIR
         if start + key_size > len(data):
             yield None
         else:
             yield data[start : start + key_size], low | high << 16 | more << 32
+    upper: int = PAGE.unpack_from(data)[4]
+    if filled != len(data) - upper:
+        yield None
 
 
 def main_trees(file: PageFile, meta: MetaPage) -> dict[bytes, Tree] | None:

@@ -360,11 +360,13 @@ class Salvage:
         last = b""
         # Entries that cannot be read stand between the sound ones before and behind them.
         pending: list[bytes | None] = []
-        for _, number in saved.leaves:
+        # An entry that a split has left behind in a page is sound, and no longer this page's: its key lies in another.
+        ends = [first for first, _ in saved.leaves[1:]] + [_END]
+        for (_, number), end in zip(saved.leaves, ends, strict=False):
             data = self._file.page(number)
             for node in leaf(data) if data is not None else (None,):
                 value = None if node is None else self._value(saved, node)
-                if node is None or value is None or node.key <= last:
+                if node is None or value is None or not last < node.key < end:
                     pending.append(None if node is None else node.key)
                     continue
                 self._lose(pending, last, node.key, versions)

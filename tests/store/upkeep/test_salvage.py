@@ -164,3 +164,13 @@ def test_a_leaf_whose_list_of_entries_was_cut(sample: Path, tmp_path: Path) -> N
             overwrite(path, page * 4096 + 12, (lower - 4).to_bytes(2, "little"))
             missing += judge(path, sample, f"page {page}")[0]
     assert missing > 10
+
+
+def test_lists_of_entries_that_reach_into_what_a_split_left_behind(sample: Path, tmp_path: Path) -> None:
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    for page in range(2, pages_of(sample)):
+        # The end of a page's list stands in byte 12: four bytes more or less are two entries.
+        path.write_bytes(content)
+        flip_bit(path, 8 * (4096 * page + 12) + 2)
+        judge(path, sample, f"page {page}")
