@@ -108,3 +108,28 @@ def test_numpy_sees_the_same_numbers() -> None:
         assert getattr(arrays, name).tolist() == list(getattr(plain, name)), name
     assert arrays.keys.tolist() == [int.from_bytes(b"k" * 8, "big")] * COUNT
     assert (arrays.user_keys, arrays.correlation_ids, arrays.logical_topics) == TEXTS
+
+
+def _raw_of(keys: list[bytes], operations: bytes) -> memoryview:
+    """Columns of which only the keys and the operations are set."""
+    raw = bytearray(codec.ENTRY_SIZE * len(keys))
+    raw[: 8 * len(keys)] = b"".join(keys)
+    start = codec._COLUMNS["operations"][0] * len(keys)
+    raw[start : start + len(keys)] = operations
+    return memoryview(bytes(raw))
+
+
+def test_whether_columns_may_hold_a_key_and_an_operation_is_told_without_unpacking() -> None:
+    keys = [bytes(7) + b"\x01", b"\x01" + bytes(7), b"abcdefgh"]
+    raw = _raw_of(keys, b"\x01\x01\x02")
+    assert codec.may_hold(raw, 3, None, None)
+    assert codec.may_hold(raw, 3, [b"abcdefgh"], b"\x02")
+    assert not codec.may_hold(raw, 3, [b"abcdefgh"], b"\x03")
+    assert not codec.may_hold(raw, 3, [b"hgfedcba"], None)
+    # These bytes stand across the first two keys, and are neither.
+    assert not codec.may_hold(raw, 3, [b"\x00\x01\x01" + bytes(5)], None)
+    many = [bytes((n,)) * 8 for n in range(200)]
+    assert not codec.may_hold(raw, 3, many[3:90], None)
+    assert codec.may_hold(raw, 3, [*many, b"abcdefgh"], None)
+    with pytest.raises(ValueError, match="cut short"):
+        codec.may_hold(raw[:-1], 3, None, None)
