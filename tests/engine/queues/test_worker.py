@@ -218,7 +218,8 @@ def test_commands_are_stopped_though_nothing_can_be_written(
         raise StorageError("SOW-STO-040", "the disk is full")
 
     monkeypatch.setattr(OpenQueue, "acknowledge", full)
-    command = 'grep -q 1 && exit 0; echo $$ > "$OUT"; sleep 60'
+    # The first command ends, and fails to be acknowledged, only when the second one is known to run.
+    command = 'grep -q 1 && { until [ -s "$OUT" ]; do sleep 0.01; done; exit 0; }; echo $$ > "$OUT"; sleep 60'
     with pytest.raises(StorageError):
         work(lab, "sh", "-c", command, concurrency=2)
     with pytest.raises(ProcessLookupError):
