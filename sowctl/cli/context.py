@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ class Settings(Struct, frozen=True):
     root: str | None = None
     now: str | None = None
     lock_wait: str = "10s"
+    timeout: str | None = None
     color: str = "auto"
     error_format: str = "text"
     progress: str = "auto"
@@ -40,7 +41,8 @@ class Settings(Struct, frozen=True):
 
 class Invocation:
     """One run of one command. ``durable`` says at any time what an interruption would leave, in words, and ``resume``
-    at its end how to go on from there; ``own_process`` that the process is this program's alone."""
+    at its end how to go on from there; ``own_process`` that the process is this program's alone. ``limit`` starts the
+    clock of --timeout with its seconds."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -52,10 +54,11 @@ class Invocation:
         self.durable: str | None = None
         self.resume: str | None = None
         self.own_process = False
+        self.limit: Callable[[float], None] | None = None
         self.lock_wait = 10.0
 
     def settle(self, settings: Settings) -> None:
-        """Take over the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds.
+        """Take over the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds, --timeout begins.
 
         Raises :class:`~sowctl.errors.UsageError` for an unreadable time or interval (``SOW-CLI-006``).
         """
@@ -64,15 +67,23 @@ class Invocation:
         self.streams.color = settings.color
         if settings.now:
             self.clock = fixed_clock(parse_time(settings.now, self.clock))
-        if settings.lock_wait == "forever":
-            self.lock_wait = FOREVER
+        self.lock_wait = self._seconds("lock_wait", settings.lock_wait)
+        if settings.timeout is None or self.limit is None:
             return
+        allowed = self._seconds("timeout", settings.timeout)
+        if allowed < FOREVER:
+            # Nothing at all could be done in no time; the timer takes 0 for "never".
+            self.limit(max(allowed, 0.001))
+
+    def _seconds(self, option: str, text: str) -> float:
+        if text == "forever":
+            return FOREVER
         try:
-            self.lock_wait = parse_seconds(settings.lock_wait)
+            return parse_seconds(text)
         except ValueError as error:
             # The words name what the user wrote: the option or the variable.
-            told = self.environ.get("SOWCTL_LOCK_WAIT") == settings.lock_wait
-            name = "SOWCTL_LOCK_WAIT" if told else "--lock-wait"
+            variable = f"SOWCTL_{option.upper()}"
+            name = variable if self.environ.get(variable) == text else f"--{option.replace('_', '-')}"
             raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 0, 500ms, 10s, forever") from None
 
     def config_path(self) -> Path:

@@ -25,7 +25,7 @@ from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
 
 GC_OBJECTS = 100_000
-HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 129, 130, 141, 143, 70
+TIMED_OUT, HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 124, 129, 130, 141, 143, 70
 
 
 class Ended(KeyboardInterrupt):
@@ -45,6 +45,12 @@ class HungUp(Ended):
     """SIGHUP: the terminal has gone."""
 
     word, status = "hung up", HUNG_UP
+
+
+class TimedOut(Ended):
+    """The time of --timeout is over. The status is that of timeout(1)."""
+
+    word, status = "timed out", TIMED_OUT
 
 
 class _Closed(io.RawIOBase):
@@ -124,6 +130,7 @@ def main(
     streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process
+    invocation.limit = _limit if own_process else None
     try:
         status = _dispatch(invocation, argv)
         # Within the boundary: what the last write could not put out is an error like any other.
@@ -207,7 +214,7 @@ def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
 
 def _trace(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> None:
     # Looked for in the words themselves: the error may have come before they were read.
-    if "--debug" in argv:
+    if "--debug" in argv or invocation.settings.debug:
         import traceback
 
         from sowctl.output.display import display_lines
@@ -228,6 +235,16 @@ def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: 
         if word.startswith(name + "="):
             return word[len(name) + 1 :]
     return default
+
+
+def _limit(seconds: float) -> None:
+    # A timer of the process and no thread: what the command waits for is interrupted, and no fork inherits it.
+    signal.signal(signal.SIGALRM, _time_out)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _time_out(number: int, frame: object) -> None:
+    raise TimedOut
 
 
 def _terminate(number: int, frame: object) -> None:

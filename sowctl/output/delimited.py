@@ -48,7 +48,8 @@ class _Delimited:
         columns, rows = open_columns(batches, self.options)
         if not columns.columns:
             return Rendered(0)
-        out.write(self._line(columns.headings))
+        if self.options.headers:
+            out.write(self._line(columns.headings))
         count = 0
         while chunk := [columns.cells(row) for row in islice(rows, _CHUNK)]:
             out.write(b"".join(self._line(cell_texts(cells)) for cells in chunk))

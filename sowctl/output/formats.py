@@ -44,7 +44,7 @@ class Format(Struct, frozen=True):
     takes: tuple[str, ...] = ()
 
 
-_COLUMNS = ("--columns",)
+_COLUMNS = ("--columns", "--no-headers")
 _ENDS = ("--null", "--delimiter")
 FORMATS: tuple[Format, ...] = (
     Format("table", "table", "TableRenderer", "columns for people; the default on a terminal", takes=_COLUMNS),
@@ -54,7 +54,7 @@ FORMATS: tuple[Format, ...] = (
         "csv",
         "delimited",
         "CsvRenderer",
-        "comma-separated, quoted where needed, with a header; the default elsewhere with --columns",
+        "comma-separated, quoted where needed, with a header; the default elsewhere with --columns or --no-headers",
         takes=_COLUMNS,
     ),
     Format("tsv", "delimited", "TsvRenderer", "tab-separated with backslash escapes, with a header", takes=_COLUMNS),
@@ -80,7 +80,7 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = ()) -> 
     These are the options that shape some formats only. Raises UsageError ``SOW-OUT-012`` for one that does not shape
     the chosen format, so that no option is without effect.
     """
-    usual = "table" if terminal else "csv" if "--columns" in given else "ndjson"
+    usual = "table" if terminal else "csv" if set(_COLUMNS) & set(given) else "ndjson"
     takes = {line.name: line.takes for line in FORMATS}
     if wanted is not None:
         found = wanted

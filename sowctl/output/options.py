@@ -36,6 +36,7 @@ class OutputOptions(Struct, frozen=True):
     """What a renderer is made with.
 
     ``front`` are the columns of metadata. ``facts``: rows that are no records, so that no column is metadata.
+    ``headers``: whether the names of columns stand before the rows of csv, tsv and table.
     ``terminal`` is None where the output goes anywhere else: then nothing depends on widths or encodings.
     """
 
@@ -45,6 +46,7 @@ class OutputOptions(Struct, frozen=True):
     delimiter: bytes = b"\n"
     length_prefix: bool = False
     template: str | None = None
+    headers: bool = True
     facts: bool = False
     terminal: Terminal | None = None
 

@@ -67,7 +67,8 @@ class TableRenderer:
         ]
         texts = [_texts(cells) for cells in first]
         headings = [display(columns.headings[at]) for at in shown]
-        widths = [max(map(width, column)) for column in zip(headings, *texts, strict=True)]
+        above = [headings] if self.options.headers else []
+        widths = [max(map(width, column)) for column in zip(*above, *texts, strict=True)]
         uncut = Layout(headings, widths, right)
         # In a file nothing is cut, however wide the lines are.
         layout = uncut if terminal is None else _fit(uncut, whole, terminal.columns)
@@ -75,9 +76,9 @@ class TableRenderer:
         if layout is None:
             count = _blocks(headings, everything, terminal or Terminal(), out)
         elif terminal is not None and terminal.unicode and len(first) <= FEW:
-            count = _draw(layout, texts, terminal, out)
+            count = _draw(layout, texts, terminal, out, headers=self.options.headers)
         else:
-            count = _stream(layout, everything, terminal, out)
+            count = _stream(layout, everything, terminal, out, headers=self.options.headers)
         return Rendered(count, columns.notes())
 
 
@@ -118,13 +119,14 @@ def _fit(layout: Layout, whole: list[bool], columns: int) -> Layout | None:
     return layout._replace(widths=fitted)
 
 
-def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO) -> int:
+def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO, *, headers: bool) -> int:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.show_header = headers
     for heading, room, numeric in zip(*layout, strict=True):
         table.add_column(Text(heading), width=room, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
@@ -146,7 +148,9 @@ def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: Binary
     return len(rows)
 
 
-def _stream(layout: Layout, rows: Iterator[list[str]], terminal: Terminal | None, out: BinaryIO) -> int:
+def _stream(
+    layout: Layout, rows: Iterator[list[str]], terminal: Terminal | None, out: BinaryIO, *, headers: bool
+) -> int:
     encoding = terminal.encoding if terminal is not None else "utf-8"
 
     def line(texts: list[str]) -> str:
@@ -158,7 +162,8 @@ def _stream(layout: Layout, rows: Iterator[list[str]], terminal: Terminal | None
         return _GAP.join(cells).rstrip() + "\n"
 
     # A terminal of another encoding shows escapes for what it lacks, rather than ending the query.
-    out.write(line(layout.headings).encode(encoding, "backslashreplace"))
+    if headers:
+        out.write(line(layout.headings).encode(encoding, "backslashreplace"))
     count = 0
     while chunk := list(islice(rows, FEW)):
         out.write("".join(map(line, chunk)).encode(encoding, "backslashreplace"))

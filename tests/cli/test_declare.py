@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias, get_args, get_type_hints
 import pytest
 
 from sowctl.cli.words import declare, loaded, table
+from sowctl.errors import UsageError
 
 
 @pytest.mark.parametrize("command", table.COMMANDS, ids=lambda command: command.page)
@@ -15,7 +16,7 @@ def test_parameters_are_those_that_python_sees(command: table.Command) -> None:
     run = loaded.load(command).run
     hints = get_type_hints(run, include_extras=True)
     seen = {name: one for name, one in inspect.signature(run).parameters.items() if name != "invocation"}
-    read = {parameter.name: parameter for parameter in declare.parameters(run)}
+    read = {parameter.name: parameter for parameter in declare.parameters(run) if parameter.stands_for is None}
     assert list(read) == list(seen)
     for name, parameter in read.items():
         base, declared = get_args(hints[name])
@@ -45,3 +46,21 @@ def test_keywords_count_and_a_name_is_taken_once() -> None:
     assert (two.name, two.shape, two.required, two.default) == ("two", "number", False, 2)
     with pytest.raises(AssertionError, match="is taken"):
         declare.parameters(run, [one])
+
+
+Written: TypeAlias = Annotated[str | None, declare.option("--format", help="how", choices=("ndjson", "json"))]
+
+
+def show(invocation: object, format: Written = None) -> None:
+    """A command with a format."""
+
+
+def test_json_stands_for_a_format() -> None:
+    read = declare.parameters(show)
+    assert [parameter.name for parameter in read] == ["format", "json"]
+    assert declare.folded(read, {"format": None, "json": True}) == {"format": "json"}
+    assert declare.folded(read, {"format": "json", "json": True}) == {"format": "json"}
+    assert declare.folded(read, {"format": "ndjson", "json": False}) == {"format": "ndjson"}
+    with pytest.raises(UsageError, match="--json and --format ndjson exclude each other") as refused:
+        declare.folded(read, {"format": "ndjson", "json": True})
+    assert refused.value.code == "SOW-CLI-012"

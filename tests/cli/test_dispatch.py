@@ -53,9 +53,9 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["orders"], "SOW-CLI-001", "sowctl query orders"),
         (["select"], "SOW-CLI-001", "did you mean query?"),
         (["journal", "zzz"], "SOW-CLI-001", "sowctl journal --help"),
-        (["query", "o", "--limit", "3"], "SOW-CLI-003", "did you mean --top-n?"),
+        (["query", "o", "--head", "3"], "SOW-CLI-003", "did you mean --top-n?"),
         (["query", "o", "--where", "/a"], "SOW-CLI-003", "did you mean --filter?"),
-        (["query", "o", "--json"], "SOW-CLI-003", "did you mean --format json?"),
+        (["query", "o", "--csv"], "SOW-CLI-003", "did you mean --format csv?"),
         (["query", "o", "--group-by", "/a"], "SOW-CLI-003", "did you mean --grouping?"),
         (["query", "o", "--format", "jsn"], "SOW-CLI-003", "sowctl query --help"),
         (["journal", "dmup"], "SOW-CLI-001", "did you mean journal dump?"),
@@ -170,8 +170,11 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["query", "o", "--top-n", "abc"], "invalid value for '--top-n' / '-n': 'abc' is not a whole number"),
-        (["query", "o", "-n", "-1"], "invalid value for '--top-n' / '-n': -1; it must be at least 0"),
+        (
+            ["query", "o", "--top-n", "abc"],
+            "invalid value for '--top-n' / '-n' / '--limit': 'abc' is not a whole number",
+        ),
+        (["query", "o", "-n", "-1"], "invalid value for '--top-n' / '-n' / '--limit': -1; it must be at least 0"),
         (["query", "o", "--batch-size", "0"], "invalid value for '--batch-size': 0; it must be from 1 to 10000"),
         (["query", "o", "--format", "jsn"], "invalid value for '--format' / '-F': 'jsn'; did you mean json?"),
         (["completion", "csh"], "invalid value for 'SHELL': 'csh'; did you mean zsh?"),
@@ -218,6 +221,7 @@ def test_help_fits_the_terminal_and_breaks_no_word(argv: list[str], columns: int
         ("SOWCTL_PROGRESS", "never", "progress", ("--progress", "always")),
         ("SOWCTL_ROOT", "/r", "root", ("--root", "/s")),
         ("SOWCTL_NOW", "1000s", "now", ("--now", "2000s")),
+        ("SOWCTL_TIMEOUT", "60s", "timeout", ("--timeout", "61s")),
     ],
 )
 def test_variables_stand_for_global_options(
@@ -236,8 +240,23 @@ def test_variables_stand_for_global_options(
     assert seen[2] == seen[3] != value
 
 
-def test_the_variables_are_those_of_all_global_options_with_a_value() -> None:
-    assert set(VARIABLES) == {parameter.name for parameter in GLOBALS if parameter.takes_value}
+def test_variables_switch_flags_on(cli: Cli, planted: Plant) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def run(invocation: Invocation) -> int:
+        settings = invocation.settings
+        seen.append((settings.quiet, settings.debug, settings.verbose))
+        return 0
+
+    planted(run)
+    for values in (("1", "yes", "2"), ("0", "off", "TRUE"), ("", "", "")):
+        variables = dict(zip(("SOWCTL_QUIET", "SOWCTL_DEBUG", "SOWCTL_VERBOSE"), values, strict=True))
+        cli("completion", environ=variables)
+    assert seen == [(True, True, 2), (False, False, 1), (False, False, 0)]
+
+
+def test_the_variables_are_those_of_all_global_options() -> None:
+    assert set(VARIABLES) == {parameter.name for parameter in GLOBALS}
 
 
 @pytest.mark.parametrize(
@@ -246,6 +265,7 @@ def test_the_variables_are_those_of_all_global_options_with_a_value() -> None:
         ("SOWCTL_COLOR", "red", "SOWCTL_COLOR is 'red'; it takes auto, always, never"),
         ("SOWCTL_PROGRESS", "x", "SOWCTL_PROGRESS is 'x'; it takes"),
         ("SOWCTL_LOCK_WAIT", "soon", "SOWCTL_LOCK_WAIT: "),
+        ("SOWCTL_QUIET", "maybe", "SOWCTL_QUIET is 'maybe'; it takes 1, true, yes"),
     ],
 )
 def test_a_wrong_variable_is_named(variable: str, value: str, words: str, cli: Cli) -> None:

@@ -114,6 +114,17 @@ def test_signals(number: int, status: int) -> None:
     assert err.strip() == {129: b"hung up", 130: b"interrupted", 143: b"terminated"}[status]
 
 
+def test_a_timeout_ends_a_run_as_an_interrupt_would() -> None:
+    # Standard input stays open without a word for longer than the command may take.
+    command = [*COMMAND, "eval", "/a", "--timeout", "300ms"]
+    with subprocess.Popen(
+        command, env=BASE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as p:
+        assert p.wait(25) == 124
+        assert p.stdout is not None and p.stderr is not None
+        assert (p.stdout.read(), p.stderr.read()) == (b"", b"timed out\n")
+
+
 @pytest.mark.parametrize(("number", "status"), ENDINGS)
 def test_signals_after_all_is_done(number: int, status: int) -> None:
     """All that there is to say was said: no trace of where in the ending it came."""

@@ -50,6 +50,17 @@ def rendered(name: str, *batches: OutputBatch, options: OutputOptions = OPTIONS)
     return out.getvalue()
 
 
+@pytest.mark.parametrize("name", ["csv", "tsv", "table"])
+def test_headers_may_be_left_out(name: str) -> None:
+    whole = rendered(name, SMALL)
+    bare = rendered(name, SMALL, options=replace(OPTIONS, headers=False))
+    # A table's columns have the widths of what stands in them.
+    assert bare.replace(b" ", b"") == whole.partition(b"\n")[2].replace(b" ", b"")
+    drawn = rendered(name, SMALL, options=replace(OPTIONS, headers=False, terminal=Terminal(80)))
+    assert b"price" not in drawn
+    assert b"187.20" in drawn
+
+
 GOLDEN = {
     "ndjson": b'{"id":1,"price":1.10,"name":"Zo\xc3\xab"}\n{"id":2,"price":187.20,"tags":["a",2.50]}\n',
     "json": b'[\n{"id":1,"price":1.10,"name":"Zo\xc3\xab"},\n{"id":2,"price":187.20,"tags":["a",2.50]}\n]\n',

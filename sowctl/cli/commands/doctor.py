@@ -8,7 +8,6 @@ from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import AsJson
 
 EXAMPLES = (
     "sowctl doctor",
@@ -21,7 +20,6 @@ def run(
     format: Annotated[
         str, option("--format", "-F", help="how the result is written", choices=("text", "json"))
     ] = "text",
-    json: AsJson = False,
 ) -> int:
     """Say which versions, extras, Java and configuration are found here, and what may go wrong with the instance.
 
@@ -41,7 +39,7 @@ def run(
 
     checks = list(examine(invocation))
     healthy = all(check.state != "problem" for check in checks)
-    if json or format == "json":
+    if format == "json":
         from json import dumps
 
         text = dumps({"ok": healthy, "checks": [asdict(check) for check in checks]})

@@ -16,6 +16,7 @@ from sowctl.cli.words.options import (
     Lengths,
     MessageType,
     Meta,
+    NoHeaders,
     Null,
     Output,
     Target,
@@ -45,6 +46,7 @@ def run(
     null: Null = False,
     length_prefix: Lengths = False,
     template: Template = None,
+    no_headers: NoHeaders = False,
     output: Output = None,
     force: Force = False,
 ) -> int:
@@ -59,7 +61,9 @@ def run(
     from sowctl.engine.verbs.get import get
 
     when = moment(invocation, at)
-    sink = Sink(invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force))
+    sink = Sink(
+        invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
+    )
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         where = one(instance, target, message_type)
         batch, missing = get(instance, where, keys, fields=fields, at=when.of(instance))

@@ -15,6 +15,7 @@ from sowctl.cli.words.options import (
     Lengths,
     MessageType,
     Meta,
+    NoHeaders,
     Null,
     Output,
     Target,
@@ -46,6 +47,7 @@ def run(
     null: Null = False,
     length_prefix: Lengths = False,
     template: Template = None,
+    no_headers: NoHeaders = False,
     output: Output = None,
     force: Force = False,
 ) -> int:
@@ -63,7 +65,7 @@ def run(
     from sowctl.cli.lookup import one
     from sowctl.engine.verbs.history import SHORT, versions
 
-    choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force)
+    choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     sink = Sink(invocation, choice, front=None if meta else SHORT)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         batch, missing = versions(instance, one(instance, target, message_type), keys, fields=fields, journal=journal)

@@ -22,6 +22,7 @@ from sowctl.cli.words.options import (
     LiteralTopic,
     MessageType,
     Meta,
+    NoHeaders,
     Null,
     Output,
     SowKeys,
@@ -82,6 +83,7 @@ def run(
     null: Null = False,
     length_prefix: Lengths = False,
     template: Template = None,
+    no_headers: NoHeaders = False,
     output: Output = None,
     force: Force = False,
 ) -> int:
@@ -132,7 +134,7 @@ def run(
         asked, at, literal_topic = asking.with_text(invocation, asked, options, at, literal_topic)
     when = moment(invocation, at)
     asked = replace(asked, at=when.time)
-    printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force)
+    printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     if follow:
         from sowctl.cli.commands.bodies.subscribe import follow_query
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import AsJson, Columns, Format, MessageType, QueueName
+from sowctl.cli.words.options import Columns, Format, MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue info work",
@@ -17,7 +17,6 @@ def run(
     message_type: MessageType = None,
     format: Format = None,
     columns: Columns = None,
-    json: AsJson = False,
 ) -> int:
     """Say what a queue holds: messages by state, the oldest and its age, what was delivered, acknowledged, cancelled
     and expired for which reason, rates over the last ten minutes, and the workers and clients with what they have.
@@ -29,7 +28,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.queue import info_of, open_queue
 
-    sink = Sink(invocation, Choice("json" if json else format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         row = info_row(info_of(queue), brief=False)
     if sink.format == "table" and columns is None:

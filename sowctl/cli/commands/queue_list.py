@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import AsJson, Columns, Format
+from sowctl.cli.words.options import Columns, Format
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -12,7 +12,7 @@ EXAMPLES = (
 )
 
 
-def run(invocation: Invocation, format: Format = None, columns: Columns = None, json: AsJson = False) -> int:
+def run(invocation: Invocation, format: Format = None, columns: Columns = None) -> int:
     """List the queues of the configuration: how many messages are in which state, how old the oldest is, and what
     works on them.
 
@@ -23,7 +23,7 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None, 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.queue import list_queues
 
-    sink = Sink(invocation, Choice("json" if json else format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns))
     problems: list[SowError] = []
     with invocation.open_instance() as instance:
         found = list_queues(instance, problems)

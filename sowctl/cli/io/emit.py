@@ -31,6 +31,7 @@ class Choice(Struct, frozen=True):
     template: str | None = None
     output: str | None = None
     force: bool = False
+    no_headers: bool = False
 
 
 class Sink:
@@ -62,6 +63,7 @@ class Sink:
             delimiter=delimiter,
             length_prefix=choice.length_prefix,
             template=choice.template,
+            headers=not choice.no_headers,
             terminal=terminal,
         )
         if front is not None:
@@ -102,6 +104,7 @@ def _shaping(choice: Choice) -> list[str]:
         ("--length-prefix", choice.length_prefix),
         ("--template", choice.template is not None),
         ("--columns", choice.columns is not None),
+        ("--no-headers", choice.no_headers),
     )
     return [name for name, given in options if given]
 

@@ -31,6 +31,7 @@ EXITS: tuple[tuple[int, str], ...] = (
     (10, "The store, journal or topic does not exist."),
     (11, "Another process held a lock for longer than --lock-wait."),
     (70, "A bug in sowctl."),
+    (124, "The time of --timeout is over; ended as an interrupt would."),
     (129, "Hung up (SIGHUP)."),
     (130, "Interrupted (SIGINT)."),
     (141, "The reader of standard output went away (SIGPIPE)."),

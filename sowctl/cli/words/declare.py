@@ -17,6 +17,8 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
+from sowctl.errors import UsageError
+
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
 Completion: TypeAlias = Literal[
     "file", "directory", "store", "page", "function", "message type", "code",
@@ -74,13 +76,17 @@ def option(*names: str, help: str, **more: Any) -> Option:
 
 
 class Parameter(Struct, frozen=True):
-    """One declared parameter of a command: the Python name, its declaration, shape and default."""
+    """One declared parameter of a command: the Python name, its declaration, shape and default.
+
+    ``stands_for``: a flag that gives another parameter, named first, a value; the command itself never sees it.
+    """
 
     name: str
     declared: Option | Argument
     shape: Shape
     required: bool
     default: Any
+    stands_for: tuple[str, str] | None = None
 
     @property
     def takes_value(self) -> bool:
@@ -100,9 +106,36 @@ def parameters(run: FunctionType, shared: Sequence[Parameter] = ()) -> tuple[Par
         for name in names
         if name != "invocation"
     )
-    both = own + tuple(shared)
+    both = own + _synonyms(own) + tuple(shared)
     assert len({parameter.name for parameter in both}) == len(both), "a global option's name is taken"
     return both
+
+
+def _synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
+    """``--json`` where ``--format`` knows json and the command has no ``--json`` of its own."""
+    known = {parameter.name: parameter.declared for parameter in own}
+    declared = known.get("format")
+    if "json" in known or not isinstance(declared, Option) or "json" not in declared.choices:
+        return ()
+    words = option("--json", help="the same as --format json", panel=declared.panel)
+    return (Parameter("json", words, "flag", False, False, ("format", "json")),)
+
+
+def folded(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` without the flags that stand for a value of another parameter, which has that value now.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` where that parameter was given another one.
+    """
+    for parameter in parameters:
+        if parameter.stands_for is None or not values.pop(parameter.name):
+            continue
+        name, value = parameter.stands_for
+        target = next(one for one in parameters if one.name == name)
+        if values[name] not in (target.default, value):
+            flag, other = f"--{parameter.name}", f"--{name} {values[name]}"
+            raise UsageError("SOW-CLI-012", f"{flag} and {other} exclude each other", hint="give one of them")
+        values[name] = value
+    return values
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> Parameter:

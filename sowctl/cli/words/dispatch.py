@@ -42,6 +42,7 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     if values is None:
         return 0
     values = {parameter.name: _text(parameter, values[parameter.name]) for parameter in loaded.parameters}
+    values = declare.folded(loaded.parameters, values)
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBALS}
     invocation.command = command.name
     # Behind the reading, because only then it is known which words are options and which are values.

@@ -28,7 +28,6 @@ Targets: TypeAlias = Annotated[
 ]
 Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all", complete="view")]
 QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "a queue's name", complete="queue")]
-AsJson: TypeAlias = Annotated[bool, option("--json", help="the same as --format json")]
 Leased: TypeAlias = Annotated[
     list[str], Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input")
 ]
@@ -112,6 +111,9 @@ Template: TypeAlias = Annotated[
     str | None,
     option("--template", help="a text per record: {/path}, {data}, {sow_key}, {topic}, {timestamp}", panel=OUTPUT),
 ]
+NoHeaders: TypeAlias = Annotated[
+    bool, option("--no-headers", help="no line of names before the rows of csv, tsv and table", panel=OUTPUT)
+]
 FixNames: TypeAlias = Annotated[
     bool,
     option("--fix-names", help="show FIX tags by the names that the standard gives them", panel=OUTPUT),
@@ -166,6 +168,12 @@ _ROOT = option(
 _COLOR = option("--color", help="colour messages", choices=("auto", "always", "never"), panel=PANEL)
 _ERRORS = option("--error-format", help="how errors are written", choices=("text", "json"), panel=PANEL)
 _WAIT = option("--lock-wait", help="how long to wait for a lock: 0, 10s, forever", metavar="TIME", panel=PANEL)
+_TIMEOUT = option(
+    "--timeout",
+    help="end with status 124 after so long, such as 30s, as an interrupt would",
+    metavar="TIME",
+    panel=PANEL,
+)
 _NOW = option("--now", help="the time to take for the present; default $SOWCTL_NOW, else the clock", panel=PANEL)
 _PROGRESS = option(
     "--progress", help="progress on standard error", choices=("auto", "always", "never", "json"), panel=PANEL
@@ -184,6 +192,7 @@ GLOBALS: tuple[Parameter, ...] = (
     _shared("root", _ROOT, "text", None),
     _shared("now", _NOW, "text", None),
     _shared("lock_wait", _WAIT, "text", "10s"),
+    _shared("timeout", _TIMEOUT, "text", None),
     _shared("color", _COLOR, "text", "auto"),
     _shared("error_format", _ERRORS, "text", "text"),
     _shared("progress", _PROGRESS, "text", "auto"),
@@ -191,10 +200,10 @@ GLOBALS: tuple[Parameter, ...] = (
     _shared("verbose", _VERBOSE, "count", 0),
     _shared("debug", _DEBUG, "flag", False),
 )
-VARIABLES: dict[str, str] = {
-    parameter.name: f"SOWCTL_{parameter.name.upper()}" for parameter in GLOBALS if parameter.takes_value
-}
-"""The environment variable of each global option that takes a value; it counts where the option is not given."""
+VARIABLES: dict[str, str] = {parameter.name: f"SOWCTL_{parameter.name.upper()}" for parameter in GLOBALS}
+"""The environment variable of each global option; it counts where the option is not given."""
+_SWITCHES = {"1": 1, "true": 1, "yes": 1, "on": 1, "0": 0, "false": 0, "no": 0, "off": 0, "2": 2, "3": 3}
+"""What a variable of an option without a value may say: that it is given, or not, or how often."""
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
@@ -206,13 +215,22 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
     """
     found = []
     for parameter in GLOBALS:
-        value = None if parameter.name == "config" else environ.get(VARIABLES.get(parameter.name, "")) or None
-        choices = parameter.declared.choices
-        if value is not None and choices and value not in choices:
-            words = f"{VARIABLES[parameter.name]} is '{value}'; it takes {', '.join(choices)}"
-            raise UsageError("SOW-CLI-091", words, hint=f"unset {VARIABLES[parameter.name]}, or give it one of these")
+        name = VARIABLES[parameter.name]
+        text = None if parameter.name == "config" else environ.get(name) or None
+        if text is None:
+            found.append(parameter)
+            continue
+        choices = parameter.declared.choices if parameter.takes_value else tuple(_SWITCHES)
+        # Words are taken as they are usually written; choices only as --help has them.
+        known = text if parameter.takes_value else text.lower()
+        if choices and known not in choices:
+            words = f"{name} is '{text}'; it takes {', '.join(choices)}"
+            raise UsageError("SOW-CLI-091", words, hint=f"unset {name}, or give it one of these")
+        value: object = text
+        if not parameter.takes_value:
+            value = _SWITCHES[known] if parameter.shape == "count" else bool(_SWITCHES[known])
         # The default is exchanged, so that an option on the command line still wins.
-        found.append(parameter if value is None else replace(parameter, default=value))
+        found.append(replace(parameter, default=value))
     return tuple(found)
 
 

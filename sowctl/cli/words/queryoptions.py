@@ -15,9 +15,11 @@ OrderBy: TypeAlias = Annotated[
     str | None, option("--order-by", "-o", help="such as '/price DESC, /id'; default key order", metavar="LIST")
 ]
 TopN: TypeAlias = Annotated[
-    int | None, option("--top-n", "-n", help="at most so many records", metavar="COUNT", minimum=0)
+    int | None, option("--top-n", "-n", "--limit", help="at most so many records", metavar="COUNT", minimum=0)
 ]
-SkipN: TypeAlias = Annotated[int | None, option("--skip-n", help="leave out so many first", metavar="COUNT", minimum=0)]
+SkipN: TypeAlias = Annotated[
+    int | None, option("--skip-n", "--offset", help="leave out so many first", metavar="COUNT", minimum=0)
+]
 Select: TypeAlias = Annotated[
     str | None, option("--select", help="fields to print, such as '-/,+/id,+/price'", metavar="LIST")
 ]
