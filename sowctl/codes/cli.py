@@ -303,6 +303,12 @@ CODES: dict[str, str] = {
         Why: One of the ``SOWCTL_`` variables holds a word that its option would not take.
         Do: Unset the variable, or give it one of the words in the message.
         """,
+    "SOW-CLI-093": """2 standard input that would be mended
+
+        Why: ``lint --fix`` and ``--diff`` change files, and what came through a pipe is none.
+        Do: Name the file.
+        See: sowctl-lint(7)
+        """,
     "SOW-OUT-001": """2 a column that cannot be read
 
         Why: A column is neither a path that begins with a slash nor one of the names of metadata.

@@ -15,8 +15,6 @@
 * ``reports``: what a verb did
 * ``outline``: names and values, indented
 * ``changes``: differences between two things
-* ``findings``: findings for people, and as JSON lines
-* ``sarif``: findings as a SARIF log
-* ``github``: findings as workflow commands
+* ``linting``: findings, in the formats of people and of other programs
 * ``display``: the last step of every text for people: nothing in it can command a terminal
 """

@@ -142,3 +142,18 @@ def test_validate_takes_several_files(files: Cli) -> None:
 def test_commands_on_data_take_no_configuration_from_standard_input(files: Cli) -> None:
     said = files("query", "orders", "--config", "-", stdin=GOOD.encode())
     assert (said.status, said.err.split(":")[0]) == (2, "error[SOW-CLI-090]")
+
+
+def test_fix_and_diff(files: Cli) -> None:
+    shown = files("lint", "--diff", "bad.xml")
+    assert (shown.status, "-<Topic>a</Topic>" in shown.out, "+<Name>a</Name>" in shown.out) == (1, True, True)
+    assert Path("bad.xml").read_text() == BAD
+    Path("bad.xml").chmod(0o604)
+    done = files("lint", "-s", "D", "--strict", "--fix", ".")
+    assert (done.status, done.out) == (0, "")
+    assert "bad.xml: mended D002" in done.err
+    assert Path("bad.xml").read_text() == BAD.replace("<Topic>a</Topic>", "<Name>a</Name>")
+    assert Path("bad.xml").stat().st_mode & 0o777 == 0o604
+    again = files("lint", "--diff", "bad.xml")
+    assert (again.status, "nothing to mend" in again.err) == (0, True)
+    assert "SOW-CLI-093" in files("lint", "--fix", "-").err

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.configuring import Define
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import FINDING_FORMATS
 from sowctl.errors import NegativeError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.config.lint import Linted
     from sowctl.findings import Finding, Level
 
@@ -18,6 +21,7 @@ EXAMPLES = (
     "sowctl lint amps.xml",
     "sowctl lint --severity warning amps.xml other.xml",
     "sowctl lint --ignore B,D002 --format json amps.xml",
+    "sowctl lint --diff amps.xml",
     "sowctl lint --explain persistent-without-file",
     "sowctl lint --list --select S",
 )
@@ -50,12 +54,14 @@ def run(
     fragment: Annotated[bool, option("--fragment", help="the files may be parts that another one includes")] = False,
     format: Annotated[
         str,
-        option("--format", "-F", help="how findings are written", choices=("text", "json", "sarif", "github")),
+        option("--format", "-F", help="how findings are written", choices=FINDING_FORMATS),
     ] = "text",
     explain: Annotated[
         str | None, option("--explain", help="show the page of one rule: an id, code or title", metavar="RULE")
     ] = None,
     list_rules: Annotated[bool, option("--list", help="list the rules that are chosen")] = False,
+    fix: Annotated[bool, option("--fix", help="mend what has one safe answer, then report what is left")] = False,
+    diff: Annotated[bool, option("--diff", help="print what --fix would change, and change nothing")] = False,
 ) -> int:
     """Report errors, warnings and advice about configurations.
 
@@ -63,6 +69,9 @@ def run(
     them off in a file, are described in sowctl-lint(7). Ends with status 0 where no error was shown (with --strict:
     nothing at all) and 1 where one was, or where --explain knows no such rule; with 4 where a file could not be read,
     after the others; with 2 for an unknown rule to select or ignore, or a directory without *.xml.
+
+    --fix changes the words of a finding alone and keeps comments and indentation; sowctl-lint(7) lists what it mends.
+    With --diff the status is 1 where something would be changed.
     """
     from sowctl.config.lint import chosen_rules, lint
     from sowctl.findings import Level as Levels
@@ -75,15 +84,33 @@ def run(
     from sowctl.cli.configuring import defines, main_file
 
     inputs = [main_file(invocation, file) for file in files] if files else [main_file(invocation, None)]
-    linted = lint(
-        [path for path, _ in inputs],
-        given={str(path): content for path, content in inputs if content is not None},
-        environment=invocation.environ,
-        defines=defines(define),
-        fragment=fragment,
-        rules=rules,
-        least=Levels[severity.upper()],
-    )
+
+    def look(paths: Sequence[Path], given: Mapping[str, bytes], least: Level) -> Iterator[Linted]:
+        return lint(
+            paths,
+            given=given,
+            environment=invocation.environ,
+            defines=defines(define),
+            fragment=fragment,
+            rules=rules,
+            least=least,
+        )
+
+    paths, least = [path for path, _ in inputs], Levels[severity.upper()]
+    if fix or diff:
+        from sowctl.cli.commands.bodies.fix import mend, refuse_input
+
+        refuse_input(files or ())
+        # Directories stand for the files in them, as for a look at them.
+        each = [result.path for result in look(paths, {}, least) if result.readable]
+
+        def judge(path: Path, content: bytes) -> Sequence[Finding]:
+            return next(look([path], {str(path): content}, least)).findings
+
+        changed = mend(invocation, each, judge, write=not diff)
+        if diff:
+            return 1 if changed else 0
+    linted = look(paths, {str(path): content for path, content in inputs if content is not None}, least)
     return _show(invocation, linted, format, Levels.INFO if strict else Levels.ERROR)
 
 

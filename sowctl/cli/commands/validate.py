@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from sowctl.cli.configuring import Define, Fragment
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import FINDING_FORMATS
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def run(
     ] = None,
     define: Define = None,
     fragment: Fragment = False,
-    format: Annotated[
-        str, option("--format", "-F", help="how findings are written", choices=("text", "json", "sarif", "github"))
-    ] = "text",
+    format: Annotated[str, option("--format", "-F", help="how findings are written", choices=FINDING_FORMATS)] = "text",
 ) -> int:
     """Report every error that would stop an instance with this configuration.
 

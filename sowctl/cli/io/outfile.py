@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,9 @@ def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
         descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
         try:
             with os.fdopen(descriptor, "wb") as stream:
+                if path.exists():
+                    # Who may read the file that is replaced may read the new one.
+                    os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
                 yield stream
                 # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
                 stream.flush()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sowctl.cli.context import Invocation
@@ -11,7 +11,7 @@ from sowctl.findings import Finding, Level
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
-    from sowctl.output.findings import Tally
+    from sowctl.output.linting.plain import Tally
 
 WARNINGS = 10
 """Refused messages of a run that are said one by one."""
@@ -47,7 +47,7 @@ class Examined(Protocol):
 
 def show_examination(invocation: Invocation, examined: Examined, *, as_json: bool, summary: str | None) -> int:
     """Write what a check finds, and then how much it has read; 5 where it found damage, else 0."""
-    from sowctl.output.findings import Tally
+    from sowctl.output.linting.plain import Tally
     from sowctl.output.reports import as_dict
 
     tally = Tally()
@@ -57,39 +57,19 @@ def show_examination(invocation: Invocation, examined: Examined, *, as_json: boo
 
 
 def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> Tally:
-    """Write ``findings`` to standard output as text, json, github (these as they come) or sarif; their count."""
-    from sowctl.output import findings as rendering
+    """Write ``findings`` to standard output in a format of ``output/linting/formats.py``; their count."""
+    from sowctl.output.linting.formats import renderer
+    from sowctl.output.linting.plain import Tally
 
     streams = invocation.streams
-    tally = rendering.Tally()
-    # A SARIF log is one object, written when all findings are known; the other formats write each as it comes.
-    if format == "sarif":
-        from sowctl.output.sarif import as_sarif
-
-        streams.stdout.write(as_sarif(tally.through(findings)).encode() + b"\n")
-    else:
-        show = _renderer(invocation, format)
-        for finding in tally.through(findings):
-            streams.stdout.write(show(finding).encode("utf-8", "backslashreplace") + b"\n")
+    tally = Tally()
+    colored = streams.colored(streams.stdout)
+    show = renderer(format, lambda kind, words: streams.paint(kind, words) if colored else words)
+    for text in show(tally.through(findings)):
+        streams.stdout.write(text.encode("utf-8", "backslashreplace") + b"\n")
     # In front of the count on standard error, so that a terminal shows the two in order.
     streams.stdout.flush()
     return tally
-
-
-def _renderer(invocation: Invocation, format: str) -> Callable[[Finding], str]:
-    from sowctl.output import findings as rendering
-
-    if format == "json":
-        return rendering.as_json
-    if format == "github":
-        from sowctl.output.github import as_github
-
-        return as_github
-    streams = invocation.streams
-    colored = streams.colored(streams.stdout)
-    return lambda finding: rendering.as_text(
-        finding, lambda kind, words: streams.paint(kind, words) if colored else words
-    )
 
 
 class RefusedWarnings:

@@ -15,6 +15,7 @@ from sowctl.cli.words.declare import Argument, Option, Parameter, Shape, option
 from sowctl.errors import UsageError
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack")
+FINDING_FORMATS = ("text", "json", "sarif", "github", "junit", "gitlab")
 FRAMINGS = ("lines", "nul", "length", "envelope")
 PANEL = "Global options"
 OUTPUT = "Output options"

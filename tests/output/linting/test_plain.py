@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sowctl.findings import Finding, Level, Place
-from sowctl.output.findings import Tally, as_json, as_text
+from sowctl.output.linting.plain import Tally, as_json, as_text
 
 FULL = Finding(
     "X001",

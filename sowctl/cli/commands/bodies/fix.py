@@ -1,0 +1,65 @@
+"""The bodies of ``lint --fix`` and ``lint --diff``: mended texts into their files, or as a difference to read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from difflib import unified_diff
+from pathlib import Path
+
+from sowctl.cli.context import Invocation
+from sowctl.config.fixing import Fixed, fixed
+from sowctl.errors import UsageError
+from sowctl.findings import Finding
+
+Judge = Callable[[Path, bytes], Sequence[Finding]]
+"""``(path, content) -> findings`` of the chosen rules in that file."""
+
+
+def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: bool) -> bool:
+    """Mend what has one safe answer in each file and write it, or print what would be changed; whether anything was.
+
+    What another file includes is mended where it is named itself. Raises UsageError ``SOW-CLI-093`` for standard
+    input, and OSError.
+    """
+    total: Counter[str] = Counter()
+    for path in paths:
+        before = path.read_bytes()
+        try:
+            text = before.decode()
+        except UnicodeDecodeError:
+            invocation.note(f"{path}: left as it is; only files in UTF-8 are mended")
+            continue
+        found = fixed(text, str(path), lambda changed, path=path: judge(path, changed.encode()))  # type: ignore[misc]
+        total.update(found.mended)
+        if found.mended and write:
+            _write(invocation, path, found)
+        elif found.mended:
+            _print(invocation, path, text, found.text)
+    if not total:
+        invocation.note("nothing to mend: no finding has one safe answer")
+    return bool(total)
+
+
+def refuse_input(files: Sequence[str]) -> None:
+    """Raises UsageError ``SOW-CLI-093`` where one of the files is standard input, which cannot be written back."""
+    if "-" in files:
+        raise UsageError("SOW-CLI-093", "standard input cannot be mended in place", hint="name the file")
+
+
+def _write(invocation: Invocation, path: Path, found: Fixed) -> None:
+    from sowctl.cli.io.outfile import whole_file
+
+    # Behind a link lies the file that is meant; a rename would put a file in the link's place.
+    with whole_file(path.resolve(), force=True, seam=invocation.seam) as stream:
+        stream.write(found.text.encode())
+    words = ", ".join(f"{rule} {count}" if count > 1 else rule for rule, count in sorted(found.mended.items()))
+    invocation.note(f"{path}: mended {words}")
+
+
+def _print(invocation: Invocation, path: Path, before: str, after: str) -> None:
+    from sowctl.output.display import display
+
+    lines = unified_diff(before.splitlines(True), after.splitlines(True), str(path), str(path))
+    text = "".join(display(line.rstrip("\r\n")) + "\n" for line in lines)
+    invocation.streams.stdout.write(text.encode("utf-8", "backslashreplace"))

@@ -1,0 +1,49 @@
+"""The table of the formats of findings. A format exists if and only if it has a line here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from sowctl.findings import Finding
+
+
+class Format(Struct, frozen=True):
+    """One line: its name, module and function in ``sowctl.output.linting``, and what it is.
+
+    ``whole``: the function takes all findings and makes one document; else it makes one line of each.
+    """
+
+    name: str
+    module: str
+    function: str
+    summary: str
+    whole: bool = False
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("text", "plain", "as_text", "for people: place, finding, excerpt and hint"),
+    Format("json", "plain", "as_json", "one JSON object a line"),
+    Format("sarif", "sarif", "as_sarif", "a SARIF 2.1.0 log", whole=True),
+    Format("github", "github", "as_github", "workflow commands of GitHub Actions"),
+    Format("junit", "junit", "as_junit", "a JUnit test report in XML, a suite for each file", whole=True),
+    Format("gitlab", "gitlab", "as_gitlab", "a code quality report of GitLab", whole=True),
+)
+NAMES = tuple(line.name for line in FORMATS)
+
+
+def renderer(name: str, style: Callable[[str, str], str]) -> Callable[[Iterable[Finding]], Iterable[str]]:
+    """What makes texts of findings, each without a line feed at its end, as they come where the format allows it.
+
+    ``style`` colours the words of the format text.
+    """
+    line = next(line for line in FORMATS if line.name == name)
+    function: Any = getattr(importlib.import_module(f"sowctl.output.linting.{line.module}"), line.function)
+    if line.whole:
+        return lambda findings: [function(findings)]
+    if name == "text":
+        return lambda findings: (function(finding, style) for finding in findings)
+    return lambda findings: map(function, findings)

@@ -1,0 +1,51 @@
+"""Findings as a JUnit report: a suite for each file, a failed case for each finding; what a build server shows.
+
+Errors and warnings are failures, what is milder is a case that was skipped. A report without findings has one case that
+passed: to several readers a report without a case is a broken one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from sowctl.config.rules.table import by_id
+from sowctl.findings import Finding, Level
+from sowctl.output.display import display
+
+
+def as_junit(findings: Iterable[Finding]) -> str:
+    """The whole report as XML, ASCII only."""
+    files: dict[str, list[Finding]] = {}
+    for finding in findings:
+        files.setdefault(finding.place.file, []).append(finding)
+    suites = Element("testsuites", name="sowctl lint")
+    for file, found in files.items() or {"configurations": []}.items():
+        failures = sum(finding.level >= Level.WARNING for finding in found)
+        counts = {"tests": len(found) or 1, "failures": failures, "errors": 0, "skipped": len(found) - failures}
+        texts = {name: str(count) for name, count in counts.items()}
+        suite = SubElement(suites, "testsuite", {"name": display(file)} | texts)
+        for finding in found:
+            _case(suite, finding)
+        if not found:
+            SubElement(suite, "testcase", classname="sowctl", name="no findings")
+    indent(suites)
+    report: bytes = tostring(suites, encoding="us-ascii", xml_declaration=True)
+    return report.decode()
+
+
+def _case(suite: Element, finding: Finding) -> None:
+    rule = by_id().get(finding.id)
+    title = finding.id if rule is None else f"{finding.id} {rule.title}"
+    # The place is a part of the name, because a reader takes cases of one name for one case.
+    case = SubElement(
+        suite, "testcase", classname=display(finding.place.file), name=f"{title} {display(str(finding.place))}"
+    )
+    lines = [f"{finding.place}: {finding.message}", finding.excerpt, finding.hint and f"hint: {finding.hint}"]
+    words = {"message": display(finding.message)}
+    kind = "skipped"
+    if finding.level >= Level.WARNING:
+        kind = "failure"
+        words["type"] = finding.level.name.lower()
+    # Shown as everywhere: XML has no characters for the controls of a terminal.
+    SubElement(case, kind, words).text = "\n".join(display(row) for line in lines if line for row in line.split("\n"))
