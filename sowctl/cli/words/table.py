@@ -154,11 +154,13 @@ PAGES = (
     "sow-upkeep",
     "sow-view",
     "sowctl-behaviour",
+    "sowctl-changes",
     "sowctl-errors",
     "sowctl-expressions",
     "sowctl-messages",
     "sowctl-pipeline",
     "sowctl-plugins",
+    "sowctl-security",
     "sowctl-spark",
 )
 """The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
