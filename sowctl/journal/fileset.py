@@ -73,14 +73,16 @@ class FileSet:
             self._needed = None  # the error looks at the first file that is left
             raise self._removed(needed)
 
-    def need_all(self) -> None:
-        """From now on, a look at a journal whose oldest files were removed raises MissingError ``SOW-JRN-063``."""
-        self._needed = self.numbers[0]
+    def need_all(self, after: int) -> None:
+        """From now on, a look at a journal of which a file with txids above ``after`` was removed raises MissingError
+        ``SOW-JRN-063``."""
+        # Txid 0 is before every file: no header is asked for it.
+        self._needed = self.number_of(after + 1) if after else self.numbers[0]
 
     @property
-    def needs_all(self) -> bool:
-        """Whether :meth:`need_all` was said."""
-        return self._needed is not None
+    def needed(self) -> int | None:
+        """The first file that must not go, by :meth:`need_all`; None without it."""
+        return self._needed
 
     def last(self) -> JournalFile:
         """The file that grows."""

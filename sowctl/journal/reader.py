@@ -96,23 +96,25 @@ class Journal:
     @property
     def first_txid(self) -> int:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
-        whole = self._folder.needs_all
+        needed = self._folder.needed
         while True:
             first = self._folder.numbers[0]
             try:
                 return self._folder.first_txid(first)
             except MissingError:
                 # The oldest file was removed meanwhile: what is left begins later, and its beginning is the answer.
-                if whole or self._folder.numbers[0] == first:
+                now = self._folder.numbers[0]
+                if now == first or (needed is not None and now > needed):
                     raise
 
-    def need_all(self) -> None:
-        """Read no further once one of the files that are there now is removed: MissingError ``SOW-JRN-063`` then.
+    def need_all(self, after: int = 0) -> None:
+        """Read no further once a file that is there now and holds txids above ``after`` is removed: MissingError
+        ``SOW-JRN-063`` then.
 
-        A reader that goes on with what is left is right for questions about the present; who makes a store from
+        A reader that goes on with what is left is right for questions about the present; who makes a state from
         everything, after having seen that everything is there, would make one that lacks records.
         """
-        self._folder.need_all()
+        self._folder.need_all(after)
 
     def files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
@@ -278,11 +280,14 @@ class Journal:
 
     def lacks(self, topic: Topic) -> bool:
         """Whether entries of a topic were cut out, or may have been. All headers are read; nobody is told."""
+        return any(gap.concerns(topic) for gap in self.gaps())
+
+    def gaps(self) -> Iterator[Gap]:
+        """What was cut out, in order. All headers are read; nobody is told."""
         for item in self._scan.refs(0, None, None, resync=False):
             assert not isinstance(item, Damage)
-            if item.header.is_gap and item.gap().concerns(topic):
-                return True
-        return False
+            if item.header.is_gap:
+                yield item.gap()
 
     def _tell(self, ref: BlockRef, topic: Topic | None) -> None:
         """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""

@@ -224,6 +224,8 @@ class Chains:
         with log:
             if self._lineage != log.lineage:
                 self.links, self._fresh, self._position, self._lineage = {}, {}, 0, log.lineage
+            # Pruned between this question and the walk, a chain would be forgotten, and its next message get a new key.
+            log.need_all(self._position)
             # The journals do not reach back to the topic's first entry; the records tell at least the primary values.
             if self._position == 0 and not log.covers(ref):
                 self._from_records(topic)

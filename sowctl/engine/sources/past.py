@@ -127,6 +127,9 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
         raise _too_early(topic, first, why) from error
     # Every state of a transient topic begins behind its RecoveryPoint; that of a store begins with the journal.
     after = 0 if topic.file is not None else recovery_start(topic, log, instance)
+    # What the means are chosen for has to be there still when they are used: without the first entries of a key, a fold
+    # would take the record for one that never was.
+    log.need_all(after)
     return Way(Means.FOLD if reaches(topic, log, after) else Means.PIECES, at, at, current, log, after)
 
 

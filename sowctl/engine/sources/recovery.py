@@ -93,6 +93,8 @@ def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
         if log.topic_state(ref).last_txid == 0:
             raise no_store(topic)
         start = recovery_start(topic, log, instance)
+        # Files that are pruned between the question and the fold would be missing in what readers are shown.
+        log.need_all(start)
         if topic.durability == "persistent" and not reaches(topic, log, start):
             raise not_covered(topic, log)
         if topic.file is not None:

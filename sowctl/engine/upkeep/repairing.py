@@ -198,6 +198,8 @@ class Repair:
             if not has_log(instance):
                 return None
             log = held.enter_context(open_log(instance, acknowledged=meta.applied if meta is not None else 0))
+            # It is walked twice, for the last entry of each key and for these entries: both have to find all of them.
+            log.need_all()
             if meta is not None:
                 if meta.lineage != log.lineage:
                     self._notes.append("the store follows another journal, of which nothing is restored")

@@ -195,6 +195,8 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
     ref = topic.name, topic.message_type
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
     with open_log(instance, whole=True) as log:
+        # Either all entries are shown, or it is said that older ones are gone.
+        log.need_all()
         if not log.covers(ref):
             instance.notify(
                 f"topic {topic.name!r}: older journals are gone; what is left begins at {log.first_txid} "

@@ -112,6 +112,8 @@ def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bis
     test.require(ref)
     keys = _keys(chosen, options)
     with open_log(instance, whole=True) as log:
+        # Every step folds from the beginning: without a file of it, the condition would be asked of another state.
+        log.need_all()
         if not log.covers(ref):
             raise MissingError(
                 "SOW-UPK-041",

@@ -58,6 +58,8 @@ def topic_changes(
         if living is None:
             # Every state of a transient topic begins behind its RecoveryPoint.
             after = max(after, 0 if topic.file is not None else recovery_start(topic, log, instance))
+        # The entries are handed out one by one, for as long as the caller likes: files may be pruned meanwhile.
+        log.need_all(after)
         if not reaches(topic, log, after):
             raise MissingError(
                 "SOW-ENG-050",

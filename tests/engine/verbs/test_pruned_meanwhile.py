@@ -1,0 +1,113 @@
+"""Journal files that are pruned while they are folded: an error, and never a state that lacks what they held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sowctl.engine.fold.rebuild import Rebuilt, rebuild
+from sowctl.engine.options import ReplayOptions
+from sowctl.engine.sources import past, recovery
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.verbs.history import versions
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
+from sowctl.errors import MissingError, RefusedError
+from sowctl.journal.reader import Journal
+from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """A journal of some files, and a store that has all of it: pruning may remove every file but the last one."""
+    made = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)), journal_size=900)
+    for number in range(12):
+        made.publish("t", *(message(id=10 * number + n) for n in range(10)))
+    assert len(made.journals()) > 3
+    return made
+
+
+def test_files_that_are_pruned_under_a_rebuild(lab: Lab) -> None:
+    with verified(lab):
+        instance = lab.open()
+
+        def pruned(*args: Any, **options: Any) -> list[Rebuilt]:
+            # The journal was judged, and is whole; nothing of it was folded yet.
+            assert prune(instance, Retention(keep_size=1)).removed
+            return rebuild(*args, **options)
+
+        with pytest.raises(MissingError) as caught:
+            replay(instance, instance.topics, ReplayOptions(rebuild=True), fold=pruned)
+        assert caught.value.code == "SOW-JRN-063"
+        assert len(lab.query("t")) == 120
+        # The next one sees from the beginning that the journal does not reach back.
+        with pytest.raises(RefusedError) as refused:
+            replay(instance, instance.topics, ReplayOptions(rebuild=True))
+        assert refused.value.code == "SOW-RPL-002"
+        assert len(lab.query("t")) == 120
+
+
+def _missing_store(lab: Lab) -> object:
+    lab.forget("t")
+    return lab.query("t")
+
+
+def _past(lab: Lab) -> object:
+    instance = lab.open()
+    with closing(past.open_at(instance, instance.topic("t").config, START)) as source:
+        return [key for keys, _ in source.batches(9) for key in keys]
+
+
+def _of_journal(lab: Lab) -> object:
+    instance = lab.open()
+    return versions(instance, resolve(instance, "t")[0], ("1",), journal=True)
+
+
+def _bisected(lab: Lab) -> object:
+    return bisect(lab.open(), "t", BisectOptions(filter="/id = 110"))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "ask"),
+    [
+        (recovery, "reaches", _missing_store),
+        (past, "reaches", _past),
+        (Journal, "covers", _of_journal),
+        (Journal, "covers", _bisected),
+    ],
+    ids=["missing store", "past state", "history of the journal", "bisect"],
+)
+def test_files_that_go_behind_the_question_whether_all_are_there(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, ask: Callable[[Lab], object]
+) -> None:
+    # The past of a topic is asked for by time: the last entry has one of its own.
+    lab.clock.tick(5)
+    lab.publish("t", message(id=1, late=True))
+    asked = getattr(place, name)
+
+    def answered(*args: Any) -> bool:
+        found: bool = asked(*args)
+        # What it said was true until here.
+        if len(lab.journals()) > 2:
+            for path in lab.journals()[:-1]:
+                path.unlink()
+        return found
+
+    monkeypatch.setattr(place, name, answered)
+    with pytest.raises(MissingError) as caught:
+        ask(lab)
+    assert caught.value.code == "SOW-JRN-063"
+
+
+def test_files_that_nobody_asks_for_may_go(lab: Lab) -> None:
+    first, *_, last = lab.journals()
+    with Journal.open(last.parent, "test") as log:
+        txid = log.last_txid()
+        log.need_all(txid - 1)
+        first.unlink()
+        assert [block.last_txid for block in log.blocks(after=txid - 1)] == [txid]
