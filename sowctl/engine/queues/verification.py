@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,14 +40,49 @@ class _Looked(Exception):
     """Ends a change without writing anything."""
 
 
+class _Difference(NamedTuple):
+    """Messages, by their txids, in which a state and the journal differ; ``words`` say how, with {} for these."""
+
+    words: str
+    txids: Collection[int]
+
+    def said(self, txids: Collection[int]) -> list[str]:
+        """The words for some of the messages; nothing for none."""
+        shown = "txid " + ", ".join(map(str, sorted(txids)[:_SHOWN])) + (" and more" if len(txids) > _SHOWN else "")
+        return [self.words.format(f"{len(txids):,}", shown)] if txids else []
+
+
+class _CutOut(NamedTuple):
+    """What gaps of the journal may have held of a queue: messages by first and last txid, and what was done with
+    messages before the txid ``done_before``."""
+
+    messages: list[tuple[int, int]]
+    done_before: int
+
+    @classmethod
+    def of(cls, queue: Queue, log: Journal) -> _CutOut:
+        """Read the gaps of the journal."""
+        messages, done = [], 0
+        for gap in log.gaps():
+            if gap.concerns((queue.underlying, queue.message_type)):
+                messages.append((gap.first_txid, gap.last_txid))
+            # Acknowledgements stand under the queue's name, and behind the messages that they end.
+            if gap.concerns((queue.name, queue.message_type)):
+                done = gap.last_txid
+        return cls(messages, done)
+
+    def explains(self, txid: int) -> bool:
+        """Whether the state may rightly differ from the journal in a message."""
+        return txid < self.done_before or any(first <= txid <= last for first, last in self.messages)
+
+
 def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]:
     """What is wrong with the state of a queue, and a word on what was checked; None where there is nothing to check."""
     path = state_path(instance, queue)
     if not path.exists() or not has_log(instance):
         return [], None
     found: list[str] = []
-    differing: list[str] = []
-    lacking = False
+    of_gaps: list[str] = []
     counts = ""
     boot, synced = boot_of(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
@@ -64,9 +99,12 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
             while not backlog.catch_up(rows, log, last, instance.now):
                 pass
             found += _within(rows)
-            differing += _against(instance, queue, log, last, rows)
-            # Acknowledgements stand under the queue's name; where they were cut out, only the state knows of them.
-            lacking = any(log.lacks((name, queue.message_type)) for name in {queue.name, queue.underlying})
+            cut = _CutOut.of(queue, log)
+            for difference in _against(instance, queue, log, last, rows):
+                # Of what was cut out of the journal only the state knows; in all else the two have to agree.
+                unknown = [txid for txid in difference.txids if cut.explains(txid)]
+                found += difference.said(set(difference.txids).difference(unknown))
+                of_gaps += difference.said(unknown)
             state = rows.state
             counts = f"{path.name}: {state.pending:,} pending, {state.leased:,} leased, {state.dead:,} dead"
             raise _Looked
@@ -77,14 +115,14 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
     finally:
         file.close()
     hint = "stop the workers and remove the file: it is made anew from the journal"
+    kept = "keep the file: without it, what was acknowledged there is delivered again"
+    if of_gaps:
+        # Making the state anew costs what it alone knows.
+        hint += "; what was acknowledged in what was cut out of the journal is delivered again then"
     findings = [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
-    if lacking:
-        text = "entries were cut out of the journal, which the state may know of: "
-        kept = "keep the file: without it, what was acknowledged there is delivered again"
-        return findings + [
-            Finding(CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in differing
-        ], counts
-    return findings + [Finding(CODE, Level.ERROR, Place(str(path)), one, hint) for one in differing], counts
+    text = "entries were cut out of the journal, which the state may know of: "
+    findings += [Finding(CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in of_gaps]
+    return findings, counts
 
 
 def _backlog(instance: Instance, queue: Queue) -> Backlog:
@@ -137,7 +175,7 @@ def _within(rows: Rows) -> Iterator[str]:
         yield "messages are leased to holders that are not there"
 
 
-def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Rows) -> Iterator[str]:
+def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Rows) -> Iterator[_Difference]:
     """The pending and dead messages against those of a state that is made of the journal alone."""
     state, now = rows.state, instance.now
     mine = _pending(rows, now)
@@ -168,13 +206,11 @@ def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Ro
     mortal = {txid for txid in absent if theirs[txid]}
     if len(mortal) <= state.expired.get(TIME_LIMIT, 0):
         absent -= mortal
-    if missing := sorted(absent):
-        yield f"{len(missing):,} messages of the journal are missing, such as those of {_some(missing)}"
-    if extra := sorted(mine.keys() - theirs.keys()):
-        yield f"{len(extra):,} messages are pending and the journal says that they are not, such as {_some(extra)}"
+    yield _Difference("{} messages of the journal are missing, such as those of {}", absent)
+    extra = mine.keys() - theirs.keys()
+    yield _Difference("{} messages are pending and the journal says that they are not, such as {}", extra)
     own = {txid for txid in rows.dead() if txid >= oldest}
-    if own != dead:
-        yield f"the dead messages are not those of the journal: {_some(sorted(own ^ dead))}"
+    yield _Difference("{} messages are dead here or in the journal and not in both, such as {}", own ^ dead)
 
 
 def _pending(rows: Rows, now: int) -> dict[int, int]:
@@ -186,7 +222,3 @@ def _pending(rows: Rows, now: int) -> dict[int, int]:
             if one != DONE and not 0 < expiration <= now:
                 found[txid] = expiration
     return found
-
-
-def _some(txids: list[int]) -> str:
-    return "txid " + ", ".join(map(str, txids[:_SHOWN])) + (" and more" if len(txids) > _SHOWN else "")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from sowctl.engine.options import ReplayOptions, SubscribeOptions
+from sowctl.engine.queues.definition import boot_of
+from sowctl.engine.queues.settling import finish, spot_of
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.targets import find_topic
 from sowctl.engine.upkeep.retention.repairing import repair
@@ -24,6 +27,7 @@ from sowctl.findings import Level
 from sowctl.journal.block import Block
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
+from sowctl.store.queue.file import QueueFile
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 from tests.support.queues import QueueLab, lab_xml, queue_xml
 
@@ -147,6 +151,18 @@ def test_what_a_queue_knows_of_a_gap_is_kept(tmp_path: Path) -> None:
     (finding,) = found
     assert (finding.level, finding.id) == (Level.WARNING, "SOW-QUE-020")
     assert finding.hint is not None and finding.hint.startswith("keep the file")
+    # A message behind the gap is none of what was cut out: if the state lacks it, the state is wrong.
+    file = QueueFile(lab.state_file(), lab.open().seam, boot=boot_of(), lock_wait=0)
+    with closing(file), file.change() as rows:
+        spot = spot_of(rows, ack + 1)
+        assert spot is not None
+        finish(rows, spot)
+        rows.flush()
+    wrong, kept = [one for one in check(lab.open()) if one.id == "SOW-QUE-020"]
+    assert (wrong.level, kept.level) == (Level.ERROR, Level.WARNING)
+    assert wrong.message.startswith("1 messages of the journal are missing") and str(ack + 1) in wrong.message
+    assert wrong.hint is not None and wrong.hint.endswith("what was cut out of the journal is delivered again then")
+    assert kept.message.endswith("such as those of txid 1")
 
 
 def test_a_torn_tail_is_cut_with_a_copy(tmp_path: Path) -> None:
