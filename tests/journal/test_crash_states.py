@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -143,6 +145,44 @@ def repaired(work: Workload) -> None:
         work.batch(writer, 2)
 
 
+def drawn(work: Workload, chance: random.Random) -> None:
+    """Writers that come, go and die, files that end, groups that are given up: in an order that a seed decides."""
+    size = chance.choice([900, 1500, 4000, 1 << 20])
+    with ExitStack() as stack:
+        writers = [stack.enter_context(work.writer(size))]
+        for _ in range(chance.randint(4, 12)):
+            what = chance.choices(("batch", "opens", "ends", "dies", "gives up"), (12, 1, 1, 2, 1))[0]
+            groups = [chance.choice([1, 2, 3, 5, 8, 13, 21]) for _ in range(chance.choice([1, 1, 2, 3]))]
+            width = chance.choice([0, 20, 60, 200, 450])
+            if what == "batch":
+                work.batch(chance.choice(writers), *groups, width=width)
+            elif what == "opens":
+                writers.append(stack.enter_context(work.writer(size)))
+            elif what == "ends":
+                writers.pop(chance.randrange(len(writers))).close()
+                writers.append(stack.enter_context(work.writer(size)))
+            elif what == "gives up":
+                writer = chance.choice(writers)
+                with writer.lock():
+                    writer.append(group(texts(groups[0], size=width)), 1000, last=False)
+                    writer.sync()
+            else:
+                victim = work.writer(size)
+                held = victim.lock()
+                held.__enter__()
+                whole = chance.random() < 0.7
+                payloads = texts(groups[0], size=width)
+                first, _ = victim.append(group(payloads), 1000, last=whole)
+                die(victim, held)
+                if whole:
+                    work.entries += [(first + index, payload) for index, payload in enumerate(payloads)]
+                    work.ends.append(len(work.entries))
+                with work.writer(size) as writer:
+                    assert not work.entries or writer.last_txid >= work.entries[-1][0]
+                work.recorder.acknowledge()
+                work.promised.append(len(work.entries))
+
+
 WORKLOADS = (
     single,
     several_groups_per_sync,
@@ -234,6 +274,31 @@ def test_every_state_holds_what_was_acknowledged(workload, codec: int, scratch: 
     COUNTS[workload.__name__, codec] = count
     assert wrong == []
     assert count > 20
+
+
+PARTS = 8
+STATES = 62_500
+"""States of each part in the long form: 500,000 together."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_state_of_workloads_that_a_seed_decides(part: int, scratch: Path, seed: int, deep: bool) -> None:
+    chance = random.Random(f"{seed} {part}")
+    count = workloads = recovered = 0
+    while count < (STATES if deep else 60):
+        workloads += 1
+        work = Workload(scratch / f"work-{workloads}", chance.choice([CODEC_NONE, CODEC_ZSTD]))
+        drawn(work, chance)
+        states = list(work.recorder.states())
+        for state in states if deep else chance.sample(states, min(len(states), 30)):
+            count += 1
+            problem = verdict(work, state, scratch / "state")
+            if problem is None and chance.random() < 0.1:
+                recovered += 1
+                problem = recovery(work, state, scratch / "state")
+            assert problem is None, f"workload {workloads} of part {part}: {state.label}: {problem}"
+        shutil.rmtree(work.recorder.root)
+    print(f"part {part}: {count} states of {workloads} workloads, {recovered} gone on with; 0 lost")
 
 
 def test_a_cut_tail_is_on_the_disk_before_it_is_cut(scratch: Path) -> None:

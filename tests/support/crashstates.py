@@ -44,8 +44,8 @@ class Disk:
         """What a look at the directory tree would find; None is a directory."""
         found: dict[str, bytes | None] = {}
         for name, inode in sorted(self.names.items()):
-            parent = str(Path(name).parent)
-            if parent == "." or parent in found:
+            parent = name.rpartition("/")[0]
+            if not parent or parent in found:
                 found[name] = None if inode < 0 else self.contents.get(inode, b"")
         return found
 
@@ -314,7 +314,7 @@ def _is_covered(change: Change, sync: SyncFile | SyncDirectory) -> bool:
     if not isinstance(sync, SyncDirectory):
         return False
     name = change.target if isinstance(change, Rename) else change.path
-    return str(Path(name).parent) == sync.path
+    return (name.rpartition("/")[0] or ".") == sync.path
 
 
 def _choices(pending: list[Change]) -> Iterator[tuple[str, list[Change]]]:
