@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from sowctl.output.display import escaped
 from sowctl.output.records import View
+from sowctl.values.jsontree import NumberText, loads
 from sowctl.values.paths import Path
 from sowctl.values.rawmembers import raw_members
 
@@ -24,12 +25,6 @@ _SHALLOW = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
 _WORDS = {"true": True, "false": False, "null": None}
 _decode_raw = msgspec.json.Decoder(Raw).decode
-
-
-class NumberText(str):
-    """A number as it was written."""
-
-    __slots__ = ()
 
 
 def is_json_line(payload: bytes) -> bool:
@@ -45,7 +40,7 @@ def is_json_line(payload: bytes) -> bool:
         # What is deep goes to the latter at once: its limit is the one that counts.
         if payload.count(b"[") + payload.count(b"{") < _SHALLOW and _is_json(payload):
             return True
-        _loads(text)
+        loads(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -70,22 +65,22 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
         found = raw_members(line)
         if found is not None:
             return {name: _member(raw) for name, raw in found.items()}
-        value = _loads(text)
+        value = loads(text)
     except (ValueError, RecursionError):
         return {"data_base64": b64encode(payload).decode()}
     return value if isinstance(value, dict) else {"data": value}
 
 
 def _member(raw: Raw) -> Any:
-    """What :func:`_loads` gives for the bytes of one value; without a decoder for those that show what they are."""
+    """What ``loads`` gives for the bytes of one value; without a decoder for those that show what they are."""
     text = str(raw, "utf-8")
     head = text[0]
     if head == '"':
         # Without an escape a text is what stands between the quotes.
-        return text[1:-1] if "\\" not in text else _loads(text)
+        return text[1:-1] if "\\" not in text else loads(text)
     if head in "-0123456789":
         return NumberText(text)
-    return _WORDS[text] if head in "tfn" else _loads(text)
+    return _WORDS[text] if head in "tfn" else loads(text)
 
 
 def at(row: dict[str, Any], path: Path) -> Any:
@@ -107,7 +102,7 @@ def as_text(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _dump(value)
+    return dump(value)
 
 
 def plain(value: Any) -> Any:
@@ -124,14 +119,14 @@ def plain(value: Any) -> Any:
     return escaped(value) if isinstance(value, str) else value
 
 
-def _dump(value: Any) -> str:
-    """Compact JSON text with the numbers' own texts."""
+def dump(value: Any) -> str:
+    """Compact JSON text of any value, numbers with their own texts."""
     if isinstance(value, NumberText):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_string(name)}:{_dump(item)}" for name, item in value.items()) + "}"
+        return "{" + ",".join(f"{_string(name)}:{dump(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_dump, value)) + "]"
+        return "[" + ",".join(map(dump, value)) + "]"
     return _string(value)
 
 
@@ -139,23 +134,5 @@ def _string(value: Any) -> str:
     return encode_basestring(value) if isinstance(value, str) else compact(value)
 
 
-def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) != len(pairs):
-        # The first of several members counts (behaviour C136): put in last, it stays.
-        for name, value in reversed(pairs):
-            row[name] = value
-    return row
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-# Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
-# long to be converted; NaN, which Python would take, is no JSON.
-_loads = json.JSONDecoder(
-    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse, object_pairs_hook=_first
-).decode
 compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""JSON text without blanks. Made once, too."""
+"""JSON text without blanks. Made once: json.dumps makes an encoder anew for each call with such arguments."""

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 from sowctl.output.columns import cell_texts, open_columns
 from sowctl.output.display import clip, display, width
 from sowctl.output.formats import Rendered
-from sowctl.output.members import NumberText
 from sowctl.output.options import Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
+from sowctl.values.jsontree import NumberText
 
 FEW = 200
 _GAP = "  "

@@ -12,9 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.output.delimited import CsvRenderer, TsvRenderer, csv_cell, tsv_cell
-from sowctl.output.members import NumberText, is_json_line, members
+from sowctl.output.members import is_json_line, members
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import OutputBatch, OutputRecord
+from sowctl.values.jsontree import NumberText
 from tests.support.examples import examples
 
 _TEXTS = ["", "a", "b", "x,y", 'q"', "é", "\t", "\n", "\\", "\ud800", "\u2028"]

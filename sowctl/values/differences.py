@@ -1,0 +1,204 @@
+"""What differs between two messages, field by field: the one place where messages are compared.
+
+``diff`` asks here about two records of one key, ``history --diff`` about a version and its forerunner, ``blame`` about
+each entry and the one before it. Messages come as their JSON views (``MessageType.members_view``). The rules:
+
+* Objects are compared member by member, whatever the order of the members.
+* Arrays are compared item by item where all items of both are objects; what one has more than the other, at its end,
+  was added or removed. Any other array is one value.
+* Scalars are the same where their texts are: 1 and 1.0 differ, and so do 1 and ``"1"``, null and a missing field.
+  ``loose`` takes numbers of one value for the same, however they are written.
+
+For messages a and b, ``applied(differences(a, b), a)`` has the fields of b, and ``differences(a, a)`` is empty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sowctl.errors import UsageError
+from sowctl.values.jsontree import NumberText, loads
+from sowctl.values.paths import Path, Step, parse_path
+from sowctl.values.rawmembers import raw_members
+
+FieldPath: TypeAlias = tuple[str | int, ...]
+"""Names of members and positions of items, from the outermost object on; empty for the message itself."""
+
+
+class _Missing(Enum):
+    MISSING = "missing"
+
+
+MISSING: Final = _Missing.MISSING
+"""Stands for the value of a field that a message does not have."""
+
+
+class FieldChange(Struct, frozen=True):
+    """One field that differs: its values (of :mod:`sowctl.values.jsontree`), :data:`MISSING` where there is none."""
+
+    path: FieldPath
+    before: Any
+    after: Any
+
+
+def tree_of(view: bytes) -> Any:
+    """The value of a message's JSON view; of a view that is no JSON, its text, so that it compares with any other."""
+    text = view.decode("utf-8", "surrogateescape")
+    try:
+        return loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def view_differences(before: bytes, after: bytes, *, loose: bool = False) -> list[FieldChange]:
+    """What :func:`differences` finds between two JSON views, without reading members whose bytes are the same."""
+    if before == after:
+        return []
+    old, new = raw_members(before), raw_members(after)
+    if old is None or new is None:
+        return differences(tree_of(before), tree_of(after), loose=loose)
+    found: list[FieldChange] = []
+    for name, raw in old.items():
+        other = new.get(name)
+        if other is None:
+            found.append(FieldChange((name,), _value(raw), MISSING))
+        elif bytes(raw) != bytes(other):
+            found += _compared((name,), _value(raw), _value(other), loose)
+    found += [FieldChange((name,), MISSING, _value(raw)) for name, raw in new.items() if name not in old]
+    return found
+
+
+def differences(before: Any, after: Any, *, loose: bool = False) -> list[FieldChange]:
+    """What differs between two values of :mod:`sowctl.values.jsontree`, in the order of ``before``; then what is new.
+
+    ``loose``: numbers of one value are the same.
+    """
+    return list(_compared((), before, after, loose))
+
+
+def applied(changes: Sequence[FieldChange], tree: Any) -> Any:
+    """``tree`` with the values that the changes have after them; it is copied, not changed."""
+    result = deepcopy(tree)
+    for change in changes:
+        if change.after is not MISSING:
+            if not change.path:
+                return deepcopy(change.after)
+            _put(_holder(result, change.path), change.path[-1], deepcopy(change.after))
+    # Items go from the end of an array: the last one first, so that the positions of the others stay.
+    for change in reversed(changes):
+        if change.after is MISSING:
+            del _holder(result, change.path)[change.path[-1]]
+    return result
+
+
+def leaves(tree: Any, front: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+    """The fields of a value that hold no further fields, with their paths: what a change can change by itself."""
+    if isinstance(tree, dict) and tree:
+        for name, value in tree.items():
+            yield from leaves(value, (*front, name))
+    elif isinstance(tree, list) and _is_rows(tree):
+        for place, value in enumerate(tree):
+            yield from leaves(value, (*front, place))
+    else:
+        yield front, tree
+
+
+@lru_cache(4096)
+def path_text(path: FieldPath) -> str:
+    """A path as the expression language writes it, such as ``/legs[0]/qty``; names that it cannot write, in quotes."""
+    text, steps = "", list[Step]()
+    for part in path:
+        if isinstance(part, str):
+            text += f"/{part}"
+            steps.append(Step(part))
+        else:
+            text += f"[{part}]"
+            steps[-1:] = [Step(steps[-1].name, part)] if steps else []
+    if not path:
+        return "/"
+    for candidate in (text, str(Path(tuple(steps))) if steps else text):
+        try:
+            if parse_path(candidate).steps == tuple(steps):
+                return candidate
+        except UsageError:
+            continue
+    return "".join(f"/{json.dumps(part)}" if isinstance(part, str) else f"[{part}]" for part in path)
+
+
+def is_same(before: Any, after: Any, *, loose: bool = False) -> bool:
+    """Whether two values have the same members, items and scalars."""
+    if isinstance(before, dict):
+        return (
+            isinstance(after, dict)
+            and before.keys() == after.keys()
+            and all(is_same(value, after[name], loose=loose) for name, value in before.items())
+        )
+    if isinstance(before, list):
+        return (
+            isinstance(after, list)
+            and len(before) == len(after)
+            and all(is_same(old, new, loose=loose) for old, new in zip(before, after, strict=True))
+        )
+    # A number is a text of its own class here, and True is 1 to Python: the classes tell them apart.
+    if type(before) is not type(after):
+        return False
+    return bool(before == after) or (loose and isinstance(before, NumberText) and _is_equal(before, after))
+
+
+def _compared(path: FieldPath, before: Any, after: Any, loose: bool) -> Iterator[FieldChange]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            if name in after:
+                yield from _compared((*path, name), value, after[name], loose)
+            else:
+                yield FieldChange((*path, name), value, MISSING)
+        for name, value in after.items():
+            if name not in before:
+                yield FieldChange((*path, name), MISSING, value)
+    elif isinstance(before, list) and isinstance(after, list) and _is_rows(before) and _is_rows(after):
+        for place, (old, new) in enumerate(zip(before, after, strict=False)):
+            yield from _compared((*path, place), old, new, loose)
+        for place in range(len(after), len(before)):
+            yield FieldChange((*path, place), before[place], MISSING)
+        for place in range(len(before), len(after)):
+            yield FieldChange((*path, place), MISSING, after[place])
+    elif not is_same(before, after, loose=loose):
+        yield FieldChange(path, before, after)
+
+
+def _is_rows(items: list[Any]) -> bool:
+    """Whether an array is a list of objects, whose fields differ one by one."""
+    return bool(items) and all(isinstance(item, dict) for item in items)
+
+
+def _is_equal(one: str, other: str) -> bool:
+    try:
+        return Decimal(one) == Decimal(other)
+    except InvalidOperation:
+        return False
+
+
+def _value(raw: msgspec.Raw) -> Any:
+    return tree_of(bytes(raw))
+
+
+def _holder(tree: Any, path: FieldPath) -> Any:
+    for part in path[:-1]:
+        tree = tree[part]
+    return tree
+
+
+def _put(holder: Any, part: str | int, value: Any) -> None:
+    if isinstance(holder, list) and part == len(holder):
+        holder.append(value)
+    else:
+        holder[part] = value

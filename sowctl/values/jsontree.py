@@ -1,0 +1,37 @@
+"""JSON text as plain values that keep what the text says: a number its digits, of repeated members the first.
+
+Read where payloads are shown (:mod:`sowctl.output.members`) and where two of them are compared field by field
+(:mod:`sowctl.values.differences`). A number is a :class:`NumberText`, so that none is rounded or too long to read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class NumberText(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        # The first of several members counts (behaviour C136): put in last, it stays.
+        for name, value in reversed(pairs):
+            row[name] = value
+    return row
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+# Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
+# long to be converted; NaN, which Python would take, is no JSON.
+loads = json.JSONDecoder(
+    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse, object_pairs_hook=_first
+).decode
+"""The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
