@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -190,7 +191,7 @@ class _Listed:
         return p.intersection(places, self._places)
 
 
-class _Coded(_Column):
+class _Coded(_Column, ABC):
     """Sections: path, codes, where the places of each code start, places by code. The last code is NULL."""
 
     def __init__(self, file: MemoFile) -> None:
@@ -209,9 +210,9 @@ class _Coded(_Column):
     def _chosen(self, condition: Condition) -> Sequence[int]:
         return condition.matches([*self.distinct(), None])
 
+    @abstractmethod
     def distinct(self) -> list[SlotValue]:
         """The value of each code but NULL's."""
-        raise NotImplementedError
 
     def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """See :class:`MemoColumn`."""

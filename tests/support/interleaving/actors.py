@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from sowctl.engine.api import InstanceHandle
@@ -34,7 +35,7 @@ from tests.support.interleaving.worker import Baton
 from tests.support.verbs import Event, log_of
 
 
-class Actor:
+class Actor(ABC):
     """One verb of one run; ``number`` is its worker's."""
 
     name: ClassVar[str]
@@ -44,12 +45,12 @@ class Actor:
         """``small``: as few calls as the verb can do with."""
         self.number, self.stage, self.chance, self.small = number, stage, chance, small
 
-    def prepare(self, owner: Owner | None) -> None:
+    def prepare(self, owner: Owner | None) -> None:  # noqa: B027  # most verbs hand nothing in
         """Write into the book what will be handed in."""
 
+    @abstractmethod
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
         """The verb itself, in the worker."""
-        raise NotImplementedError
 
 
 class Publish(Actor):
