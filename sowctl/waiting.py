@@ -1,4 +1,5 @@
-"""Waiting for a lock of flock(2): attempts with pauses between, a word to who waits, and which process holds it.
+"""Waiting for a lock of flock(2): attempts with pauses between, a word to who waits, which process holds it, and
+whether a process is there.
 
 An attempt that does not block ends on time, and a signal ends the pause. Called by the locks of journals and of stores,
 which know what their files say of the holder.
@@ -53,3 +54,16 @@ def holders(path: str | os.PathLike[str]) -> set[int] | None:
         return None
     # 4: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF; a row with an arrow is of one who waits.
     return {int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == wanted and int(row[4]) > 0}
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is a process of this number."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

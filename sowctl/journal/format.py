@@ -118,6 +118,11 @@ def name_pattern(instance: str) -> re.Pattern[str]:
     return re.compile(re.escape(instance) + r"\.(\d{10})\.journal(\.gz|\.zst)?")
 
 
+def is_receipt(name: str, instance: str) -> bool:
+    """Whether a file of this name holds what a repair cut out of a journal file."""
+    return re.fullmatch(re.escape(instance) + r"\.\d{10}\.journal\.cut-\d+", name) is not None
+
+
 def own_files(instance: str) -> re.Pattern[str]:
     """Matches the names of everything that belongs to an instance's journal, in its directory or in the archive."""
     return re.compile(

@@ -16,9 +16,10 @@ from pathlib import Path
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import StorageError
 from sowctl.journal.appender import reason_of
-from sowctl.journal.format import FILE_MODE, name_pattern
+from sowctl.journal.format import FILE_MODE, is_receipt, name_pattern
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
+from sowctl.waiting import is_running
 
 _CHUNK = 4 << 20
 """Bytes that are copied at a time."""
@@ -32,16 +33,26 @@ def hidden(path: Path) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
-def forget_copies(directory: Path, instance: str) -> None:
-    """Remove the hidden compressed copies that killed runs left in ``directory``.
+def forget_copies(directory: Path, instance: str, *, archive: bool = False) -> None:
+    """Remove the hidden files that killed runs left in ``directory``: copies, receipts, topics files.
 
-    The next attempt would replace one, but it may be an attempt at another name, or never come. Only who holds the lock
-    makes compressed files. One that is not compressed stays: it may be the next file that a publisher is beginning.
+    The next attempt would replace one, but it may be an attempt at another name, or never come. ``archive``: the
+    directory is the archive, and not the journal's own as well.
     """
     with suppress(OSError):
         for path in directory.glob(f".{escape(instance)}.*.new"):
-            found = name_pattern(instance).fullmatch(path.name.removeprefix(".").removesuffix(".new"))
-            if found is not None and found[2]:
+            name = path.name.removeprefix(".").removesuffix(".new")
+            file, topics = name_pattern(instance).fullmatch(name), name.removeprefix(f"{instance}.topics.")
+            if file is not None:
+                # Only who holds the lock of upkeep makes compressed files. One that is not compressed may be the next
+                # file that a publisher is beginning; but no publisher begins files in an archive.
+                left = file[2] is not None or archive
+            elif topics != name:
+                # Publishers write it without the lock of upkeep, each under the number of its process.
+                left = topics.isdecimal() and not is_running(int(topics))
+            else:
+                left = is_receipt(name, instance)
+            if left:
                 path.unlink(missing_ok=True)
 
 

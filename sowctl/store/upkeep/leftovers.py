@@ -18,6 +18,7 @@ from msgspec import Struct
 from sowctl.seam import SEAM, Seam
 from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.access import StoreFiles
+from sowctl.waiting import is_running
 
 _NAME = re.compile(r".+\.new-(\d+)(?:-\d+)?")
 _BESIDE = ("-runs", "-memo", "-views")
@@ -44,7 +45,7 @@ def leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
                 own = path.name.startswith((f"{files.path.name}.new-", f"{files.path.name}-verified.new-"))
                 if named and (place != files.directory or own):
                     with suppress(OSError):
-                        if not lives(int(named[1])) and _unlocked(path):
+                        if not is_running(int(named[1])) and _unlocked(path):
                             found.append(Leftover(path, int(named[1]), path.lstat().st_size))
     return found
 
@@ -68,19 +69,6 @@ def remove_leftovers(store: str | os.PathLike[str], seam: Seam = SEAM) -> list[L
             finally:
                 os.close(fd)
     return gone
-
-
-def lives(pid: int) -> bool:
-    """Whether there is a process of this number."""
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def _unlocked(path: Path) -> bool:

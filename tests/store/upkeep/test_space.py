@@ -10,8 +10,9 @@ import lmdb
 import pytest
 
 from sowctl.store.env import Store
-from sowctl.store.upkeep.leftovers import leftovers, lives, remove_leftovers
+from sowctl.store.upkeep.leftovers import leftovers, remove_leftovers
 from sowctl.store.upkeep.space import seconds_of, space_at
+from sowctl.waiting import is_running
 from tests.support.processes import Child
 from tests.support.stores import batch, key_of, new_store
 
@@ -97,7 +98,7 @@ def test_only_what_nobody_builds_is_left_over(path: Path) -> None:
     assert all((beside / name).exists() for name in others)
     assert not any((beside / name).exists() for name in dead)
     assert [one.pid for one in leftovers(path)] == [GONE - 1]
-    assert (lives(os.getpid()), lives(GONE), lives(0)) == (True, False, False)
+    assert (is_running(os.getpid()), is_running(GONE), is_running(0)) == (True, False, False)
 
 
 def _hold(child: Child, path: Path) -> None:

@@ -54,7 +54,9 @@ def looked_after(instance: Instance, *, dry_run: bool = False) -> Iterator[None]
         now=instance.now,
         notify=instance.notify,
     ):
-        for directory in (log.directory, log.archive_directory):
-            if directory is not None and not dry_run:
-                forget_copies(directory, config.name)
+        archive = log.archive_directory
+        if not dry_run:
+            forget_copies(log.directory, config.name)
+        if not dry_run and archive is not None and archive.is_dir() and not archive.samefile(log.directory):
+            forget_copies(archive, config.name, archive=True)
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,9 +87,23 @@ def test_one_at_a_time(rolled: Lab) -> None:
 def test_what_a_killed_run_left_goes_with_the_next_one_of_any_kind(rolled: Lab) -> None:
     journal = rolled.directory / "journal"
     oldest = rolled.journals()[0].name
-    left = [journal / f".{oldest}.zst.new", journal / f".{oldest}.gz.new"]
-    # The last one is what a publisher makes when it begins the next file, under another lock.
-    others = [journal / f".other-{oldest}.zst.new", journal / ".notes.new", journal / f".{oldest}.new"]
+    (archive := rolled.directory / "archive").mkdir()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = [
+        journal / f".{oldest}.zst.new",
+        journal / f".{oldest}.gz.new",
+        journal / f".{oldest}.cut-1.new",
+        journal / f".test.topics.{gone.pid}.new",
+        archive / f".{oldest}.new",
+    ]
+    # What a publisher makes under another lock stays: the next file that it begins, and its topics file.
+    others = [
+        journal / f".{oldest}.new",
+        journal / f".test.topics.{os.getpid()}.new",
+        journal / f".other-{oldest}.zst.new",
+        journal / ".notes.new",
+    ]
     for path in (*left, *others):
         path.write_bytes(b"half")
     list(compress(rolled.open(), dry_run=True))
