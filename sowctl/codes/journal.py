@@ -5,9 +5,10 @@ from __future__ import annotations
 CODES: dict[str, str] = {
     "SOW-JRN-001": """10 no journal here
 
-        Why: The directory has no journal file of this instance: nothing was ever journalled, or the directory or the
-        instance's name is another one.
-        Do: Publish something, or correct JournalDirectory or the instance's Name.
+        Why: The directory has no journal file of this instance: nothing was ever journalled, the directory or the
+        instance's name is another one, or all files were lost: then the topics file tells up to which txid they went.
+        Do: Publish something, or correct JournalDirectory or the instance's Name; put lost files back, or restore a
+        backup.
         """,
     "SOW-JRN-002": """5 no journal file
 

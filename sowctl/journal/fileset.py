@@ -14,7 +14,7 @@ from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import Ended, FileInfo, Position
 from sowctl.journal.files import JournalFile, list_files, refuse_other, searched
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
-from sowctl.journal.state import JournalState, from_checkpoint
+from sowctl.journal.state import JournalState, from_checkpoint, last_told
 from sowctl.seam import Seam
 
 REMOVED = "SOW-JRN-063"
@@ -61,17 +61,30 @@ class FileSet:
         self._paths = list_files(self.directory, self.instance, self.archive)
         self.numbers = list(self._paths)
         if not self.numbers:
-            raise MissingError(
-                "SOW-JRN-001",
-                f"the instance {self.instance!r} has no journal here"
-                + (f" (looked in {self.searched})" if self.archive is not None else ""),
-                place=str(self.directory),
-                hint="publish something first, or look at the directory and the instance name",
-            )
+            raise self._nothing()
         needed = self._needed
         if needed is not None and self.numbers[0] > needed:
             self._needed = None  # the error looks at the first file that is left
             raise self._removed(needed)
+
+    def _nothing(self) -> MissingError:
+        """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
+        looked = f" (looked in {self.searched})" if self.archive is not None else ""
+        if told := last_told(self.directory, self.instance):
+            return MissingError(
+                "SOW-JRN-001",
+                f"the journal of instance {self.instance!r} has no file any more{looked}; it had txids up to {told}",
+                place=str(self.directory),
+                hint="put its files back, or restore a backup; to go on without them see 'Accepting a loss' in "
+                "sow-journal(5)",
+                last_txid=told,
+            )
+        return MissingError(
+            "SOW-JRN-001",
+            f"the instance {self.instance!r} has no journal here{looked}",
+            place=str(self.directory),
+            hint="publish something first, or look at the directory and the instance name",
+        )
 
     def need_all(self, after: int) -> None:
         """From now on, a look at a journal of which a file with txids above ``after`` was removed raises MissingError

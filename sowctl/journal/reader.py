@@ -171,6 +171,11 @@ class Journal:
         self._folder.look()
         return self._folder.checkpoint(self._folder.numbers[0])
 
+    @property
+    def begins_lineage(self) -> bool:
+        """Whether the oldest file is the one that the journal began with: nothing was pruned."""
+        return self._folder.numbers[0] == 0
+
     def before_file_of(self, txid: int) -> JournalState:
         """What was known before the file that holds ``txid``; not to be changed. Raises DamageError ``SOW-JRN-004``."""
         self._folder.look()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.config.matching import topic_matches
 from sowctl.engine.queues.definition import digest_of
 from sowctl.engine.queues.settling import earlier, spot_of
 from sowctl.errors import SowError
@@ -111,6 +112,27 @@ def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
             return log.last_txid()
         return log.last_txid() if place is None else place.txid
     return _before(log, parse_time(point, instance.clock))
+
+
+def lacks_beginning(instance: Instance, queue: Queue, log: Journal) -> str | None:
+    """A note where the journal itself began behind messages of the queue, as one does whose files were all lost.
+
+    Files that were pruned are another matter: nothing goes that a queue needs.
+    """
+    if not log.begins_lineage:
+        return None
+    regex = instance.log is not None and instance.log.regex_topics
+    past = [
+        state.last_txid
+        for (name, kind), state in log.beginning().topics.items()
+        if kind == queue.message_type and topic_matches(queue.underlying, name, regex)
+    ]
+    if not any(past):
+        return None
+    return (
+        f"the journal begins at txid {log.first_txid} without the messages of {queue.underlying!r} up to txid "
+        f"{max(past)}: what was pending of them is not in queue {queue.name!r}"
+    )
 
 
 def _was_removed(instance: Instance, log: Journal, point: str) -> bool:

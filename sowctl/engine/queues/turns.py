@@ -23,6 +23,7 @@ from sowctl.engine.queues.recovery import (
     begin_at,
     begins_with_entry,
     give_back,
+    lacks_beginning,
     of_another_copy,
     stale,
 )
@@ -167,6 +168,8 @@ class Turns:
         same = why == CHANGED and rows.state.lineage == log.lineage and rows.state.applied <= last
         keep = same and not of_another_copy(rows, log)
         kept = begin_anew(rows, self.queue, log, began, turn.now, keep=keep)
+        if lacks := lacks_beginning(self.instance, self.queue, log):
+            self.instance.notify(lacks)
         self._read_up(turn, kept, last)
 
     def _read_up(self, turn: Turn, kept: list[Kept], last: int) -> None:

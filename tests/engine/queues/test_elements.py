@@ -9,7 +9,8 @@ import pytest
 from sowctl.engine.fold.blocks import places_of
 from sowctl.engine.queues.fairness import Seat, share
 from sowctl.engine.topics.positions import open_log
-from sowctl.errors import DamageError
+from sowctl.errors import DamageError, MissingError
+from sowctl.journal.reader import Journal
 from sowctl.store.queue.file import QueueFile
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.faults import CountingSeam
@@ -553,3 +554,17 @@ def test_leases_do_not_pass_to_the_messages_of_another_copy_of_the_journal(queue
     assert lab.states() == [(1, "ready"), (20, "ready"), (30, "ready")]
     assert lab.ack(two, three) == ["stale", "stale"]
     assert any("another copy" in note or "more than the journal" in note for note in lab.notes)
+
+
+def test_a_journal_whose_files_were_all_lost_is_said_to_lack_the_messages(queues: MakeQueueLab) -> None:
+    lab = queues()
+    lab.put(1, 2, 3)
+    for path in lab.journals():
+        path.unlink()
+    with pytest.raises(MissingError) as caught:
+        Journal.open(lab.directory / "journal", lab.open().config.name)
+    assert "has no file any more; it had txids up to 3" in caught.value.message
+    lab.put(4)
+    assert lab.pending() == [4]
+    (note,) = [note for note in lab.notes if "what was pending of them is not in queue" in note]
+    assert note.startswith("the journal begins at txid 4 without the messages of 'orders' up to txid 3")
