@@ -106,7 +106,17 @@ class StoreCheck(Iterator[Finding]):
             return subprocess.Popen(command, stdin=null, stdout=pipe, stderr=errors)
 
         with explained(self._path, "start the check"):
-            return self._seam.call("file.open", start)
+            try:
+                return self._seam.call("file.open", start)
+            except PermissionError as problem:
+                # It is the program that may not be run; of the store nothing was asked yet.
+                raise StorageError(
+                    "SOW-STO-042",
+                    f"the check cannot be started: {problem.strerror}",
+                    place=sys.executable,
+                    hint="a store is read in a process of its own: this user has to be permitted to run Python from "
+                    "there",
+                ) from problem
 
     def _run(self) -> Generator[Finding]:
         with tempfile.TemporaryFile() as errors:

@@ -72,7 +72,10 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             "SOW-STO-041",
             f"not permitted to {action}: {text}",
             place=str(path),
-            hint="to read a store, ask for read permission on the file and its directory; to write to it, for write "
+            hint="whoever asks a queue leases from it: ask for write permission on the file, its -lock file and their "
+            "directory"
+            if path.suffix == ".queue"
+            else "to read a store, ask for read permission on the file and its directory; to write to it, for write "
             "permission on both and on its -lock, -gate and -writer files",
         )
     # LMDB reports a write that was cut short as EIO, whatever cut it: limit and free space are asked to tell the

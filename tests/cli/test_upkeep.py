@@ -128,3 +128,13 @@ def test_an_instance_that_was_restored_is_pruned_as_any_other(cli: Cli, lab: Lab
     assert [row["removed"] for row in rows(done.out)] == [True] * (len(listed) - 1), done.err
     assert sorted(cli("query", "t", *where).out.splitlines()) == sorted(records)
     assert cli("check", *where).status == 0
+
+
+def test_a_rule_that_cannot_be_read_is_said_before_the_question(cli: Cli, lab: Lab) -> None:
+    done = cli("journal", "prune", "--keep-for", "banana", "--config", str(lab.config))
+    assert done.status == 2 and "banana" in done.err and "--yes" not in done.err
+
+
+def test_a_word_in_the_place_of_a_directory_of_the_journal(cli: Cli, lab: Lab) -> None:
+    done = cli("journal", "search", "banana", "--config", str(lab.config))
+    assert done.status == 10 and "--regex PATTERN" in done.err

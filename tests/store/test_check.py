@@ -11,7 +11,7 @@ from zlib import crc32
 import lmdb
 import pytest
 
-from sowctl.errors import DamageError, MissingError
+from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.findings import Level
 from sowctl.store import check, codec
 from sowctl.store.check import check_store
@@ -215,3 +215,14 @@ def test_a_check_can_be_left_early(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run.close()
     assert list(run) == []
     assert [child.returncode is None for child in started] == [False]
+
+
+def test_a_program_that_may_not_be_run_is_the_place_of_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = new_store(tmp_path / "x.sow", 5)
+    (barred := tmp_path / "python").write_bytes(b"")
+    monkeypatch.setattr(check.sys, "executable", str(barred))
+    with pytest.raises(StorageError) as caught:
+        ids(path)
+    assert (caught.value.code, caught.value.place) == ("SOW-STO-042", str(barred))

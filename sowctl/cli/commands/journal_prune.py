@@ -64,9 +64,10 @@ def run(
         raise UsageError("SOW-UPK-002", "give exactly one of --keep-for, --keep-size and --before")
     check_report_options(summary, format)
     sink = Sink(invocation, Choice(format, columns=columns))
-    ask = not dry_run and invocation.streams.must_ask(yes=yes)
     with invocation.open_instance() as instance:
+        # What was written wrongly is said before anybody is asked for a yes.
         rule = prune_rule(invocation, instance, keep_for, keep_size, before)
+        ask = not dry_run and invocation.streams.must_ask(yes=yes)
         if ask:
             plan = prune(instance, rule, bookmarks=bookmarks or (), dry_run=True)
             if plan.removed:

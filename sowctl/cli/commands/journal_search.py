@@ -74,8 +74,16 @@ def run(
     from sowctl.cli.io.reporting import show_words
     from sowctl.cli.words.when import numbers, position
     from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search
+    from sowctl.errors import MissingError
     from sowctl.output.reports import as_dict
 
+    if directory is not None and not Path(directory).is_dir():
+        raise MissingError(
+            "SOW-JRN-001",
+            f"{directory} is no directory, so that no journal is in it",
+            place=directory,
+            hint="--regex PATTERN finds words in messages, --filter EXPR values of their fields, --key KEY a record",
+        )
     txids = numbers("--txid", txid)
     opening, closing = position(invocation, since), position(invocation, until)
     sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
