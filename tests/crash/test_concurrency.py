@@ -224,7 +224,7 @@ def test_stores_replaced_under_readers_and_writers(memory: Path, how: str, topic
             if how == "rebuild":
                 replay(instance, chosen, ReplayOptions(rebuild=True))
             else:
-                list(compact(instance, [Target(topic=topic) for topic in chosen]))
+                list(compact(instance, [Target(topic=topic) for topic in chosen], always=True))
             count += 1
             time.sleep(0.02)
         child.say(f"replaced {count}")

@@ -28,7 +28,7 @@ def compacting(plot: Plot, seam: Seam) -> None:
     if isinstance(plot, Ghost):
         return
     instance = plot.open(seam)
-    list(compact(instance, [Target(topic=topic) for topic in instance.topics]))
+    list(compact(instance, [Target(topic=topic) for topic in instance.topics], always=True))
 
 
 def spoiled(plot: Plot) -> None:

@@ -40,9 +40,11 @@ ATTEMPTS = 2
 class Copied(Struct, frozen=True):
     """What was copied; ``changes`` are those of writers that were brought over, ``copies`` how often it was begun.
 
-    Sizes of the files in bytes.
+    Sizes of the files in bytes. ``in_place`` is false where the copy would have been no smaller: then it is gone, and
+    the store is what it was.
     """
 
+    in_place: bool
     records: int
     versions: int
     before: int
@@ -52,8 +54,9 @@ class Copied(Struct, frozen=True):
     digest: int
 
 
-def compact(store: Store, *, seam: Seam, wait: float, command: str) -> Copied:
-    """Put a copy without free pages in the place of a store, which is open for reading.
+def compact(store: Store, *, seam: Seam, wait: float, command: str, always: bool = False) -> Copied:
+    """Put a copy without free pages in the place of a store, which is open for reading; ``always``: also one that is
+    no smaller.
 
     ``wait`` seconds for locks. Raises DamageError where something is not sound, StorageError, LockedError; the store is
     as it was then.
@@ -63,11 +66,12 @@ def compact(store: Store, *, seam: Seam, wait: float, command: str) -> Copied:
         with ExitStack() as held:
             if number > ATTEMPTS:
                 held.enter_context(store.writer_lock(wait))
-            copy = held.enter_context(StoreCopy(store, seam, command))
+            copy = held.enter_context(StoreCopy(store, seam, command, always=always))
             if copy.complete(wait):
                 meta = copy.builder.meta
-                after = store.files.path.stat().st_size
-                return Copied(meta.records, meta.versions, before, after, copy.changes, number, meta.digest)
+                after = store.files.path.stat().st_size if copy.in_place else before
+                counts = meta.records, meta.versions, before, after, copy.changes, number, meta.digest
+                return Copied(copy.in_place, *counts)
     raise StorageError(
         "SOW-STO-042", "the store changed under its writer lock: another program writes to it", place=store.path
     )
@@ -76,10 +80,12 @@ def compact(store: Store, *, seam: Seam, wait: float, command: str) -> Copied:
 class StoreCopy:
     """A copy under construction, beside the store. Use as a context manager: what was not put in place goes away."""
 
-    def __init__(self, store: Store, seam: Seam, command: str) -> None:
+    def __init__(self, store: Store, seam: Seam, command: str, *, always: bool) -> None:
+        self._always = always
         self._store = store
         self._seen = store.meta()
         self.changes = 0
+        self.in_place = False
         self._tables: list[str] = []
         # It is the same store, so it was made when it was made.
         self._held = ExitStack()
@@ -94,7 +100,8 @@ class StoreCopy:
         self._held.close()
 
     def complete(self, wait: float) -> bool:
-        """Copy everything and put it in place; False where what writers changed meanwhile could not be told.
+        """Copy everything and put it in place, if it is worth it; False where what writers changed meanwhile could not
+        be told.
 
         Raises StorageError, DamageError, LockedError.
         """
@@ -114,7 +121,11 @@ class StoreCopy:
                 entries = snapshot.changes()
             # The digests are equal, so what leads to the one leads to the other: indexes can catch up as before.
             self.builder.change(lambda txn: txn.take_changes(entries), pending=sum(len(value) for _, value in entries))
-            self.builder.put_in_place(lock=self._store.lock, wait=wait)
+            # Each transaction leaves pages free that it has replaced, so a copy of a small and tight store may be the
+            # larger one.
+            if self._always or self.builder.path.stat().st_size < self._store.file_size():
+                self.builder.put_in_place(lock=self._store.lock, wait=wait)
+                self.in_place = True
         return True
 
     def fill(self) -> None:

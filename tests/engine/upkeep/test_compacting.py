@@ -59,6 +59,24 @@ def test_only_stores_with_many_free_pages(lab: Lab) -> None:
     assert done == ["left", "compacted"]
 
 
+def test_a_store_whose_copy_is_no_smaller_is_left(lab: Lab) -> None:
+    instance, small = lab.open(), Lab(lab.directory / "small", config_xml(topic_xml("t"), ("t",)))
+    small.publish("t", *(message(id=n) for n in range(7)))
+    before = small.store("t").stat()
+    targets = resolve(small.open(), "t")
+    (plan,) = compact(small.open(), targets, dry_run=True)
+    assert plan.bytes_after == plan.bytes_before
+    (left,) = compact(small.open(), targets)
+    assert (left.action, left.note) == ("left", "a copy is no smaller")
+    assert left.bytes_before == left.bytes_after == before.st_size
+    assert small.store("t").stat().st_ino == before.st_ino
+    assert not [path for path in small.store("t").parent.iterdir() if ".new-" in path.name]
+    (done,) = compact(small.open(), targets, always=True)
+    assert done.action == "compacted" and small.store("t").stat().st_ino != before.st_ino
+    list(compact(instance, resolve(instance, "t")))
+    assert next(compact(instance, resolve(instance, "t"))).action == "left"
+
+
 def test_indexes_stay_and_places_go(lab: Lab) -> None:
     lab.query("t", "/id > 5", index_from=0)
     directory = MemoDirectory(lab.store("t"))
@@ -75,10 +93,12 @@ def test_damage_names_what_helps(lab: Lab) -> None:
     record = lab.records("t", "/id = 7")[0]
     key = int(record.sow_key).to_bytes(8, "big")
     tamper(lab.store("t"), b"records", key, value_of(bytes(8), 1, b"of another key"))
-    instance = lab.open()
+    instance, done = lab.open(), []
     with pytest.raises(DamageError) as caught:
-        list(compact(instance, resolve(instance, "t")))
+        for report in compact(instance, resolve(instance, "[tu]")):
+            done.append((report.topic, report.action))
     assert "store repair" in str(caught.value.hint)
+    assert done == [("u", "compacted")], "the other stores are done before the error"
 
 
 def test_what_killed_builders_left_goes(lab: Lab) -> None:

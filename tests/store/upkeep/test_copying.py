@@ -38,7 +38,7 @@ from tests.support.stores import (
 
 def run(path: Path, seam: Seam = SEAM) -> Copied:
     with Store.open(path, write=False, seam=seam, lock_wait=5.0) as store:
-        return compact(store, seam=seam, wait=5.0, command="test")
+        return compact(store, seam=seam, wait=5.0, command="test", always=True)
 
 
 def findings(path: Path) -> list[str]:

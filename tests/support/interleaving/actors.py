@@ -133,7 +133,7 @@ class Compact(Actor):
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
         topics = [topic for topic in instance.topics if not self.small or topic.name in "ja"]
-        list(compact(instance, [Target(topic=topic) for topic in topics]))
+        list(compact(instance, [Target(topic=topic) for topic in topics], always=True))
 
 
 class Backup(Actor):

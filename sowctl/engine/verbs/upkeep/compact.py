@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.reports import CompactReport
 from sowctl.engine.upkeep.compacting import compacted
 from sowctl.engine.upkeep.storefiles import store_files
+from sowctl.errors import SowError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -15,12 +16,27 @@ if TYPE_CHECKING:
 
 
 def compact(
-    instance: Instance, targets: Sequence[Target], *, min_free: float = 0.0, dry_run: bool = False
+    instance: Instance,
+    targets: Sequence[Target],
+    *,
+    min_free: float = 0.0,
+    always: bool = False,
+    dry_run: bool = False,
 ) -> Iterator[CompactReport]:
     """Compact the stores of ``targets``, one after the other; those that have none are passed over.
 
-    ``min_free``: only stores of whose pages at least this share is free. Raises DamageError where a part of a store is
-    not sound, StorageError, LockedError: that store is as it was then.
+    ``min_free``: only stores of whose pages at least this share is free; ``always``: also where a copy is no smaller,
+    which is left otherwise. Raises DamageError where a part of a store is
+    not sound, StorageError, LockedError, when the other stores are done: that store is as it was then. Of
+    several such errors the first is raised, and ``instance.notify`` is told of the others.
     """
+    failed: SowError | None = None
     for path, _ in store_files(targets):
-        yield compacted(instance, path, min_free=min_free, dry_run=dry_run)
+        try:
+            yield compacted(instance, path, min_free=min_free, always=always, dry_run=dry_run)
+        except SowError as error:
+            if failed is not None:
+                instance.notify(f"[{error.code}] {path}: {error.message}")
+            failed = failed or error
+    if failed is not None:
+        raise failed
