@@ -99,9 +99,7 @@ class Spilling:
             self._buckets = self._stack.enter_context(Buckets(self._directory, expected, limit))
         states = []
         for state in groups.values():
-            # Rows come in their order, and so do the parts: with both, stamps are unique.
-            state.stamps = [(*stamp, self._part, place) for place, stamp in enumerate(state.stamps)]
-            state.stamp = (*state.stamp, self._part, state.size)
+            state.numbered(self._part)
             group = self._retractable.empty()
             group.take(state, self._program.projection, for_good=True)
             states.append(self._retractable.pack(group))

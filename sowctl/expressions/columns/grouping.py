@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import Array, Column, Kind
+from sowctl.expressions.columns.column import Array, Column, Kind, column_of
 from sowctl.expressions.columns.program import ColumnProgram
+from sowctl.expressions.columns.sums import sums_of
 from sowctl.expressions.environment import Environment
+from sowctl.expressions.rows.aggregates import ORDERED
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+from sowctl.expressions.rows.sums import ADDING
 from sowctl.values.compare import text_of
-from sowctl.values.fields import Row
+from sowctl.values.fields import Row, SlotValue
 from sowctl.values.paths import Path
 
 _MOST_CODES = 1 << 40
 _FEW_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
+SUMMED = 16
+"""Messages per group from which on inputs are added up: of fewer, a list is shorter than a sum and made faster."""
 Known: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
 _WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
@@ -63,39 +68,166 @@ def add_columns(
     }
     values = [_evaluated(part, known, size, env) for part in projection.parts()]
     keys, inputs = values[: projection.width], values[projection.width :]
-    # One number per message for the whole key: messages of a group share it.
-    codes = np.zeros(size, np.int64)
-    for column in keys:
-        codes = _combined(codes, _codes(column, size))
-    # Stable, so that each group keeps the order in which its messages came.
-    order = np.argsort(codes.astype(np.uint16) if int(codes.max()) < _FEW_CODES else codes, kind="stable")
-    # A group begins where the sorted code changes; the value put in front differs from the first code.
-    starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
-    bounds = [*starts.tolist(), size]
-    counting = [aggregate.name == "COUNT" for aggregate in projection.aggregates]
-    taken = [
-        _Taken(column, size, order, only=only, nulls=every)
-        for column, only, every in zip(inputs, counting, projection.ordered, strict=True)
-    ]
-    # The same stretches, each in the order of its stamps: the latest message of a group, of equal ones the last, ends
-    # its stretch. Joined rows may share the txid of a record that all of them have; then times tell.
-    latest = np.lexsort((times, txids, codes))[np.array(bounds[1:]) - 1].tolist()
-    stamps = list(zip(txids[order].tolist(), times[order].tolist(), strict=True)) if any(projection.ordered) else []
-    for (start, stop), last in zip(pairwise(bounds), latest, strict=True):
-        # Groups are found by text, so two codes that have one text meet in one group.
-        key = tuple(text_of(_value(column, int(order[start]))) for column in keys)
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = GroupState(len(projection.aggregates))
-        for gathered, values_in_order in zip(group.inputs, taken, strict=True):
-            gathered += values_in_order.between(start, stop)
-        group.size += stop - start
-        group.stamps += stamps[start:stop]
-        stamp = int(txids[last]), int(times[last])
+    messages = _Messages(*_numbered(keys, size), txids, times)
+    latest = messages.latest()
+    # The latest message stands for the group's key, too: all of its messages have the same texts. Groups are found by
+    # text, so two codes that have one text meet in one group.
+    texts = [list(map(text_of, _picked(column, latest))) for column in keys]
+    states = []
+    for key in zip(*texts, strict=True) if texts else [()]:
+        state = groups.get(key)
+        if state is None:
+            state = groups[key] = GroupState(len(projection.aggregates))
+        states.append(state)
+    for number, (call, column) in enumerate(zip(projection.aggregates, inputs, strict=True)):
+        _add_inputs(states, number, call.name, column, messages)
+    rows: Iterable[Row] = zip(*(_picked(column, latest) for column in columns), strict=True) if columns else repeat(())
+    counts = np.bincount(messages.codes, minlength=messages.groups).tolist()
+    stamps = messages.stamps(latest)
+    for state, stamp, row, count in zip(states, stamps, rows, counts, strict=False):
+        state.size += count
         # An earlier batch may have held a later update; its fields then stay.
-        if stamp >= group.stamp:
-            group.stamp = stamp
-            group.row = tuple([_value(column, last) for column in columns])
+        if stamp >= state.stamp:
+            state.stamp, state.row = stamp, row
+
+
+def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, messages: _Messages) -> None:
+    """Add the inputs of one aggregate call: sums, or those inputs that its result depends on."""
+    if name in ADDING and (name == "COUNT" or len(messages.codes) >= SUMMED * messages.groups):
+        sums = sums_of(name, column, messages.codes, messages.groups)
+        if sums is not None:
+            for state, one in zip(states, sums, strict=True):
+                known = state.sums.get(number)
+                if known is None:
+                    state.sums[number] = one
+                else:
+                    known.merge(one)  # type: ignore[arg-type]  # of one aggregate call, so of one class
+            return
+    if column.constant and column.kind is not Kind.NULL:
+        column = column_of(column.repeated(len(messages.codes)))
+    ordered = name in ORDERED
+    places = _needed(name, column, messages)
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(messages.codes[places], minlength=messages.groups)))).tolist()
+    values: Any = _picked(column, places)
+    stamps = (
+        list(zip(*(part[places].tolist() for part in (messages.txids, messages.times)), strict=True)) if ordered else []
+    )
+    for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
+        if start == stop:
+            continue
+        state.inputs[number] += values[start:stop]
+        if ordered:
+            state.stamps.setdefault(number, []).extend(stamps[start:stop])
+
+
+def _needed(name: str, column: Column, messages: _Messages) -> Array:
+    """The places of the inputs that the result of an aggregate depends on, by group, those of a group in their order.
+
+    NULLs are no inputs. Of inputs that are equal in all respects the first is enough, for ANY the last one.
+    """
+    size = len(messages.codes)
+    if column.kind is Kind.NULL:
+        return np.zeros(0, np.int64)
+    if column.kind is Kind.ROWS:
+        places = np.flatnonzero(np.fromiter((value is not None for value in column.values()), np.bool_, size))
+    else:
+        places = np.arange(size) if column.nulls is None else np.flatnonzero(~column.nulls)
+    if name == "ANY":
+        places = places[messages.edge(places, messages.codes[places], latest=True)]
+    # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both.
+    elif name not in ADDING and column.kind is not Kind.ROWS and column.source is None and len(places):
+        codes = messages.codes[places]
+        if name in ("MIN", "MAX") and column.kind is not Kind.STRING:
+            places = places[_extreme(column.data[places], codes, messages.groups, greatest=name == "MAX")]
+            codes = messages.codes[places]
+        else:
+            codes = _dense(_combined(codes, _codes(column, size)[places]))[0]
+        places = places[messages.edge(places, codes, latest=False)]
+    # Stable: the messages of a group keep the order in which they came.
+    return places[_by_code(messages.codes[places])]
+
+
+def _extreme(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:
+    """Where the least or greatest number of a group stands; of NaNs, where there are any."""
+    if data.dtype == np.bool_:
+        data = data.view(np.uint8)
+    found = np.empty(groups, data.dtype)
+    # Some value of each group to begin with. NaN spreads: minimum and maximum are NaN where an operand is.
+    found[codes] = data
+    with np.errstate(invalid="ignore"):
+        (np.maximum if greatest else np.minimum).at(found, codes, data)
+    best = found[codes]
+    return np.flatnonzero((data == best) | (data != data))
+
+
+def _by_code(codes: Array) -> Array:
+    """The order of codes, equal ones as they come."""
+    few = codes.dtype.itemsize > 2 and bool(len(codes)) and int(codes.max()) < _FEW_CODES
+    return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
+
+
+class _Messages:
+    """The messages of a batch: the group of each, by numbers below ``groups``, txids and times."""
+
+    def __init__(self, codes: Array, groups: int, txids: Array, times: Array) -> None:
+        self.codes, self.groups, self.txids, self.times = codes, groups, txids, times
+
+    def stamps(self, places: Array) -> list[tuple[int, int]]:
+        """Txid and time of the messages at some places."""
+        return list(zip(self.txids[places].tolist(), self.times[places].tolist(), strict=True))
+
+    def latest(self) -> Array:
+        """The place of the latest message of each group, of equal stamps the last."""
+        places = self.edge(None, self.codes, latest=True)
+        found = np.empty(self.groups, np.int64)
+        found[self.codes[places]] = places
+        return found
+
+    def edge(self, places: Array | None, codes: Array, *, latest: bool) -> Array:
+        """Where among ``places`` (None: all) the latest message of each code stands, or the earliest.
+
+        Of equal stamps that is the last, or the first. In ascending order.
+        """
+        txids = self.txids if places is None else self.txids[places]
+        if not len(codes):
+            return np.zeros(0, np.int64)
+        best = np.empty(int(codes.max()) + 1, txids.dtype)
+        best[codes] = txids
+        (np.maximum if latest else np.minimum).at(best, codes, txids)
+        found = np.flatnonzero(txids == best[codes])
+        if len(found) == np.count_nonzero(np.bincount(codes[found])):
+            return found
+        # Joined rows may share the txid of a record that all of them have; then times tell, then the order. Both are
+        # turned for the earliest, which so stands last, too.
+        sign = 1 if latest else -1
+        times = (self.times if places is None else self.times[places])[found]
+        order = np.lexsort((sign * np.arange(len(found)), sign * times, codes[found]))
+        chosen = codes[found][order]
+        return np.sort(found[order[np.append(chosen[1:] != chosen[:-1], True)]])
+
+
+def _numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
+    """One number per message for its whole key, which messages of a group share, and how many numbers there are."""
+    codes = None
+    for column in keys:
+        if column.constant or column.kind is Kind.NULL:
+            continue
+        more = _codes(column, size)
+        codes = more if codes is None else _combined(codes, more)
+    return (np.zeros(size, np.uint8), 1) if codes is None else _dense(codes)
+
+
+def _dense(codes: Array) -> tuple[Array, int]:
+    """Numbers without gaps in the place of codes, and how many there are."""
+    most = int(codes.max()) + 1
+    if most > max(_FEW_CODES, 4 * len(codes)):
+        known, codes = np.unique(codes, return_inverse=True)
+        return codes, len(known)
+    there = np.bincount(codes, minlength=most) > 0
+    if there.all():
+        return codes, most
+    numbers = np.cumsum(there) - 1
+    return numbers[codes], int(numbers[-1]) + 1
 
 
 def _evaluated(value: Any, columns: Known, size: int, env: Environment) -> Column:
@@ -108,6 +240,7 @@ def _evaluated(value: Any, columns: Known, size: int, env: Environment) -> Colum
 def _combined(codes: Array, more: Array) -> Array:
     """One code for each pair of codes."""
     wide = int(more.max()) + 1
+    codes, more = codes.astype(np.int64), more.astype(np.int64)
     if (int(codes.max()) + 1) * wide > _MOST_CODES:
         # Numbered anew from 0 before the product of the two ranges could overflow.
         codes = np.unique(codes, return_inverse=True)[1]
@@ -121,7 +254,7 @@ def _codes(column: Column, size: int) -> Array:
     if column.constant or column.kind is Kind.NULL:
         return np.zeros(size, np.int64)
     if column.kind is Kind.STRING:
-        return column.data.astype(np.int64)
+        return column.data
     if column.kind is Kind.ROWS or column.texts:
         known: dict[Any, int] = {}
         texts = map(text_of, column.values())
@@ -138,48 +271,15 @@ def _codes(column: Column, size: int) -> Array:
     return found
 
 
-class _Taken:
-    """The values of a column in a given order. ``nulls``: NULLs stay; ``only``: their number counts, each is TRUE."""
-
-    def __init__(self, column: Column, size: int, order: Array, *, only: bool, nulls: bool) -> None:
-        self._only = only
-        self._keeps = nulls
-        self._order = order
-        # Only plain arrays are cut by numpy; Strings, and numbers with a text, are taken from their slot values.
-        self._plain = column.array is not None and column.kind is not Kind.STRING and not column.constant
-        self._plain = self._plain and column.ints is None and column.source is None
-        if self._plain:
-            self._data = column.data[order]
-            self._nulls = None if column.nulls is None else column.nulls[order]
-        else:
-            self._values = column.repeated(size)
-
-    def between(self, start: int, stop: int) -> list[Any]:
-        """The values of a stretch."""
-        if not self._plain:
-            found = map(self._values.__getitem__, self._order[start:stop].tolist())
-            return list(found) if self._keeps else [value for value in found if value is not None]
-        if self._only:
-            return [True] * (stop - start - (0 if self._nulls is None else int(self._nulls[start:stop].sum())))
-        data, nulls = self._data[start:stop], None if self._nulls is None else self._nulls[start:stop]
-        if nulls is not None and not self._keeps:
-            data, nulls = data[~nulls], None
-        values: list[Any] = data.tolist()
-        if nulls is not None:
-            for place in np.flatnonzero(nulls).tolist():
-                values[place] = None
-        return values
-
-
-def _value(column: Column, place: int) -> Any:
-    """One slot value of a column."""
+def _picked(column: Column, places: Array) -> list[SlotValue]:
+    """The slot values of a column at some places."""
     if column.constant:
-        place = 0
+        return list(repeat(column.values()[0], len(places)))
     if column.source is not None:
-        return column.source[place]
-    if column.kind is Kind.NULL or (column.nulls is not None and column.nulls[place]):
-        return None
-    if column.kind is Kind.STRING:
-        return column.words[int(column.data[place])]
-    value = column.data[place].item()
-    return int(value) if column.ints is not None and column.ints[place] else value
+        return list(map(column.source.__getitem__, places.tolist()))
+    if column.kind is Kind.NULL:
+        return [None] * len(places)
+    nulls = column.nulls[places] if column.nulls is not None and column.kind is not Kind.STRING else None
+    ints = None if column.ints is None else column.ints[places]
+    some = Column(column.kind, len(places), column.data[places], nulls, ints=ints, words=column.words)
+    return list(some.values())

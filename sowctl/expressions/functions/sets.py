@@ -204,4 +204,5 @@ def distinct(values: Sequence[Scalar], stamps: Stamps | None = None) -> list[Sca
         first = seen.setdefault(key, place)
         if stamps[place] < stamps[first]:
             seen[key] = place
-    return [values[place] for place in sorted(seen.values(), key=stamps.__getitem__)]
+    # Of equal stamps the message that came first is the first, wherever it stood in the search.
+    return [values[place] for place in sorted(sorted(seen.values()), key=stamps.__getitem__)]

@@ -19,6 +19,7 @@ from sowctl.expressions.rows.aggregates import ORDERED, aggregate
 from sowctl.expressions.rows.code import Operand, finish
 from sowctl.expressions.rows.emit import Emitter
 from sowctl.expressions.rows.program import Tuples, Value, value_of
+from sowctl.expressions.rows.sums import ADDING, Count, Sum
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import FieldDefinition
 from sowctl.expressions.syntax.parse import destination_of
@@ -48,18 +49,18 @@ class Aggregated(Struct, frozen=True):
     delimiter: TextNode | None
 
 
-_NO_VALUE = type(None)
-_TEXTS = frozenset((str, _NO_VALUE))
+_TEXTS = frozenset((str, type(None)))
 
 
 class GroupState:
     """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, and how many.
 
-    Inputs are without NULLs, except those of aggregates whose order counts: of these there is one per message, so that
-    ``stamps`` tells where each belongs; that is empty where messages came in the order of their updates.
+    Inputs are without NULLs, and may lack those that the result does not depend on. ``stamps`` has one per input of
+    each aggregate whose order counts, nothing where messages came in the order of their updates. ``sums``: what
+    further inputs of an aggregate add up to, by its number; these are not among its inputs.
     """
 
-    __slots__ = ("header", "inputs", "row", "size", "stamp", "stamps")
+    __slots__ = ("header", "inputs", "row", "size", "stamp", "stamps", "sums")
 
     def __init__(self, aggregates: int) -> None:
         self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
@@ -67,7 +68,15 @@ class GroupState:
         self.row: Row = ()
         self.header: Header = NO_HEADER
         self.stamp: tuple[Any, ...] = ()
-        self.stamps: list[tuple[Any, ...]] = []
+        self.stamps: dict[int, list[tuple[Any, ...]]] = {}
+        self.sums: dict[int, Count | Sum] = {}
+
+    def numbered(self, part: int) -> None:
+        """Make all stamps unique by the number of a part of the messages, whose parts come in their order."""
+        # Inputs stand in the order in which their messages came.
+        for number, stamps in self.stamps.items():
+            self.stamps[number] = [(*stamp, part, place) for place, stamp in enumerate(stamps)]
+        self.stamp = (*self.stamp, part, self.size)
 
 
 class Projection:
@@ -122,9 +131,9 @@ class Projection:
         group is the one with the highest stamp, and of equal stamps the one that came later. A group's messages have
         stamps all or none. Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
-        width, ordered = self.width, self.ordered
-        # Stamps of single inputs are kept only where an aggregate depends on the order: they cost a tuple per message.
-        placed = stamps if any(ordered) else None
+        width = self.width
+        # Stamps of single inputs are kept only where an aggregate depends on the order.
+        ordered = [number for number, one in enumerate(self.ordered) if one] if stamps is not None else []
         made = self._read.values(rows, env, headers)
         for key, places in self._places(made).items():
             group = groups.get(key)
@@ -132,23 +141,24 @@ class Projection:
                 group = groups[key] = GroupState(len(self.aggregates))
             group.size += len(places)
             last = places[-1]
+            if stamps is not None:
+                for number in ordered:
+                    group.stamps.setdefault(number, []).extend(
+                        [stamps[place] for place in places if made[place][width + number] is not None]
+                    )
             # One message of the group in this batch, which is common with many groups: no lists are built for it.
             if len(places) == 1:
-                for inputs, value, every in zip(group.inputs, made[last][width:], ordered, strict=True):
-                    # Aggregates ignore NULLs. Ordered ones keep them until the end, so that the n-th input belongs to
-                    # the n-th stamp.
-                    if every or value is not None:
+                for inputs, value in zip(group.inputs, made[last][width:], strict=True):
+                    # Aggregates ignore NULLs.
+                    if value is not None:
                         inputs.append(value)  # type: ignore[arg-type]  # loops append scalars
             else:
-                for number, (inputs, every) in enumerate(zip(group.inputs, ordered, strict=True), width):
+                for number, inputs in enumerate(group.inputs, width):
                     column = [made[place][number] for place in places]
-                    column = column if every else [value for value in column if value is not None]
-                    inputs.extend(column)  # type: ignore[arg-type]  # loops append scalars
+                    inputs.extend([value for value in column if value is not None])  # type: ignore[misc]  # loops append scalars
                 if stamps is not None:
                     # max() gives the first of equals: reversed, that is the message that came later.
                     last = max(reversed(places), key=stamps.__getitem__)
-            if placed is not None:
-                group.stamps.extend([placed[place] for place in places])
             if stamps is not None:
                 # An earlier batch held a later update: the group's fields stay those of that one.
                 if stamps[last] < group.stamp:
@@ -194,8 +204,8 @@ class Projection:
         kept = tuple([group.row[place] for place in self.keeps])
 
         def results(delimiters: Sequence[SlotValue]) -> list[Scalar]:
-            inputs = zip(self.aggregates, self.ordered, group.inputs, delimiters, strict=True)
-            return [_result(call, ordered, found, group.stamps, text) for call, ordered, found, text in inputs]
+            calls = enumerate(zip(self.aggregates, delimiters, strict=True))
+            return [_result(number, call, group, text) for number, (call, text) in calls]
 
         return self.made(kept, group.header, results, env)
 
@@ -228,19 +238,16 @@ class Projection:
         return self._make.values([row], env, [header])[0]
 
 
-def _result(
-    call: Aggregated,
-    ordered: bool,
-    inputs: list[Scalar],
-    all_stamps: Sequence[tuple[Any, ...]],
-    delimiter: SlotValue,
-) -> Scalar:
-    stamps = all_stamps if ordered and len(inputs) > 1 and all_stamps else None
-    # NULLs leave together with their stamps, so that both stay in step.
-    if ordered and _NO_VALUE in set(map(type, inputs)):
-        there = [place for place, value in enumerate(inputs) if value is not None]
-        inputs = [inputs[place] for place in there]
-        stamps = None if stamps is None else [stamps[place] for place in there]
+def _result(number: int, call: Aggregated, group: GroupState, delimiter: SlotValue) -> Scalar:
+    inputs = group.inputs[number]
+    known = group.sums.get(number)
+    if known is not None:
+        # What stands beside the sums is few: it is added to a sum of its own, which leaves the group as it is.
+        added = ADDING[call.name](())
+        added.merge(known)  # type: ignore[arg-type]  # of one aggregate call, so of one class
+        added.change(inputs, 1)
+        return added.result()
+    stamps = group.stamps.get(number) if len(inputs) > 1 else None
     return aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
 
 

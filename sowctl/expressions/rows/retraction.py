@@ -16,6 +16,7 @@ message, and its header where they ask for one. :data:`STATES` counts its versio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec.structs import astuple
@@ -24,7 +25,7 @@ from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.rows.aggregates import joined
 from sowctl.expressions.rows.counted import Counted, CountedDistinct, EntryTable, Inputs, Latest, Stamp, no_rows
 from sowctl.expressions.rows.packing import pack, plainly, unpack
-from sowctl.expressions.rows.sums import Average, Count, Deviation, Sum
+from sowctl.expressions.rows.sums import ADDING, Count, Sum
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, Scalar, SlotValue
 
@@ -54,12 +55,13 @@ Tables: TypeAlias = Callable[[int], EntryTable | None]
 """Where the counted inputs of an aggregate, by its number, are kept; None for those that travel in the state."""
 _Part: TypeAlias = Count | Sum | Counted | Latest
 
+
+def _without_table(make: Callable[[Sequence[Any]], _Part], state: Sequence[Any], _: EntryTable | None) -> _Part:
+    return make(state)
+
+
 _CALLS: dict[str, Callable[[Sequence[Any], EntryTable | None], _Part]] = {
-    "COUNT": lambda state, _: Count(state),
-    "SUM": lambda state, _: Sum(state),
-    "AVG": lambda state, _: Average(state),
-    "STDDEV_POP": lambda state, _: Deviation(0, state),
-    "STDDEV_SAMP": lambda state, _: Deviation(1, state),
+    **{name: partial(_without_table, make) for name, make in ADDING.items()},
     "COUNT_DISTINCT": CountedDistinct,
     "ANY": lambda state, _: Latest(state),
     # These keep the same and differ in what is asked of it.
@@ -113,23 +115,22 @@ class Group:
             _change(part, values, places, sign)
 
     def take(self, state: GroupState, projection: Projection, *, for_good: bool = False) -> None:
-        """Add the messages of a group that was made forward, by rows or on columns, with unique stamps.
+        """Add the messages of a group that was made forward, with unique stamps.
 
-        ``for_good``: nothing will be taken back, so that of MIN and MAX no more is kept than what answers.
+        ``for_good``: nothing will be taken back, so that of MIN and MAX no more is kept than what answers. It is to be
+        said of a group that was made on columns, which keeps no more inputs than the result depends on.
         """
         kept = tuple(plainly(tuple([state.row[place] for place in projection.keeps])))
         size = state.size
         header = None if state.header is NO_HEADER else list(astuple(state.header))
         other = Latest((size, state.stamp, True, [list(kept), header]))
         self.latest.merge(other)
-        for call, part, ordered, inputs in zip(
-            projection.aggregates, self.parts, projection.ordered, state.inputs, strict=True
-        ):
-            stamps: Sequence[Stamp] = state.stamps if ordered else ()
-            values = plainly(tuple(inputs))
-            if ordered and _NO_VALUE in set(map(type, values)):
-                stamps = [stamp for stamp, value in zip(stamps, values, strict=True) if value is not None]
-                values = [value for value in values if value is not None]
+        for number, (call, part) in enumerate(zip(projection.aggregates, self.parts, strict=True)):
+            known = state.sums.get(number)
+            if known is not None:
+                part.merge(known)  # type: ignore[arg-type]  # states of one aggregate call are of one class
+            values = plainly(tuple(state.inputs[number]))
+            stamps: Sequence[Stamp] = state.stamps.get(number, ())
             if for_good and call.name in ("MIN", "MAX"):
                 places = _extremes(values, call.name == "MAX")  # type: ignore[arg-type]  # no lists among them
                 values, stamps = [values[place] for place in places], [stamps[place] for place in places]

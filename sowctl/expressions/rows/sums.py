@@ -17,7 +17,8 @@ The sum of Doubles is ``mantissa * 2**exponent`` with an odd mantissa, or 0 and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import mul
 from typing import Any
 
@@ -54,6 +55,10 @@ class Count:
         self.size += sign * len(values)
         if self.size < 0:
             raise damaged("inputs")
+
+    def gather(self, inputs: int) -> None:
+        """Add so many inputs."""
+        self.size += inputs
 
     def merge(self, other: Count) -> None:
         """Add what another state of the same aggregate holds."""
@@ -113,6 +118,17 @@ class Sum:
         # A sum of nothing is nothing: what is left over came from other inputs.
         if (not self.integers and self.whole) or (not self.doubles and self.scaled):
             raise damaged("a number")
+
+    def gather(self, wholes: tuple[int, int], doubles: tuple[int, int], strange: tuple[int, int, int]) -> None:
+        """Add inputs of which the sums are known: how many Integers and what they add up to, how many finite Doubles
+        and that in units of 2**-1074, how many NaNs, infinities and negative infinities."""
+        self.integers += wholes[0]
+        self.whole += wholes[1]
+        self.doubles += doubles[0]
+        self.scaled += doubles[1]
+        self.nans += strange[0]
+        self.infinities += strange[1]
+        self.minus += strange[2]
 
     def merge(self, other: Sum) -> None:
         """Add what another state of the same aggregate holds."""
@@ -187,6 +203,11 @@ class Deviation(Sum):
         self.squares = whole(state[8])
         self.scaled_squares = whole(state[9]) << (state[10] + 2 * SCALE) if state[9] else 0
 
+    def gather_squares(self, whole: int, doubles: int) -> None:
+        """Add what the squares of inputs add up to, those of Doubles in units of 2**-2148."""
+        self.squares += whole
+        self.scaled_squares += doubles
+
     def _wholes(self, values: Sequence[Any], sign: int) -> None:
         super()._wholes(values, sign)
         self.squares += sign * sum(map(mul, values, values))
@@ -223,6 +244,16 @@ class Deviation(Sum):
     def state(self) -> list[Any]:
         """The state, as the module says."""
         return [*super().state(), number(self.squares), *_mantissa(self.scaled_squares, 2 * SCALE)]
+
+
+ADDING: dict[str, Callable[[Sequence[Any]], Count | Sum]] = {
+    "COUNT": Count,
+    "SUM": Sum,
+    "AVG": Average,
+    "STDDEV_POP": partial(Deviation, 0),
+    "STDDEV_SAMP": partial(Deviation, 1),
+}
+"""The state of an aggregate call from what its ``state`` gave; of no input from nothing."""
 
 
 def number(value: int) -> int | bytes:

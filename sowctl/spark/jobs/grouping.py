@@ -137,9 +137,8 @@ def _by_columns(
     groups: dict[GroupKey, Group] = {}
     retractable = Retractable(program.projection)
     for key, state in found.groups.items():
-        # Rows come in their order here, and so do the parts: with both, stamps are unique.
-        state.stamps = [(*stamp, index, place) for place, stamp in enumerate(state.stamps)]
-        state.stamp = (*state.stamp, index, state.size)
+        # Rows come in their order here, and so do the parts.
+        state.numbered(index)
         groups[key] = retractable.empty()
         groups[key].take(state, program.projection, for_good=True)
     yield from _in_buckets(program, retractable, groups, count)

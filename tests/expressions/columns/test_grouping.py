@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sowctl.expressions.columns import Column
+from sowctl.expressions.columns import Column, grouping
 from sowctl.expressions.columns.column import column_of
 from sowctl.expressions.columns.grouping import ColumnBatch, add_columns
 from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+from sowctl.expressions.rows.retraction import Group, Retractable
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import Number, Row, SlotValue, Values
 from tests.expressions.alike import same
 
 ENV = Environment(lambda: 0)
 WHOLE = st.integers(-3, 3) | st.sampled_from([2**53 + 1, -(2**53) - 1, 2**63, 2**64 - 1])
-DOUBLES = st.sampled_from([0.0, -0.0, 1.0, 1.5, -2.5, 1e300])
+DOUBLES = st.sampled_from([0.0, -0.0, 1.0, 1.5, -2.5, 1e300, 0.1, 1e16, -1e-16, 5e-324, 1.7e308, math.inf, -math.inf])
+DOUBLES |= st.sampled_from([math.nan]) | st.floats()
 WORDS = st.sampled_from(["a", "b", "é", "1", "1.0", "10", "9"])
 WRITTEN = st.sampled_from(["1.50", "1.5", "1e0", "-0", "0100.0"]).map(
     lambda text: Number(numeric_reading(text.encode()) or 0, text.encode())
@@ -43,8 +46,14 @@ PROJECTIONS = [
     ("/a, COUNT(1) AS /n", "/a"),
     ("/a, SUM(/b) AS /s, MIN(/c) AS /least, MAX(/b) AS /most, ANY(/c) AS /any", "/a"),
     ("/b, GROUP_CONCAT(/c) AS /all, COUNT_DISTINCT(/a) AS /kinds, UNIQUE(/b) AS /one", "/a, /c"),
+    ("/a, STDDEV_POP(/b) AS /p, STDDEV_SAMP(/b) AS /s, AVG(/c) AS /m, COUNT(/c) AS /n", "/a"),
+    ("SUM(/b) AS /s, MIN(/b) AS /least, MAX(/c) AS /most, UNIQUE(/b) AS /one, SUM(1) AS /n, MAX(2) AS /two", ""),
     ("/c AS /last, AVG(/b + 1) AS /mean, SUM(IF(/c = 'a', 1, 0)) AS /as", "/b, /a, /c"),
 ]
+
+
+def _compiled(text: tuple[str, str]) -> Projection:
+    return compile_projection(text[0], text[1] or None)
 
 
 def by_rows(
@@ -79,29 +88,47 @@ def equal(a: SlotValue, b: SlotValue) -> bool:
 @st.composite
 def drawn(draw: st.DrawFn) -> tuple[tuple[str, str], list[list[Row]], list[list[tuple[int, int]]]]:
     text = draw(st.sampled_from(PROJECTIONS))
-    listed = [slot.listed for slot in compile_projection(*text).slots]
+    listed = [slot.listed for slot in _compiled(text).slots]
     pools = [draw(st.sampled_from(SCALARS if some else SCALARS[:-1])) for some in listed]
-    parts = draw(st.lists(st.lists(st.tuples(*pools), max_size=8), min_size=1, max_size=3))
-    txids = iter(draw(st.permutations(range(1, 25))))
-    return text, parts, [[(next(txids), 7) for _ in rows] for rows in parts]
+    parts = draw(st.lists(st.lists(st.tuples(*pools), max_size=12), min_size=1, max_size=3))
+    # Joined rows may share the stamp of a record that all of them have.
+    stamp = st.tuples(st.integers(1, 40), st.integers(0, 3))
+    return text, parts, [draw(st.lists(stamp, min_size=len(rows), max_size=len(rows))) for rows in parts]
 
 
+@pytest.mark.parametrize("summed", [1, 1 << 30], ids=["added up", "listed"])
 @given(drawn())
 @example((PROJECTIONS[0], [[], [(None,)]], [[], [(1, 1)]]))
 @example((PROJECTIONS[0], [[(Number(1.5, b"1.50"),), (Number(1.5, b"1.5"),)]], [[(1, 1), (2, 2)]]))
-def test_groups_are_those_of_rows(case: Any) -> None:
+def test_groups_are_those_of_rows(summed: int, case: Any) -> None:
+    """The law of grouping: by rows, on columns, and on columns in parts whose states add up, groups are the same."""
     text, parts, stamps = case
-    program = compile_projection(*text)
+    program = _compiled(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "SUMMED", summed)
+        _hold(program, parts, stamps)
+
+
+def _hold(program: Projection, parts: list[list[Row]], stamps: list[list[tuple[int, int]]]) -> None:
     expected, found = by_rows(program, parts, stamps), by_columns(program, parts, stamps)
     assert found.keys() == expected.keys()
     for key, group in expected.items():
         other = found[key]
         assert other.stamp == group.stamp
         assert all(map(equal, other.row, group.row)), (other.row, group.row)
-        for call, mine, theirs in zip(program.aggregates, other.inputs, group.inputs, strict=True):
-            assert len(mine) == len(theirs)
-            assert call.name == "COUNT" or all(map(same, mine, theirs)), (mine, theirs)
+        assert other.size == group.size
         assert all(map(equal, program.fields(other, ENV), program.fields(group, ENV)))
+    retractable = Retractable(program)
+    states: dict[GroupKey, Group] = {}
+    for number, (rows, times) in enumerate(zip(parts, stamps, strict=True)):
+        for key, state in by_columns(program, [rows], [times]).items():
+            state.numbered(number)
+            made = retractable.empty()
+            made.take(state, program, for_good=True)
+            states.setdefault(key, retractable.empty()).merge(retractable.unpack(retractable.pack(made)))
+    assert states.keys() == expected.keys()
+    for key, group in expected.items():
+        assert all(map(equal, retractable.fields(states[key], ENV), program.fields(group, ENV)))
 
 
 def test_many_kinds_of_many_fields_keep_their_groups_apart() -> None:
@@ -113,7 +140,7 @@ def test_many_kinds_of_many_fields_keep_their_groups_apart() -> None:
     stamps = [[(n, n) for n in range(len(rows))]]
     found = by_columns(program, [rows], stamps)
     assert len(found) == 1500
-    assert {len(group.inputs[0]) for group in found.values()} == {2}
+    assert {group.size for group in found.values()} == {2}
     assert found.keys() == by_rows(program, [rows], stamps).keys()
 
 

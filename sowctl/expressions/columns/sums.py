@@ -1,0 +1,194 @@
+"""Exact sums of a column, group by group, without a step of Python per message.
+
+A sum of Doubles is to be the one nearest to the exact sum (``sowctl-expressions(7)``, aggregates), so it must not be
+rounded on the way. Adding a large power of two to a number and taking it away again cuts off all bits below a certain
+one; what is left of all numbers are multiples of that bit, few enough that numpy adds them without any rounding, in
+whatever order. What was cut off is exact, too, and goes the same way: two or three rounds take all bits of usual
+numbers. (S. M. Rump, T. Ogita, S. Oishi: Accurate floating-point summation, part I, 2008, section 3.)
+
+Called by :mod:`~sowctl.expressions.columns.grouping`. The sums go into the states of
+:mod:`sowctl.expressions.rows.sums`, which add up over batches. sum(qty * price) of 1,000,000 orders in four groups
+takes 8 ms of processor time; a list of each group's inputs and ``math.fsum`` took 190.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sowctl.expressions.columns.arithmetic import as_numbers
+from sowctl.expressions.columns.column import WHOLE, Array, Column, Kind, Unsuited
+from sowctl.expressions.functions.sets import SCALE, scaled
+from sowctl.expressions.rows.sums import ADDING, Count, Deviation, Sum
+
+BLOCK = 1 << 15
+"""Messages that are added at once, where groups are few: 256 KiB of numbers stay in the processor's caches."""
+_FEW = 1 << 9
+"""Groups up to which blocks are worth while: each block costs a sum per group."""
+_ROUNDS = 4
+"""Rounds after which what is left of single numbers is added one by one."""
+_LARGE, _SMALL = 2.0**900, 2.0**-400
+"""Bounds of what is cut, and of what is squared: beyond them a power of two or a square might leave the Doubles."""
+_PIECE = 22
+"""Bits of a piece of an Integer: those of two thousand million messages add up without rounding."""
+_EXACT = float(1 << 53)
+
+
+def sums_of(name: str, column: Column, codes: Array, groups: int) -> list[Count | Sum] | None:
+    """The state of an aggregate call for each group; None where the column holds what does not add up so.
+
+    ``codes``: the group of each message, from 0 to ``groups - 1``.
+    """
+    size = len(codes)
+    if name == "COUNT":
+        counts = [Count() for _ in range(groups)]
+        for count, inputs in zip(counts, _counted(column, codes, groups), strict=True):
+            count.gather(inputs)
+        return counts  # type: ignore[return-value]  # a list of either
+    try:
+        column = _repeated(as_numbers(column), size)
+        states: list[Any] = [ADDING[name](()) for _ in range(groups)]
+        if column.kind is not Kind.NULL:
+            _gather(states, column, codes, groups)
+    except Unsuited:
+        return None
+    return states
+
+
+def _counted(column: Column, codes: Array, groups: int) -> list[int]:
+    """How many messages of each group have a value."""
+    if column.kind is Kind.ROWS:
+        there = np.fromiter((value is not None for value in column.repeated(len(codes))), np.bool_, len(codes))
+        return _count(codes[there], groups)
+    if column.kind is Kind.NULL:
+        return [0] * groups
+    nulls = None if column.constant else column.nulls
+    return _count(codes if nulls is None else codes[~nulls], groups)
+
+
+def _count(codes: Array, groups: int) -> list[int]:
+    found: list[int] = np.bincount(codes, minlength=groups).tolist()
+    return found
+
+
+def _repeated(column: Column, size: int) -> Column:
+    """A column with a place for each message."""
+    if not column.constant or column.kind is Kind.NULL:
+        return column
+    ints = None if column.ints is None else np.broadcast_to(column.ints, (size,))
+    return Column(column.kind, size, np.broadcast_to(column.data, (size,)), ints=ints)
+
+
+def _gather(states: list[Any], column: Column, codes: Array, groups: int) -> None:
+    nothing = [0] * groups
+    squared = isinstance(states[0], Deviation) if states else False
+    if column.kind in WHOLE:
+        # NULL places hold 0, which adds nothing.
+        integers, doubles = (column.data, codes, column.nulls), None
+    elif column.ints is not None:
+        chosen = column.ints
+        integers = (column.data[chosen].astype(np.int64), codes[chosen], None)
+        doubles = (column.data[~chosen], codes[~chosen], None if column.nulls is None else column.nulls[~chosen])
+    else:
+        integers, doubles = None, (column.data, codes, column.nulls)
+    wholes = squares = double_squares = added = nothing
+    whole_counts = double_counts = nothing
+    strange = [nothing, nothing, nothing]
+    if integers is not None:
+        data, places, nulls = integers
+        whole_counts = _count(places if nulls is None else places[~nulls], groups)
+        wholes = _integers(data, places, groups)
+        squares = _integers(_squares(data), places, groups) if squared else nothing
+    if doubles is not None:
+        data, places, nulls = doubles
+        if nulls is not None:
+            data, places = data[~nulls], places[~nulls]
+        finite = np.isfinite(data)
+        if not finite.all():
+            kinds = (np.isnan(data), data == math.inf, data == -math.inf)
+            strange = [_count(places[kind], groups) for kind in kinds]
+            data, places = data[finite], places[finite]
+        double_counts = _count(places, groups)
+        added = exact_sums(data, places, groups)
+        double_squares = _double_squares(data, places, groups) if squared else nothing
+    for number, state in enumerate(states):
+        state.gather(
+            (whole_counts[number], wholes[number]),
+            (double_counts[number], added[number]),
+            (strange[0][number], strange[1][number], strange[2][number]),
+        )
+        if squared:
+            state.gather_squares(squares[number], double_squares[number])
+
+
+def _integers(data: Array, codes: Array, groups: int) -> list[int]:
+    """The sums of Integers of 64 bits."""
+    if not data.size:
+        return [0] * groups
+    most = max(abs(int(data.min())), abs(int(data.max())))
+    # Weights are Doubles: they are added without rounding as long as no sum leaves 2**53.
+    if most * len(data) < _EXACT:
+        return list(map(int, np.bincount(codes, data, groups).tolist()))
+    mask = data.dtype.type((1 << _PIECE) - 1)
+    # The highest piece keeps the sign; the others are what is above it, from 0 up.
+    pieces = (data & mask, (data >> _PIECE) & mask, data >> 2 * _PIECE)
+    sums = [map(int, np.bincount(codes, piece, groups).tolist()) for piece in pieces]
+    return [low + (middle << _PIECE) + (high << 2 * _PIECE) for low, middle, high in zip(*sums, strict=True)]
+
+
+def _squares(data: Array) -> Array:
+    if data.size and max(abs(int(data.min())), abs(int(data.max()))) >= 1 << 31:
+        raise Unsuited("squares beyond 64 bits")
+    return data * data
+
+
+def exact_sums(data: Array, codes: Array, groups: int) -> list[int]:
+    """The sums of finite Doubles in units of 2**-1074. Raises Unsuited where they are too large to be cut."""
+    found = [0] * groups
+    step = BLOCK if groups <= _FEW else max(len(data), 1)
+    for start in range(0, len(data), step):
+        _add_block(found, data[start : start + step], codes[start : start + step], groups)
+    return found
+
+
+def _add_block(found: list[int], rest: Array, codes: Array, groups: int) -> None:
+    for _ in range(_ROUNDS):
+        most = max(-float(rest.min()), float(rest.max()))
+        if not most:
+            return
+        if most > _LARGE:
+            raise Unsuited("Doubles near the end of their range")
+        # ``power`` exceeds the sum of all magnitudes: nothing that is cut off at its last bit carries beyond it.
+        exponent = math.frexp(most)[1] + len(rest).bit_length() + 1
+        power = math.ldexp(1.0, exponent)
+        cut = rest + power
+        cut -= power
+        rest = rest - cut
+        # All of ``cut`` are multiples of this power of two, no bit of a Double being below 2**-1074.
+        unit = max(exponent - 53, -SCALE)
+        sums = np.ldexp(np.bincount(codes, cut, groups), -unit)
+        shift = unit + SCALE
+        for number, one in enumerate(sums.tolist()):
+            if one:
+                found[number] += int(one) << shift
+    left = np.flatnonzero(rest)
+    for number, one in zip(codes[left].tolist(), rest[left].tolist(), strict=True):
+        found[number] += scaled(one)
+
+
+def _double_squares(data: Array, codes: Array, groups: int) -> list[int]:
+    """The sums of the squares of finite Doubles in units of 2**-2148."""
+    sizes = np.abs(data[data != 0])
+    if sizes.size and not _SMALL < float(sizes.min()) <= float(sizes.max()) < 1 / _SMALL:
+        raise Unsuited("squares near the ends of the Doubles")
+    # A square is the nearest Double and what that lacks, which is a Double, too: of the halves of a number, of 26 bits
+    # each, every product is exact. (T. J. Dekker: A floating-point technique for extending the precision, 1971.)
+    wide = data * 134217729.0
+    high = wide - (wide - data)
+    low = data - high
+    square = data * data
+    lacking = ((high * high - square) + 2 * high * low) + low * low
+    both = zip(exact_sums(square, codes, groups), exact_sums(lacking, codes, groups), strict=True)
+    return [(one + other) << SCALE for one, other in both]
