@@ -259,8 +259,10 @@ def _codes(column: Column, size: int) -> Array:
         known: dict[Any, int] = {}
         texts = map(text_of, column.values())
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
-    # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text.
-    bits = column.data.astype(np.int64) if column.kind in _WHOLE else column.data.view(np.int64)
+    # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text. All NaNs
+    # have one text, whatever their bits.
+    data = column.data if column.kind in _WHOLE else np.where(np.isnan(column.data), np.nan, column.data)
+    bits = data.astype(np.int64) if column.kind in _WHOLE else data.view(np.int64)
     found = np.unique(bits, return_inverse=True)[1].astype(np.int64)
     if column.ints is not None:
         # An Integer and an equal Double get codes of their own, because their texts may differ.
