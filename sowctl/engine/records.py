@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from struct import unpack
 from typing import TYPE_CHECKING, Any
 
+from sowctl.messages.base import select_all
 from sowctl.store.codec import (
     CORRELATION,
     CRC_SIZE,
@@ -16,11 +18,12 @@ from sowctl.store.codec import (
     extra_length,
     logical_topic,
     payloads,
+    plain_stamps,
     stamps,
 )
 
 if TYPE_CHECKING:
-    from sowctl.messages.base import MessageType
+    from sowctl.messages.base import MessageType, SelectList
 
 
 class StoredRecord:
@@ -144,9 +147,18 @@ class RecordBatch:
             self._records = list(map(StoredRecord, self.keys, self.values, self.payloads))
         return self._records
 
-    def selected(self, select: Callable[[bytes], bytes]) -> RecordBatch:
-        """A batch of these records with what ``select`` makes of their payloads."""
-        return RecordBatch(self.topic, self._kind, self.keys, self.values, list(map(select, self.payloads)))
+    def stamps(self) -> tuple[Sequence[int], ...] | None:
+        """SOW keys, times, expirations and txids, each a column; None where a record has optional parts."""
+        found = plain_stamps(self.values)
+        if found is None:
+            return None
+        txids, times, expirations = found
+        return unpack(f">{len(self.keys)}Q", b"".join(self.keys)), times, expirations, txids
+
+    def selected(self, select_list: SelectList) -> RecordBatch:
+        """A batch of these records with what a select list leaves of their payloads. Raises InputError."""
+        kept = select_all(self._kind, self.payloads, select_list)
+        return RecordBatch(self.topic, self._kind, self.keys, self.values, kept)
 
     def __len__(self) -> int:
         return len(self.keys)

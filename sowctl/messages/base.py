@@ -230,6 +230,12 @@ def columns_of(extract: Extractor) -> ColumnExtractor:
     return turned
 
 
+def select_all(kind: MessageType, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
+    """:meth:`MessageType.select` of several payloads, by the type's way to do that at once where it has one."""
+    own: Callable[[Sequence[bytes], SelectList], list[bytes]] | None = getattr(kind, "select_all", None)
+    return own(payloads, select_list) if own is not None else [kind.select(one, select_list) for one in payloads]
+
+
 def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:
     """The payloads of more than ``max_message`` bytes."""
     return [

@@ -4,6 +4,7 @@
 * ``formats``: the table of formats; a format exists if it has a line there
 * ``records``: what is printed: batches of records, as protocols
 * ``members``: the fields of a payload: members in order, paths, texts
+* ``texts``: columns of cell texts, of whole batches
 * ``columns``: which columns tables have, and their cells
 * ``ndjson``: one JSON value a line
 * ``jsonarray``: one JSON array

@@ -8,7 +8,7 @@ renderer says so. So the columns depend on the records alone, and nothing is buf
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from msgspec import Struct
@@ -16,8 +16,10 @@ from msgspec import Struct
 from sowctl.output.display import escaped
 from sowctl.output.members import as_text, at, members
 from sowctl.output.options import NAMES, Column, OutputOptions
-from sowctl.output.records import Batch, metadata
+from sowctl.output.records import Batch, metadata, metadata_columns, stored_of
+from sowctl.output.texts import Texts, below, texts_of
 from sowctl.values.paths import Path, Step
+from sowctl.values.rawmembers import RawColumns, raw_columns
 
 SAMPLE = 1_000
 
@@ -40,17 +42,45 @@ class ShownColumns:
         self.left_out: dict[str, int] = {}
         # Members of the payload and nothing else, as without --columns: no path is followed for each cell.
         self._names = _first_level(columns)
+        self._wants_meta = any(isinstance(column, str) for column in columns)
         self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
+
+    def rows(self, batch: Batch) -> Iterator[Row]:
+        """The records of a batch; their metadata where a column shows some."""
+        return _rows(batch, self._wants_meta)
 
     def cells(self, row: Row) -> list[Any]:
         """The values of one record in column order."""
         # Most records have the known members only, and cost one comparison.
         if not self.chosen and not self._known.issuperset(row.members):
-            for name in row.members.keys() - self._known:
-                self.left_out[name] = self.left_out.get(name, 0) + 1
+            self._leave_out(row.members, 1)
         if self._names is not None:
             return list(map(row.members.get, self._names))
         return [self._value(column, row) for column in self.columns]
+
+    def texts(self, batch: Batch) -> list[Texts] | None:
+        """The texts of a batch's cells, a column for each of these columns; None where only :meth:`cells` can tell."""
+        stored, found = stored_of(batch), _members(batch, batch.payloads)
+        names = {column for column in self.columns if isinstance(column, str)} - {"data", "length"}
+        known = metadata_columns(stored) if names and stored is not None else {}
+        if found is None or known is None or not names <= known.keys():
+            return None
+        texts: list[Texts] = []
+        try:
+            for column in self.columns:
+                if isinstance(column, Path):
+                    values = below(found, column)
+                    if values is None:
+                        return None
+                    texts.append(texts_of(values) if values else [None] * len(batch.payloads))
+                else:
+                    own = {"data": batch.payloads, "length": map(len, batch.payloads)}.get(column)
+                    texts.append(cell_texts(known[column] if own is None else own))
+        except RecursionError:
+            return None
+        if not self.chosen:
+            self._leave_out(found.keys(), len(batch.payloads))
+        return texts
 
     def notes(self) -> tuple[str, ...]:
         """What to tell about members that had no column."""
@@ -58,6 +88,10 @@ class ShownColumns:
             return ()
         names = ", ".join("/" + escaped(name) for name in sorted(self.left_out))
         return (f"not shown, because the first {SAMPLE:,} records do not have them: {names}; see --columns",)
+
+    def _leave_out(self, names: Iterable[str], records: int) -> None:
+        for name in set(names) - self._known:
+            self.left_out[name] = self.left_out.get(name, 0) + records
 
     @staticmethod
     def _value(column: Column, row: Row) -> Any:
@@ -89,21 +123,34 @@ def heading(column: Column, *, facts: bool = False) -> str:
 
 def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[Row]]:
     """The columns for these records, and all their rows."""
-    wants_meta = options.meta or any(isinstance(column, str) for column in options.columns)
-    rows = _rows(batches, wants_meta)
+    columns, found = open_batches(batches, options)
+    return columns, (row for batch in found for row in columns.rows(batch))
+
+
+def open_batches(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[Batch]]:
+    """The columns for these records, and all their batches."""
+    given = iter(batches)
     if options.columns:
-        return ShownColumns(options.columns, chosen=True, facts=options.facts), rows
-    sample: list[Row] = []
+        return ShownColumns(options.columns, chosen=True, facts=options.facts), given
     names: dict[str, None] = {}
-    for row in rows:
-        sample.append(row)
-        names.update(dict.fromkeys(row.members))
-        # The columns are fixed here, because the heading must be written before the first row.
-        if len(sample) == SAMPLE:
-            break
+    first: list[Batch] = []
+    left = SAMPLE
+    # The columns are fixed here, because the heading must be written before the first row.
+    while left and (batch := next(given, None)) is not None:
+        first.append(batch)
+        names.update(dict.fromkeys(_names(batch, left)))
+        left -= min(left, len(batch.payloads))
     front: tuple[Column, ...] = options.front if options.meta else ()
     found = ShownColumns([*front, *(Path((Step(name),)) for name in names)], chosen=False, facts=options.facts)
-    return found, chain(sample, rows)
+    return found, chain(first, given)
+
+
+def _names(batch: Batch, count: int) -> Iterable[str]:
+    """The first-level members of the first records of a batch."""
+    known = _members(batch, batch.payloads[:count])
+    if known is not None:
+        return known
+    return (name for row in islice(_rows(batch, wants_meta=False), count) for name in row.members)
 
 
 def cell_text(value: Any) -> str | None:
@@ -118,14 +165,27 @@ def cell_text(value: Any) -> str | None:
 
 
 def cell_texts(cells: Iterable[Any]) -> list[str | None]:
-    """:func:`cell_text` of the cells of a line; most hold a plain text, which costs no call."""
+    """:func:`cell_text` of several cells; most hold a plain text, which costs no call."""
     return [value if isinstance(value, str) and value.isascii() else cell_text(value) for value in cells]
 
 
-def _rows(batches: Iterable[Batch], wants_meta: bool) -> Iterator[Row]:
-    for batch in batches:
-        for record in batch.records:
-            known = metadata(batch, record) if wants_meta else {}
-            # a record without a message has no members; the view of nothing would make a column for it
-            found = members(record.payload, batch.members_view) if record.has_data else {}
-            yield Row(found, known, record.payload)
+def _members(batch: Batch, payloads: Sequence[bytes]) -> RawColumns | None:
+    """The first-level members of payloads of stored records, by columns; None where only rows can tell."""
+    if stored_of(batch) is None:
+        return None
+    # Like rows, from a view with the members that columns show.
+    lines = list(map(batch.members_view, payloads))
+    try:
+        # What is no UTF-8 makes the record another one for columns, wherever it stands.
+        b"\n".join(lines).decode()
+    except UnicodeDecodeError:
+        return None
+    return raw_columns(lines)
+
+
+def _rows(batch: Batch, wants_meta: bool) -> Iterator[Row]:
+    for record in batch.records:
+        known = metadata(batch, record) if wants_meta else {}
+        # a record without a message has no members; the view of nothing would make a column for it
+        found = members(record.payload, batch.members_view) if record.has_data else {}
+        yield Row(found, known, record.payload)

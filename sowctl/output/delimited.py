@@ -2,20 +2,22 @@
 
 CSV as RFC 4180 with line feeds: a cell is quoted where it holds a comma, a quote or a line break, or where it is the
 empty text - nothing at all stands for null. TSV escapes tab, line breaks and backslash with a backslash; null
-and the empty text look alike there. Lines are written 1,000 at a time.
+and the empty text look alike there. Lines are written a batch at a time, and made by columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from sowctl.output.columns import cell_texts, open_columns
+from sowctl.output.columns import ShownColumns, cell_texts, open_batches
 from sowctl.output.display import display
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
+from sowctl.output.texts import Texts
 
 _CHUNK = 1_000
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
@@ -37,7 +39,9 @@ def tsv_cell(text: str | None) -> str:
     return "" if text is None else text.translate(_TSV)
 
 
-class _Delimited:
+class _Delimited(ABC):
+    """What both formats share; they differ in what stands between cells and in how a cell is written."""
+
     separator: str
 
     def __init__(self, options: OutputOptions) -> None:
@@ -45,62 +49,76 @@ class _Delimited:
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
         """Write header and lines; nothing at all where there is no record and no chosen column."""
-        columns, rows = open_columns(batches, self.options)
+        columns, found = open_batches(batches, self.options)
         if not columns.columns:
             return Rendered(0)
         if self.options.headers:
-            out.write(self._line(columns.headings))
+            out.write(self._lines([[text] for text in columns.headings]))
         count = 0
-        while chunk := [columns.cells(row) for row in islice(rows, _CHUNK)]:
-            out.write(b"".join(self._line(cell_texts(cells)) for cells in chunk))
+        for batch in found:
+            for number, texts in self._parts(columns, batch):
+                out.write(self._lines(texts))
+                count += number
             out.flush()
-            count += len(chunk)
         out.flush()
         return Rendered(count, columns.notes())
 
-    def cell(self, text: str | None) -> str:
-        raise NotImplementedError
+    def _parts(self, columns: ShownColumns, batch: Batch) -> Iterator[tuple[int, Sequence[Texts]]]:
+        """The texts of a batch, a column for each, and of how many records they are."""
+        texts = columns.texts(batch)
+        if texts is not None:
+            yield len(batch.payloads), texts
+            return
+        rows = columns.rows(batch)
+        while part := [cell_texts(columns.cells(row)) for row in islice(rows, _CHUNK)]:
+            yield len(part), list(zip(*part, strict=True))
 
-    def special(self, line: str) -> bool:
-        """Whether something in a line, separators aside, may have to be written otherwise."""
-        raise NotImplementedError
+    def _lines(self, columns: Sequence[Texts]) -> bytes:
+        """The lines of several records."""
+        cells = map(self._cells, columns)
+        lines = map(self.separator.join, zip(*cells, strict=True))
+        # Bytes that are not UTF-8 came as surrogates and leave as the bytes that they were.
+        return "".join([line + "\n" for line in lines]).encode("utf-8", "surrogateescape")
 
-    def _line(self, texts: Iterable[str | None]) -> bytes:
+    def _cells(self, texts: Texts) -> Iterable[str]:
         if self.options.terminal is not None:
             # On a terminal alone: a file gets the text itself, control characters included.
-            texts = (None if text is None else display(text) for text in texts)
-        cells = list(texts)
-        # Most lines are their texts side by side: nothing in them needs a quote or an escape.
-        line = self.separator.join([text or "" for text in cells])
-        if line.count(self.separator) >= len(cells) or self.special(line) or "" in cells:
-            line = self.separator.join(map(self.cell, cells))
-        # Bytes that are not UTF-8 came as surrogates and leave as the bytes that they were.
-        return (line + "\n").encode("utf-8", "surrogateescape")
+            texts = [None if text is None else display(text) for text in texts]
+        if None not in texts:
+            plain = cast("Sequence[str]", texts)
+            whole = "\n".join(plain)
+            # Most columns hold nothing that needs a quote or an escape, which one search for each tells of all cells.
+            if whole.count("\n") < len(texts) and not any(map(whole.__contains__, self.special)) and "" not in texts:
+                return plain
+        return map(self.cell, texts)
+
+    @property
+    @abstractmethod
+    def special(self) -> Sequence[str]:
+        """What may have to be written otherwise, line feeds aside."""
+
+    @abstractmethod
+    def cell(self, text: str | None) -> str:
+        """One cell as it is written."""
 
 
 class CsvRenderer(_Delimited):
     """Comma-separated values."""
 
     separator = ","
+    special = (",", '"', "\r")
 
     def cell(self, text: str | None) -> str:
         """One cell, quoted where needed."""
         return csv_cell(text)
-
-    def special(self, line: str) -> bool:
-        """See above."""
-        return '"' in line or "\n" in line or "\r" in line
 
 
 class TsvRenderer(_Delimited):
     """Tab-separated values."""
 
     separator = "\t"
+    special = ("\t", "\\", "\r")
 
     def cell(self, text: str | None) -> str:
         """One cell with backslash escapes."""
         return tsv_cell(text)
-
-    def special(self, line: str) -> bool:
-        """See above."""
-        return "\\" in line or "\n" in line or "\r" in line

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -46,6 +47,27 @@ def is_json_line(payload: bytes) -> bool:
     return True
 
 
+def are_json_lines(payloads: Sequence[bytes]) -> bool:
+    """Whether each of several payloads is surely such a line; where not, :func:`is_json_line` tells of each."""
+    # Long ones may be too deep, which takes counting their brackets.
+    if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) >= _SHALLOW:
+        return False
+    whole = b"\n".join(payloads)
+    if whole.count(b"\n") >= len(payloads) or b"\r" in whole:
+        return False
+    if not {payload[0] for payload in payloads}.isdisjoint(b" \t") or not {one[-1] for one in payloads}.isdisjoint(
+        b" \t"
+    ):
+        return False
+    try:
+        whole.decode()
+        for _ in map(_decode_raw, payloads):
+            pass
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _is_json(payload: bytes) -> bool:
     try:
         _decode_raw(payload)
@@ -64,14 +86,14 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
         text = line.decode()
         found = raw_members(line)
         if found is not None:
-            return {name: _member(raw) for name, raw in found.items()}
+            return {name: member_value(raw) for name, raw in found.items()}
         value = loads(text)
     except (ValueError, RecursionError):
         return {"data_base64": b64encode(payload).decode()}
     return value if isinstance(value, dict) else {"data": value}
 
 
-def _member(raw: Raw) -> Any:
+def member_value(raw: Raw) -> Any:
     """What ``loads`` gives for the bytes of one value; without a decoder for those that show what they are."""
     text = str(raw, "utf-8")
     head = text[0]
@@ -102,7 +124,7 @@ def as_text(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return dump(value)
+    return str(value) if type(value) is int else dump(value)
 
 
 def plain(value: Any) -> Any:

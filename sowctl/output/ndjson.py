@@ -8,12 +8,12 @@ or ``data_base64`` (the payload's bytes): ``publish --framing envelope`` reads i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from sowctl.output.display import display_json, escaped
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, ShownRecord, metadata
+from sowctl.output.records import Batch, ShownRecord, metadata, metadata_columns, stored_of
 
 
 class NdjsonRenderer:
@@ -41,7 +41,7 @@ class NdjsonRenderer:
 def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     """The JSON text of every record of ``batch``, each in one line."""
     if meta:
-        return [envelope(batch, record) for record in batch.records]
+        return envelopes(batch)
     payloads = batch.payloads
     if batch.message_type != "json":
         return list(map(batch.view, payloads))
@@ -51,6 +51,32 @@ def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
         return payloads
     # A line break outside of a text is white space in JSON, so the view is the same value in one line.
     return [one if b"\n" not in one and b"\r" not in one else batch.view(one) for one in payloads]
+
+
+def envelopes(batch: Batch) -> Sequence[bytes]:
+    """The :func:`envelope` of every record; of stored ones made by columns, without a step for each value."""
+    from sowctl.output.members import are_json_lines
+
+    stored, payloads = stored_of(batch), batch.payloads
+    known = metadata_columns(stored) if stored is not None and are_json_lines(payloads) else None
+    columns = None if known is None else list(map(_json_texts, known.values()))
+    if known is None or columns is None:
+        return [envelope(batch, record) for record in batch.records]
+    front = "{" + "".join([f'"{name}":%s,' for name in known]) + '"data":'
+    # One text for all heads, encoded at once; a line break in a value would be an escape.
+    heads = "\n".join(map(front.__mod__, zip(*columns, strict=True))).encode().split(b"\n")
+    return list(map(b"%b%b}".__mod__, zip(heads, payloads, strict=True)))
+
+
+def _json_texts(values: Sequence[Any]) -> list[str] | None:
+    """The JSON text of each value; None where one holds a comma, or what :func:`escaped` is for."""
+    from sowctl.output.members import compact
+
+    if values.count(values[0]) == len(values):
+        return [escaped(compact(values[0]))] * len(values)
+    whole = compact(values)
+    texts = whole[1:-1].split(",")
+    return texts if len(texts) == len(values) and whole.isascii() else None
 
 
 def envelope(batch: Batch, record: ShownRecord) -> bytes:

@@ -6,7 +6,7 @@ A renderer touches only what it prints: ``ndjson`` without envelopes never asks 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -103,6 +103,22 @@ class OutputBatch(Struct, frozen=True):
         return [record.payload for record in self.records]
 
 
+class Stored(Batch, Protocol):
+    """A batch of stored records: each of them has data."""
+
+    def stamps(self) -> tuple[Sequence[int], ...] | None:
+        """SOW keys, times, expirations and txids, each a column; None where a record has more metadata."""
+        ...
+
+
+def stored_of(batch: Batch) -> Stored | None:
+    """The batch as one of stored records; None for others, which are shown row by row.
+
+    Optional, and asked for in this one place.
+    """
+    return cast("Stored", batch) if hasattr(batch, "stamps") else None
+
+
 METADATA = (
     "topic",
     "message_type",
@@ -120,6 +136,25 @@ MORE_METADATA = (
     *("state", "token", "lease_until", "holder", "deliveries", "cancels", "priority", "barrier", "reason"),
 )
 """Metadata that an envelope has only where a record has it; ``lossy`` is of versions, what follows of queues."""
+
+
+def metadata_columns(batch: Stored) -> dict[str, Sequence[Any]] | None:
+    """What :func:`metadata` gives of the records, as a column for each name; None where that takes looking at each."""
+    stamps = batch.stamps() if batch.shown is None else None
+    if stamps is None:
+        return None
+    keys, times, ends, txids = stamps
+    count = len(keys)
+    return {
+        "topic": [batch.topic] * count,
+        "message_type": [batch.message_type] * count,
+        "sow_key": list(map(str, keys)),
+        "timestamp": list(map(format_time, times)),
+        "expiration": list(map(format_end, ends)),
+        "txid": txids,
+        "bookmark": [None] * count,
+        "correlation_id": [None] * count,
+    }
 
 
 def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:

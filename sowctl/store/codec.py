@@ -56,6 +56,7 @@ _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = struct.Struct("<H")
 _STAMPS = struct.Struct("<Qq")
 _RAW_STAMPS = itemgetter(slice(4, 20))
+_HEAD = itemgetter(slice(HEADER_SIZE))
 TIME_OFFSET = 1 << 63
 """Added to a time in a sort key, so that bytes sort as signed numbers do."""
 _HISTORY = struct.Struct(">8sQQ")
@@ -282,6 +283,12 @@ def stamps(value: bytes) -> tuple[int, int]:
 def all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
     """:func:`stamps` of many values."""
     return list(map(_STAMPS.unpack_from, values, repeat(4)))
+
+
+def plain_stamps(values: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Txids, times and expirations of many values; None where one has flags or optional parts, or there is none."""
+    columns = tuple(zip(*_PLAIN.iter_unpack(b"".join(map(_HEAD, values))), strict=True))
+    return (columns[1], columns[2], columns[3]) if columns and not any(columns[0]) else None
 
 
 def raw_stamps(values: Iterable[bytes]) -> bytes:

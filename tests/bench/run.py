@@ -14,7 +14,20 @@ from tests.bench.place import Place
 from tests.bench.rounds import Wrong
 
 NAMES = (
-    *("publish", "replay", "scan", "query", "views", "indexes", "figures", "startup", "idle", "memory", "messages"),
+    *(
+        "publish",
+        "replay",
+        "scan",
+        "query",
+        "views",
+        "indexes",
+        "figures",
+        "startup",
+        "idle",
+        "memory",
+        "output",
+        "messages",
+    ),
     *("spark", "pipeline", "queues", "following", "latency"),
 )
 SIZED = ("idle", "spark", "pipeline")

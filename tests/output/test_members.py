@@ -12,8 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.output.delimited import CsvRenderer, TsvRenderer, csv_cell, tsv_cell
+from sowctl.output.formats import make
 from sowctl.output.members import is_json_line, members
-from sowctl.output.options import OutputOptions
+from sowctl.output.ndjson import envelope, json_values
+from sowctl.output.options import OutputOptions, parse_columns
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.values.jsontree import NumberText
 from tests.support.examples import examples
@@ -75,6 +77,70 @@ def test_members_are_those_of_the_standard_library(payload: bytes) -> None:
     assert _typed(members(payload, bytes)) == _typed(wanted)
     clean = payload == payload.strip() and b"\n" not in payload and "data_base64" not in wanted
     assert is_json_line(payload) is clean
+
+
+class _Stored(OutputBatch, frozen=True):
+    """A batch that is shown by columns where that is possible."""
+
+    def stamps(self) -> tuple[tuple[int, ...], ...] | None:
+        if any(record.extra for record in self.records):
+            return None
+        known = [(one.sow_key, one.timestamp, one.expiration, one.txid) for one in self.records]
+        return tuple(zip(*known, strict=True))
+
+
+@st.composite
+def _alike(draw: st.DrawFn) -> list[bytes]:
+    """Several messages, mostly of one shape and as a program writes them."""
+    names = draw(st.lists(st.sampled_from([*_TEXTS, "%s", "c"]), max_size=3, unique=True))
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        row = {name: draw(_JSON) for name in names}
+        found.append(
+            json.dumps(row, ensure_ascii=draw(st.booleans()), separators=(",", ":")).encode("utf-8", "replace")
+        )
+    return [*found, *draw(st.lists(_payloads(), max_size=1 if draw(st.booleans()) else 0))]
+
+
+def _record(number: int, payload: bytes, extra: dict[str, str] | None = None) -> OutputRecord:
+    return OutputRecord(payload, 2**63 + number, 1_000_000 * number, 5 * (number % 2), number, extra=extra)
+
+
+_ASKED = (
+    OutputOptions(),
+    OutputOptions(meta=True),
+    OutputOptions(columns=parse_columns("/a,/b/a,/x[0],data,length,sow_key,timestamp,expiration,txid")),
+    OutputOptions(columns=parse_columns("/a,client")),
+)
+
+
+@example(payloads=[b'{"a":"x"}', b'{"a":null}', b'{"a":null}'])
+@example(payloads=[b'{"a":"x"}', b'{"a":{"x":"1","y":2}}', b'{"a":"y"}'])
+@example(payloads=[b'{"a":{"b":[1, 2]}}', b'{"a":{"b":[1,2]}}'])
+@example(payloads=[b'{"a":{"b":1,"b":2},"c":1}', b'{"a":{"b":1,"c":2},"c":1}'])
+@example(payloads=[b'{"a":{"b":"{}"},"c":1}', b'{"a":{"b":"[]"},"c":1}'])
+@example(payloads=[b'{"a":1,"b":"\xff"}', b'{"a":1,"b":"x"}'])
+@example(payloads=[b'{"a":%b1%b}' % (b'{"a":' * 300, b"}" * 300)])
+@settings(max_examples=examples(200), deadline=None)
+@given(payloads=_alike())
+def test_columns_show_what_rows_show(payloads: list[bytes]) -> None:
+    records = [_record(number, payload) for number, payload in enumerate(payloads)]
+    for options in _ASKED:
+        for name in ("csv", "tsv", "table"):
+            by_columns, by_rows = BytesIO(), BytesIO()
+            told = make(name, options).write([_Stored("t", "json", bytes, records)] * 2, by_columns)
+            assert told == make(name, options).write([OutputBatch("t", "json", bytes, records)] * 2, by_rows)
+            assert by_columns.getvalue() == by_rows.getvalue()
+    batch = _Stored('t,"é%s', "json", bytes, records)
+    assert json_values(batch, meta=True) == [envelope(batch, record) for record in records]
+
+
+def test_more_metadata_than_usual_is_shown_row_by_row() -> None:
+    batch = _Stored("t", "json", bytes, [_record(1, b'{"a":1}', {"user_key": "u"}), _record(2, b'{"a":2}')])
+    assert [json.loads(line)["sow_key"] for line in json_values(batch, meta=True)] == ["u", str(2**63 + 2)]
+    out = BytesIO()
+    CsvRenderer(OutputOptions(columns=parse_columns("/a,sow_key"))).write([batch], out)
+    assert out.getvalue().decode() == f"a,sow_key\n1,u\n2,{2**63 + 2}\n"
 
 
 @pytest.mark.parametrize("depth", [10, 499, 501, 100_000])

@@ -244,8 +244,7 @@ class _Run:
 
     def _selected(self, batch: RecordBatch) -> RecordBatch:
         assert self._select is not None
-        select, wanted = self._instance.type_of(batch.message_type).select, self._select
-        return batch.selected(lambda payload: select(payload, wanted))
+        return batch.selected(self._select)
 
 
 def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:

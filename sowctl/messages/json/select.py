@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -10,7 +11,7 @@ from sowctl.messages.base import SelectList
 from sowctl.messages.directives import PathDirective, directives
 from sowctl.messages.json.exact import is_deep
 from sowctl.messages.json.text import quoted
-from sowctl.values.rawmembers import RawMembers, raw_items, raw_members
+from sowctl.values.rawmembers import RawColumns, RawMembers, raw_columns, raw_items, raw_members
 
 _quoted = lru_cache(1024)(quoted)
 
@@ -37,6 +38,22 @@ class Selection:
         except (_Doubtful, UnicodeDecodeError):
             return None
 
+    def all_of(self, payloads: Sequence[bytes]) -> list[bytes] | None:
+        """What stays of each; None where they have to be looked at one by one."""
+        longest = max(map(len, payloads), default=0)
+        # The rules of one payload, for all at once. Those that may be too deep are not looked at together.
+        if longest > min(self._max_message, 2 * self._max_depth):
+            return None
+        columns = raw_columns(payloads)
+        if columns is None:
+            return None
+        try:
+            b"\n".join(payloads).decode()
+            kept = _kept_columns(columns, self._root, True)
+        except (_Doubtful, UnicodeDecodeError):
+            return None
+        return None if kept is None else kept or [b"{}"] * len(payloads)
+
 
 class _Doubtful(Exception):
     """Only the exact reader can tell."""
@@ -59,6 +76,42 @@ def _kept(raw: msgspec.Raw, directive: PathDirective, include: bool) -> bytes | 
         parts = [part for item in items if (part := _kept(item, directive, include)) is not None]
         return b"[" + b",".join(parts) + b"]" if parts else None
     return value if include else None
+
+
+def _kept_columns(columns: RawColumns, directive: PathDirective, include: bool) -> list[bytes] | None:
+    """What stays of objects of one shape, as :func:`_kept_members` says; nothing at all where no member stays.
+
+    None where what stays has not one shape.
+    """
+    include = include if directive.include is None else directive.include
+    front, parts = b"", list[Sequence[bytes | msgspec.Raw]]()
+    for name, column in columns.items():
+        kept: Sequence[bytes | msgspec.Raw] | None = column if include else ()
+        if name in directive.below:
+            kept = _kept_values(column, directive.below[name], include)
+            if kept is None:
+                return None
+        if kept:
+            front += b",%b:%%b" % _quoted(name).replace(b"%", b"%%")
+            parts.append(kept)
+    if not parts:
+        return []
+    return list(map((b"{" + front[1:] + b"}").__mod__, zip(*parts, strict=True)))
+
+
+def _kept_values(
+    column: Sequence[msgspec.Raw], directive: PathDirective, include: bool
+) -> Sequence[bytes | msgspec.Raw] | None:
+    """What stays of the values of one member, as :func:`_kept` says of each; None where it stays of some only."""
+    if {value[:1] for value in map(bytes, column)}.isdisjoint((b"{", b"[")):
+        # Of scalars a path below says nothing.
+        return column if (include if directive.include is None else directive.include) else ()
+    inner = raw_columns(column)
+    if inner is not None:
+        return _kept_columns(inner, directive, include)
+    each = [_kept(value, directive, include) for value in column]
+    found = [value for value in each if value is not None]
+    return found if not found or len(found) == len(each) else None
 
 
 def _kept_members(members: RawMembers, directive: PathDirective, include: bool) -> bytes | None:

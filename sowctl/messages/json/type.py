@@ -144,6 +144,14 @@ class JsonType:
                 return kept
         return selected(payload, self._spans(payload), select_list)
 
+    def select_all(self, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
+        """:meth:`select` of several payloads. Raises InputError for the first that cannot be read."""
+        if self.fast and not all(include for include, _ in select_list):
+            kept = self._selection_of(select_list).all_of(payloads)
+            if kept is not None:
+                return kept
+        return [self.select(payload, select_list) for payload in payloads]
+
     def _selection_of(self, select_list: SelectList) -> Selection:
         """The select list, made ready; kept from one payload to the next."""
         if self._selection is None or self._selection.of is not select_list:

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError
+from sowctl.messages.base import select_all
 from sowctl.messages.json.select import Selection
 from sowctl.messages.json.type import JsonType
 from tests.support.examples import examples
@@ -49,6 +50,34 @@ _LISTS = st.lists(st.tuples(st.booleans(), st.lists(_NAMES, max_size=2).map(tupl
 def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
     payload = text.encode()
     assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
+
+
+_SAME = _LISTS.flatmap(lambda wanted: st.tuples(st.lists(_objects(_VALUES), max_size=3), st.just(wanted)))
+
+
+@example(found=(['{"a":1,"b":{"c":1}}', '{"a":2,"b":{"c":{}}}'], [(False, ()), (True, ("b", "c"))]))
+@example(found=(['{"a":1,"b":{"c":1}}', '{"a":2,"b":{"d":1}}'], [(False, ("b", "c"))]))
+@example(found=(['{"a":1,"b":2}', '{"a":2,"b":"x"}'], [(False, ("b", "c"))]))
+@example(found=(['{"%":1,"b":{}}', '{"%":2,"b":{}}'], [(False, ("b", "c")), (True, ("b",))]))
+@example(found=(['{"a":1,"b":2}', '{"a":2,"b":2,"b":3}'], [(False, ("b",))]))
+@settings(max_examples=examples(200), deadline=None)
+@given(found=_SAME)
+def test_of_several_it_leaves_what_it_leaves_of_each(
+    found: tuple[list[str], list[tuple[bool, tuple[str, ...]]]],
+) -> None:
+    payloads, wanted = [text.encode() for text in found[0]], found[1]
+    assert select_all(JsonType(), payloads, wanted) == [JsonType(fast=False).select(one, wanted) for one in payloads]
+
+
+def test_payloads_of_one_shape_are_read_together() -> None:
+    selection = Selection([(False, ()), (True, ("a",)), (True, ("b", "c"))], 1000, 50)
+    assert selection.all_of([b'{"a":1,"b":{"c":2,"d":3},"e":4}', b'{"a":5,"b":{"c":[],"d":3},"e":4}']) == [
+        b'{"a":1,"b":{"c":2}}',
+        b'{"a":5,"b":{"c":[]}}',
+    ]
+    assert selection.all_of([b'{"x":1}', b'{"x":2}']) == [b"{}", b"{}"]
+    for other in (b'{"a": 1}', b'{"b":1}', b'{"a":"\xff"}', b'{"a":"' + b"x" * 1000 + b'"}', b"["):
+        assert selection.all_of([b'{"a":1}', other]) is None
 
 
 @pytest.mark.parametrize(
