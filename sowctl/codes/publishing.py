@@ -100,9 +100,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-PUB-019": """3 an unknown command in an envelope
 
-        Why: The member ``command`` is neither ``publish`` nor ``delta_publish``; other entries, such as deletes,
-        cannot be published.
-        Do: Leave such envelopes out.
+        Why: The member ``command`` is none of ``publish``, ``delta_publish`` and ``sow_delete``, of which the last is
+        for ``publish`` alone, not for a bulk load or ``key``. Publishing such an envelope as a message would be wrong.
+        Do: Leave such envelopes out; delete with ``publish --framing envelope`` or ``delete``.
         """,
     "SOW-PUB-020": """7 too many refused messages
 
@@ -146,6 +146,13 @@ CODES: dict[str, str] = {
         Why: A large input is read by a process of its own, and something from outside ended it, such as a lack of
         memory. What was acknowledged before stays.
         Do: Publish the rest; the last line of the report says where it begins.
+        """,
+    "SOW-PUB-028": """3 a record that an envelope cannot delete
+
+        Why: A ``sow_delete`` deletes the record whose key its message has. A topic that only the transaction log names
+        has no records, and in a topic with chains a message may have the key of any of its values.
+        Do: Delete by SOW key: ``sowctl delete TOPIC --sow-key KEY``.
+        See: sowctl-delete(1)
         """,
     "SOW-DEL-001": """2 no selector of what to delete, or several
 

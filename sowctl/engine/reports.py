@@ -29,6 +29,8 @@ class TopicCounts(_Counted):
     inserted: int = 0
     updated: int = 0
     unchanged: int = 0
+    deleted: int = 0
+    missing: int = 0
     duplicates: int = 0
     journalled: int = 0
     already_expired: int = 0
@@ -68,7 +70,8 @@ class TornTail(Struct):
 class PublishReport(_Counted):
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
-    (``journalled``); ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
+    (``journalled``), or as deletions (``deleted``); ``missing`` are deletions of keys without a record, which are not
+    written; ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
     message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
     so that no query shows them; ``ahead``: the topics' latest time where it is far ahead of the clock
@@ -80,6 +83,8 @@ class PublishReport(_Counted):
     inserted: int = 0
     updated: int = 0
     unchanged: int = 0
+    deleted: int = 0
+    missing: int = 0
     duplicates: int = 0
     rejected: int = 0
     blank: int = 0

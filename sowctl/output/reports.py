@@ -20,7 +20,7 @@ from sowctl.values.times import format_time
 
 _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNTS = (
-    "published", "inserted", "updated", "unchanged", "journalled", "duplicates", "rejected", "blank",
+    "published", "inserted", "updated", "unchanged", "missing", "journalled", "duplicates", "rejected", "blank",
     "already_expired", "examined", "matched", "returned", "deleted", "expired",
     "entries", "applied", "records", "versions", "changes", "leftovers",
     "restored", "restored_versions", "removed", "lost", "lost_versions",
@@ -119,7 +119,10 @@ def _in_words(report: Mapping[str, Any]) -> str:
 
 def _counts(row: Mapping[str, Any]) -> list[str]:
     counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
-    always = _OF_A_QUERY if "returned" in counted else () if counted.get("journalled") else _ALWAYS
+    always: Sequence[str] = _OF_A_QUERY if "returned" in counted else () if counted.get("journalled") else _ALWAYS
+    if "inserted" in counted:
+        # Most publishers delete nothing, and are not told so.
+        always = [name for name in always if name != "deleted"]
     return [f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count or name in always]
 
 

@@ -1,9 +1,10 @@
 """Laws of the publish path: how messages are cut into batches changes nothing, and what is journalled is finished.
 
-Random runs of publishes, deltas, deletions and clock steps go to twin topics, message by message to the one and in
-batches to the other, with preprocessing, enrichment that looks at the record before, expiration and history. Contents,
-times and stamps are equal, also those of a plain model of the rules; stores that are rebuilt from the journal equal
-those that grew, although the functions of enrichment would give other values today.
+Random runs of publishes, deltas, deletions (by envelopes among the messages, and by filter) and clock steps go to twin
+topics, message by message to the one and in batches to the other, with preprocessing, enrichment that looks at the
+record before, expiration and history. Contents, times and stamps are equal, also those of a plain model of the rules;
+stores that are rebuilt from the journal equal those that grew, although the functions of enrichment would give other
+values today.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ SCALAR = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from(["", "x", "1.5
 BODY = st.dictionaries(
     st.sampled_from(["v", "a", "b", "o"]), st.one_of(SCALAR, st.dictionaries(st.sampled_from("pq"), SCALAR, max_size=2))
 )
-MESSAGE = st.tuples(st.integers(1, 3), BODY, st.booleans(), st.sampled_from([None, None, None, 0, 5]))
+COMMAND = st.sampled_from(["publish", "publish", "delta_publish", "delta_publish", "sow_delete"])
+MESSAGE = st.tuples(st.integers(1, 3), BODY, COMMAND, st.sampled_from([None, None, None, 0, 5]))
 STEP = st.one_of(
     st.tuples(st.just("publish"), st.lists(MESSAGE, min_size=1, max_size=7)),
     st.tuples(st.just("publish"), st.lists(MESSAGE, min_size=1, max_size=7)),
@@ -56,9 +58,9 @@ STEP = st.one_of(
 
 def _envelopes(kind: str, messages: list[tuple]) -> list[bytes]:  # type: ignore[type-arg]
     lines = []
-    for number, (key, body, delta, lifetime) in enumerate(messages):
+    for number, (key, body, command, lifetime) in enumerate(messages):
         name = "key" if "Preprocessing" in KINDS[kind] else "id"
-        row = {"command": "delta_publish" if delta else "publish", "data": {name: key} | body}
+        row = {"command": command, "data": {name: key} | body}
         row |= {} if lifetime is None else {"expiration": lifetime}
         row |= {"correlation_id": f"c{number}"} if number % 3 == 0 else {}
         lines.append(json.dumps(row).encode() + b"\n")
@@ -87,8 +89,12 @@ class Model:
 
     records: dict[int, dict[str, object]] = field(default_factory=dict)
 
-    def publish(self, key: int, body: dict[str, object], delta: bool) -> None:
+    def publish(self, key: int, body: dict[str, object], command: str) -> None:
         whole = {"id": key} | body
+        if command == "sow_delete":
+            self.records.pop(key, None)
+            return
+        delta = command == "delta_publish"
         self.records[key] = _merged(self.records[key], whole) if delta and key in self.records else whole
 
 
@@ -123,8 +129,8 @@ def test_batches_change_nothing_and_the_journal_is_finished(steps: list[tuple]) 
                 elif lab.store(topic).exists():
                     lab.open().topic(topic).delete(filter=f"/id IN ({what}, {what * 10})")
             if verb == "publish":
-                for key, body, delta, _ in what:
-                    model.publish(key, body, delta)
+                for key, body, command, _ in what:
+                    model.publish(key, body, command)
             else:
                 model.records.pop(what, None)
         for kind in KINDS:

@@ -111,7 +111,8 @@ def run(
     With --delta a message is merged with the record of its key: fields that it has replace those of the record,
     objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
     for message types that cannot be merged, it is published as it is; a warning says where that replaced records.
-    Envelopes may say which command a message is, publish or delta_publish. The journal holds the finished message,
+    Envelopes may say which command a message is: publish, delta_publish, or sow_delete, which deletes the record
+    whose key the message has; a key without a record is counted as missing. The journal holds the finished message,
     after preprocessing, enrichment and merge.
     """
     from sowctl.cli.commands.bodies.publish import Publishing

@@ -226,7 +226,10 @@ class Overlay:
 
     def fold(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
         """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
-        keys, values = values_of(block, topic, after=after, until=until)
+        self.add(*values_of(block, topic, after=after, until=until))
+
+    def add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add entries in txid order; a tombstone is a deletion."""
         # A block of publishes, or of deletions, is the usual case and is taken in one call.
         gone = sum(value[0] & TOMBSTONE == TOMBSTONE for value in values)
         if gone in (0, len(values)):

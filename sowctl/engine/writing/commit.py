@@ -13,10 +13,10 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
+from sowctl.engine.fold.blocks import stored
 from sowctl.engine.writing.entries import TopicEntries
-from sowctl.journal.format import NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
-from sowctl.store.codec import encode, encode_plain
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     group = Group(
         topics=[part.writer.ref for part in parts],
         publishers=[publisher.identity] if publisher is not None else [],
-        operations=bytes((PUBLISH,)) * count,
+        operations=_operations(columns, count),
         topic=topic,
         keys=keys,
         checks=checks,
@@ -169,7 +169,7 @@ def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, l
     for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
         columns = [getattr(part, name) for part in parts]
         setattr(whole, name, [columns[number][index] for _, number, index in order])
-    for name in ("user_keys", "correlation_ids", "logicals"):
+    for name in ("user_keys", "correlation_ids", "logicals", "gone"):
         columns = [getattr(part, name) for part in parts]
         # An optional column is there if any topic has it; the others get None for each of their entries.
         if any(column is not None for column in columns):
@@ -181,30 +181,28 @@ def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, l
     return whole, [number for _, number, _ in order], list(ranks)
 
 
+def _operations(columns: TopicEntries, count: int) -> bytes:
+    if columns.gone is None:
+        return bytes((PUBLISH,)) * count
+    return bytes([DELETE if out else PUBLISH for out in columns.gone])
+
+
 def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     """The stored values of entries under the txids that they got; none for a topic without records."""
     if entries.writer.config.key_mode == "none":
         return []
-    if entries.user_keys is None and entries.correlation_ids is None and entries.logicals is None:
-        stamps = entries.times, entries.expirations
-        # Most topics have no optional parts: their values are packed by columns.
-        return encode_plain(entries.keys, entries.checks, txids, *stamps, entries.payloads)
-    empty: list[bytes | None] = [None] * len(entries)
-    columns = (
+    return stored(
         entries.keys,
         entries.checks,
         txids,
         entries.times,
         entries.expirations,
+        entries.gone,
         entries.payloads,
-        entries.user_keys or empty,
-        entries.correlation_ids or empty,
-        entries.logicals or empty,
+        entries.user_keys,
+        entries.correlation_ids,
+        entries.logicals,
     )
-    return [
-        encode(key, check, txid, time, expiration, 0, payload, user_key, correlation, logical)
-        for key, check, txid, time, expiration, payload, user_key, correlation, logical in zip(*columns, strict=True)
-    ]
 
 
 def into_overlay(entries: TopicEntries, txids: Sequence[int], values: Sequence[bytes]) -> None:
@@ -218,7 +216,7 @@ def into_overlay(entries: TopicEntries, txids: Sequence[int], values: Sequence[b
     else:
         # Stored values are made once: the overlay serves look-ups from them, and later puts the same bytes into the
         # store.
-        writer.overlay.put(entries.keys, values)
+        (writer.overlay.put if entries.gone is None else writer.overlay.add)(entries.keys, values)
     writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
     if entries.chains is not None:
         # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.

@@ -48,11 +48,12 @@ T = TypeVar("T")
 class TopicEntries(DescribedStruct):
     """What is to be written of a batch to one topic, by columns; entry n is element n of each.
 
-    ``places`` are indexes into the batch. ``statuses`` are outcomes of messages, or ``journalled`` in a topic that
-    keeps no records. ``duplicates`` counts messages that were published before, ``already_expired`` entries that were
-    over when they were written. ``chains`` learn of the entries once these are written. ``columns`` stand for ``keys``
-    and ``checks``, which are empty then, and go into the overlay as they are; ``stored`` are the payloads as the blocks
-    of a journal store them, where that is known.
+    ``places`` are indexes into the batch. ``gone`` says which entries are deletions, None for none. ``statuses`` are
+    outcomes of messages, or ``journalled`` in a topic that keeps no records. ``duplicates`` counts messages that were
+    published before, ``missing`` deletions of keys without a record, ``already_expired`` entries that were over when
+    they were written. ``chains`` learn of the entries once these are written. ``columns`` stand for ``keys`` and
+    ``checks``, which are empty then, and go into the overlay as they are; ``stored`` are the payloads as the blocks of
+    a journal store them, where that is known.
     """
 
     writer: TopicWriter
@@ -67,7 +68,9 @@ class TopicEntries(DescribedStruct):
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
     logicals: list[bytes | None] | None = None
+    gone: list[bool] | None = None
     duplicates: int = 0
+    missing: int = 0
     already_expired: int = 0
     chains: ChainKeeper | None = None
     columns: Published | None = None
@@ -90,8 +93,9 @@ class TopicEntries(DescribedStruct):
 
     def counts(self) -> dict[str, int]:
         """How many messages had which outcome, by the names that reports have for them."""
-        found = {status: self.statuses.count(status) for status in (*WRITTEN, "journalled")}
-        return found | {"duplicates": self.duplicates, "already_expired": self.already_expired}
+        found = {status: self.statuses.count(status) for status in (*WRITTEN, "deleted", "journalled")}
+        others = {"missing": self.missing, "duplicates": self.duplicates, "already_expired": self.already_expired}
+        return found | others
 
     def count_expired(self, now: int) -> None:
         """Count the entries that are over at ``now``, in microseconds: they are written, and nothing reads them."""
@@ -118,6 +122,7 @@ _COLUMNS = (
     "user_keys",
     "correlation_ids",
     "logicals",
+    "gone",
 )
 
 
@@ -191,7 +196,7 @@ class _Step:
 
             self._without(finish(writer, preparer, ready, self.keep, self.times, stored, self.now))
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
-        statuses = self._decided(keys, checks, stored)
+        statuses, missing = self._decided(keys, checks, stored)
         pick = self._pick
         entries = TopicEntries(writer, self._places(), pick(ready.payloads), pick(keys), pick(checks))
         entries.times, entries.statuses, entries.duplicates = pick(self.times), statuses, repeated
@@ -202,6 +207,9 @@ class _Step:
             entries.correlation_ids = pick(ready.correlation_ids)
         if ready.logicals is not None:
             entries.logicals = [*pick(ready.logicals)]
+        entries.missing = missing
+        if ready.deletes is not None and "deleted" in statuses:
+            _as_deletions(entries, pick(ready.deletes))
         entries.flags = flags_of(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
         entries.chains = chains
         return entries, self.refused
@@ -210,7 +218,14 @@ class _Step:
         """Whether all messages are still to be written, as they are, and none brings anything that a value has beside
         its payload."""
         ready = self.ready
-        extra = ready.deltas, ready.user_keys, ready.correlation_ids, ready.logicals, self.preparer.enrichment
+        extra = (
+            ready.deltas,
+            ready.deletes,
+            ready.user_keys,
+            ready.correlation_ids,
+            ready.logicals,
+            self.preparer.enrichment,
+        )
         return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
 
     def _columned(self, statuses: list[Status], columns: Published) -> TopicEntries:
@@ -257,20 +272,31 @@ class _Step:
         self.ready.digests, gone = chains.name(self.ready.texts, self.ready.places, self.keep)
         self._without(gone)
 
-    def _decided(self, keys: list[bytes], checks: list[bytes], stored: dict[bytes, bytes]) -> list[str]:
-        """The outcomes of the messages that are left, without those whose keys collide."""
+    def _decided(self, keys: list[bytes], checks: list[bytes], stored: dict[bytes, bytes]) -> tuple[list[str], int]:
+        """The outcomes of the messages that are left, without those whose keys collide; and how many deletions of keys
+        without a record there were, which are left out. ``checks`` get the check words of records that are deleted."""
         pick = self._pick
         mine, payloads = pick(keys), pick(self.ready.payloads)
         befores = list(map(stored.get, mine))
         # Without a stored record nothing is compared: a first load inserts every key.
         same = unchanged(befores, payloads) if stored else None
-        statuses: Sequence[str] = decide(mine, pick(checks), payloads, befores, same).statuses
+        deletes = pick(self.ready.deletes) if self.ready.deletes is not None else None
+        decided = decide(mine, pick(checks), payloads, befores, same, deletes)
+        statuses: Sequence[str] = decided.statuses
+        places = list(self.keep)
+        for index, check in decided.removed.items():
+            checks[places[index]] = check
+        missing = statuses.count("missing")
+        if missing:
+            # A key that is not there is no error (behaviour C30), and nothing is written.
+            self.keep = [index for index, status in zip(self.keep, statuses, strict=True) if status != "missing"]
+            statuses = [status for status in statuses if status != "missing"]
         if "collided" in statuses:
             gone = [index for index, status in zip(self.keep, statuses, strict=True) if status == "collided"]
             self._refuse(gone, lambda index: collision(int.from_bytes(keys[index], "big")))
             # ``keep`` has lost these messages, so statuses lose them too, and both are of one length again.
             statuses = [status for status in statuses if status != "collided"]
-        return list(statuses)
+        return list(statuses), missing
 
     def _expirations(self, times: list[int]) -> list[int]:
         lifetimes: list[Lifetime] | None = None
@@ -299,3 +325,15 @@ class _Step:
             # Refusals name places in the batch; ``keep`` has indexes into this topic's part of it.
             places = {refusal.index for refusal in gone}
             self.keep = [index for index in self.keep if self.ready.places[index] not in places]
+
+
+def _as_deletions(entries: TopicEntries, gone: list[bool]) -> None:
+    """Have the entries that are ``gone`` as deletions are: key, check word, time and logical topic, nothing else."""
+    entries.gone = gone
+    # New lists: the columns may be those of the batch, whose messages are told when they are acknowledged.
+    entries.payloads = [b"" if out else payload for out, payload in zip(gone, entries.payloads, strict=True)]
+    entries.expirations = [0 if out else stamp for out, stamp in zip(gone, entries.expirations, strict=True)]
+    for name in ("user_keys", "correlation_ids"):
+        column = getattr(entries, name)
+        if column is not None:
+            setattr(entries, name, [None if out else text for out, text in zip(gone, column, strict=True)])

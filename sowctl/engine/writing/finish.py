@@ -73,7 +73,7 @@ class _Finishing:
         self.times = times
         self.stored = stored
         self.now = now
-        self.current: dict[bytes, Before] = {}
+        self.current: dict[bytes, Before | None] = {}
         self.refused: list[Refusal] = []
         # A copy: the batch may be tried again without some of its messages, and begins with what they brought.
         self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
@@ -82,7 +82,12 @@ class _Finishing:
         """Round by round; returns the refusals."""
         # Within a round no key comes twice, so all of its messages can be enriched together: a batch costs as many
         # passes as its most frequent key has messages, and mostly that is one.
+        deletes = self.ready.deletes
         for indexes in self._rounds(keep):
+            if deletes is not None:
+                # A message behind a deletion meets no record.
+                self.current.update({self.ready.digests[index][:8]: None for index in indexes if deletes[index]})
+                indexes = [index for index in indexes if not deletes[index]]
             owned = [(index, before) for index in indexes if self._is_owner(index, before := self._before(index))]
             # What this batch made of a record is no PREVIOUS and takes no delta if it has expired (behaviour 11.40).
             live = [(index, None if before is None or before.gone else before) for index, before in owned]
@@ -108,7 +113,7 @@ class _Finishing:
         key = self.ready.digests[index][:8]
         found = self.current.get(key)
         # What this batch made of the record comes before what the store has.
-        if found is None and key in self.stored:
+        if key not in self.current and key in self.stored:
             value = self.stored[key]
             correlation = decode(key, value).correlation_id if value[0] & CORRELATION else None
             found = self.current[key] = Before(value[CHECK], payloads((value,))[0], correlation, key in self.over)

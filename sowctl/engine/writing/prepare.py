@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COMMANDS = (None, "publish", "delta_publish")
+DELETION = "sow_delete"
+"""The command of an envelope that deletes the record whose key its message has."""
 RECORD_OVERHEAD = 64
 """Bytes that a record needs in a slab besides its payload (``behaviour`` 1.9)."""
 
@@ -43,8 +45,9 @@ class Prepared(Struct):
     """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
 
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
-    ``deltas`` says which messages are deltas, None for none. ``texts`` are the field texts of the keys, where there are
-    any; digests of chains are empty until then. ``logicals`` are the logical topics of messages for a Pattern topic.
+    ``deltas`` says which messages are deltas, ``deletes`` which name a record to delete, None for none. ``texts`` are
+    the field texts of the keys, where there are any; digests of chains are empty until then. ``logicals`` are the
+    logical topics of messages for a Pattern topic.
     ``stored``: the payloads as the blocks of a journal store them, where that was made ahead.
     """
 
@@ -56,6 +59,7 @@ class Prepared(Struct):
     user_keys: list[bytes | None] | None = None
     correlation_ids: list[bytes | None] | None = None
     deltas: list[bool] | None = None
+    deletes: list[bool] | None = None
     texts: list[KeyTexts] | None = None
     clients: list[str | None] | None = None
     logicals: list[bytes] | None = None
@@ -69,8 +73,12 @@ class Preparer:
     cannot be used.
     """
 
-    def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
+    def __init__(
+        self, instance: Instance, topic: TopicConfig, options: PublishOptions, *, deletes: bool = False
+    ) -> None:
+        """``deletes``: envelopes may name records to delete, which the caller sees to."""
         self.topic = topic
+        self._takes_deletes = deletes
         self.clock = clock = instance.clock
         self.type: MessageType = instance.type_of(topic.message_type)
         # A server could not hold a larger message, and a topic must not outgrow what its configuration says (behaviour
@@ -124,6 +132,7 @@ class Preparer:
         if logicals is not None:
             # Within a Pattern topic a record's identity is its logical topic with its key values (behaviour 1.8).
             digests = logical_keys(self.topic, made, logicals)
+        deletes = self._deletes(envelopes, refused)
         deltas = self._deltas(len(payloads), envelopes, refused)
         times = self._times(payloads, envelopes, refused)
         lifetimes = self._lifetimes(envelopes, refused)
@@ -142,6 +151,7 @@ class Preparer:
             _chosen(user_keys, places),
             _chosen(correlations if correlations and any(correlations) else None, places),
             _chosen(deltas, places),
+            _chosen(deletes, places),
             _chosen(texts, places),
             _chosen([e.client for e in envelopes], places) if envelopes and self.enrichment is not None else None,
             _chosen(logicals, places),
@@ -205,6 +215,21 @@ class Preparer:
             place = doubtful[refusal.index]
             refused[place] = Refusal(place, refusal.code, refusal.message)
 
+    def _deletes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[bool] | None:
+        if not self._takes_deletes or envelopes is None or all(one.command != DELETION for one in envelopes):
+            return None
+        found = [envelope.command == DELETION for envelope in envelopes]
+        why = None
+        if self.topic.key_mode == "none":
+            why = "the topic has no SOW, so there is no record to delete"
+        elif self.keys.chains is not None:
+            why = "the topic has chains, of which any value would do; sowctl delete --sow-key names one record"
+        if why is not None:
+            for index, delete in enumerate(found):
+                if delete:
+                    refused.setdefault(index, Refusal(index, "SOW-PUB-028", why))
+        return found
+
     def _deltas(
         self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> list[bool] | None:
@@ -212,9 +237,10 @@ class Preparer:
             # None for "no deltas" spares such batches the look-up and merge under the locks altogether.
             return [True] * count if self.options.delta else None
         for index, envelope in enumerate(envelopes):
-            if envelope.command not in _COMMANDS:
-                # A file of envelopes may hold deletes and other commands: publishing these as messages would be wrong.
-                text = f"its command {envelope.command!r} is neither publish nor delta_publish"
+            if envelope.command not in _COMMANDS and not (self._takes_deletes and envelope.command == DELETION):
+                # A file of envelopes may hold other commands: publishing these as messages would be wrong.
+                last = f", delta_publish nor {DELETION}" if self._takes_deletes else " nor delta_publish"
+                text = f"its command {envelope.command!r} is neither publish{last}"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
         found = [e.command == "delta_publish" or (e.command is None and self.options.delta) for e in envelopes]
         return found if any(found) else None

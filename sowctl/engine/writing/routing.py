@@ -80,7 +80,7 @@ class Router:
         ref = config.name, config.message_type
         found = self._topics.get(ref)
         if found is None:
-            preparer = Preparer(self._session.instance, config, self._options)
+            preparer = Preparer(self._session.instance, config, self._options, deletes=True)
             # A batch under way may hold the journal's lock or a store's. Opening takes locks in their order, so those
             # go first.
             self._before_opening()

@@ -93,7 +93,9 @@ class Publishing:
         promise = "durable" if batch.durable else "published, which nothing keeps"
         self.invocation.durable = f"{self.published:,} {words} {promise}, up to txid {batch.last_txid}"
         if self.tee:
-            self.invocation.streams.stdout.write(framed(batch.payloads, self.framing or "lines"))
+            # Envelopes may delete: such an entry has no message.
+            told = batch.payloads if self.framing != "envelope" else [one for one in batch.payloads if one]
+            self.invocation.streams.stdout.write(framed(told, self.framing or "lines"))
             self.invocation.streams.stdout.flush()
         if self.invocation.settings.progress == "json":
             row = {"published": self.published, "last_txid": batch.last_txid, "offset": batch.end}
