@@ -7,8 +7,8 @@ text here. Nothing that reads or writes data imports this room; tests compare it
 
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``backup``, ``bookmarks``, ``cli``,
 ``configuration``, ``engine`` (instances, topics, findings of ``check``), ``expressions``, ``following``, ``journal``,
-``messages`` (types, framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (replay and snapshot
-too), ``queues``, ``spark``, ``store``, ``upkeep``, ``views``.
+``messages`` (types, framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (comparing, replay and
+snapshot too), ``queues``, ``spark``, ``store``, ``upkeep``, ``views``.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-CHK": ErrorArea("Stores against their configuration", "engine", "sowctl-check(1)"),
     "SOW-CLI": ErrorArea("Command line", "cli", "sowctl(1)"),
     "SOW-DEL": ErrorArea("Deleting", "publishing", "sowctl-delete(1)"),
+    "SOW-DIF": ErrorArea("Comparing", "queries", "sowctl-diff(1)"),
     "SOW-ENG": ErrorArea("Instances and topics", "engine", "sowctl-behaviour(7)"),
     "SOW-EXP": ErrorArea("Expressions", "expressions", "sowctl-expressions(7)"),
     "SOW-FOL": ErrorArea("Following topics", "following", "sow-events(5)"),

@@ -1,4 +1,4 @@
-"""Codes of queries, of rebuilding and verifying stores, and of snapshots."""
+"""Codes of queries, of comparing, of rebuilding and verifying stores, and of snapshots."""
 
 from __future__ import annotations
 
@@ -104,6 +104,38 @@ CODES: dict[str, str] = {
         Why: The topic has no History, so its store holds present records only.
         Do: ``--journal`` shows what the journals hold, where there are any.
         See: sowctl-history(1)
+        """,
+    "SOW-DIF-001": """2 states without common keys
+
+        Why: The two sides make the keys of their records in different ways, so that nothing says which belong together.
+        Do: Name the fields by which they do: ``--on /orderId``.
+        """,
+    "SOW-DIF-002": """2 states of different message types
+
+        Why: The messages of the two sides are of different types, such as json and fix.
+        Do: Compare states of one type.
+        """,
+    "SOW-DIF-003": """2 no field to pair records by
+
+        Why: ``--on`` names the whole message, not a field of it.
+        Do: Give paths of fields, separated by commas.
+        """,
+    "SOW-DIF-004": """2 single keys of states with different keys
+
+        Why: ``--key`` names a record by the key of its topic, and the sides have no keys in common: records are paired
+        by fields.
+        Do: Choose the records by ``--filter``.
+        """,
+    "SOW-DIF-005": """2 sides that do not go together
+
+        Why: One word is an instance and the other is none, a range is asked of what no journal records, or there is
+        only one state.
+        Do: Name two topics, two instances, or one topic with an instant: ``sowctl diff orders@-1h``.
+        """,
+    "SOW-DIF-006": """2 an option that does not go with envelopes
+
+        Why: Envelopes make the records of the one side into those of the other, whole records and all that differ.
+        Do: Leave the option out; ``--filter`` and ``--key`` choose records.
         """,
     "SOW-RPL-001": """2 a bound for live stores
 

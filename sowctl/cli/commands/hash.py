@@ -13,6 +13,7 @@ from sowctl.output.display import display
 EXAMPLES = (
     "sowctl hash orders",
     "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35",
+    "sowctl hash orders --payloads --at 2026-01-05T10:00:00Z",
 )
 
 
@@ -23,13 +24,17 @@ def run(
     expect: Annotated[
         str | None, option("--expect", help="the digest that is expected; status 1 for another", metavar="HEX")
     ] = None,
+    payloads: Annotated[
+        bool, option("--payloads", help="of keys and payloads alone: not of times, txids, lifetimes and versions")
+    ] = False,
     message_type: MessageType = None,
     format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
 ) -> int:
     """Print the digest of all records that are visible at the clock.
 
     It does not depend on order or on how the store was made: a replay, a copy and the original have the same digest
-    under the same configuration at the same clock.
+    under the same configuration at the same clock. With --payloads so have instances that got the same messages at
+    other times, and diff finds nothing between them.
     """
     # Judged before the digest is computed, which may take long.
     wanted = _expected(expect) if expect is not None else None
@@ -40,7 +45,7 @@ def run(
 
     when = moment(invocation, at)
     with invocation.open_instance(target) as instance:
-        found = digest(instance, one(instance, target, message_type), when.of(instance), open_target)
+        found = digest(instance, one(instance, target, message_type), when.of(instance), open_target, payloads=payloads)
     if format == "json":
         from sowctl.output.reports import as_json
 

@@ -53,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
     Command("expire", "expire", "remove the records whose lifetime is over", DATA),
     Command("history", "history", "print the versions that records had, and until when", TIME),
+    Command("diff", "diff", "compare two states of topics, stores or instances by key and field", TIME),
     Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
     Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),

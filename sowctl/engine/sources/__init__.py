@@ -8,6 +8,7 @@
 * ``versions``: retained versions: the state at an instant, and every key's timeline.
 * ``recovery``: where the store of a topic begins in the log; a store for a topic that has none.
 * ``logical``: some logical topics of a source, and their names and keys.
+* ``pairing``: two states side by side in one pass; ``rekeyed``: in the order of fields, where SOW keys differ.
 * ``digest``: the digest of a state.
 * ``verification``: a store built anew aside, and compared with the live one.
 """

@@ -20,6 +20,7 @@ from sowctl.engine.topics.positions import naming_replay
 from sowctl.engine.topics.retention import prune, retention, value_of
 from sowctl.engine.topics.targets import Target
 from sowctl.store.codec import expiration_of
+from sowctl.store.codec import payloads as payloads_of
 from sowctl.store.integrity import DIGEST_MODULUS, digest_sum, digest_term
 
 if TYPE_CHECKING:
@@ -41,11 +42,16 @@ class Digest(Struct, frozen=True):
     note: str | None = None
 
 
-def digest(instance: Instance, target: Target, at: int | None = None, opener: Opener = open_source) -> Digest:
+def digest(
+    instance: Instance, target: Target, at: int | None = None, opener: Opener = open_source, *, payloads: bool = False
+) -> Digest:
     """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
 
-    A logical topic's is that of its records alone, and so is that of a view, which ``opener`` opens.
+    A logical topic's is that of its records alone, and so is that of a view, which ``opener`` opens. ``payloads``: that
+    of the present records' keys and payloads alone, without times, txids, lifetimes and versions.
     """
+    if payloads:
+        return _of_records(opener(instance, target, at), payloads=True)
     # The stored sum is that of the whole present store; of a part of it, or of the past, it says nothing.
     topic = target.topic
     if at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
@@ -116,11 +122,11 @@ def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int
     return total, records, versions
 
 
-def _of_records(source: Source) -> Digest:
+def _of_records(source: Source, *, payloads: bool = False) -> Digest:
     total = records = txid = 0
     with closing(source):
         for keys, values in source.batches(SCAN_BATCH):
-            total += digest_sum(keys, values)
+            total += digest_sum(keys, payloads_of(values) if payloads else values)
             records += len(keys)
             # Bytes 4 to 12 of a value are its txid: taken out by themselves, since the rest of the value is not needed.
             txid = max([txid, *(int.from_bytes(value[4:12], "little") for value in values)])

@@ -14,7 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
+from sowctl.engine.fold.blocks import places_of
 from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.engine.sources.logical import narrowed
 from sowctl.engine.sources.merge import by_key
 from sowctl.engine.sources.recovery import reaches, recovery_start
 from sowctl.engine.sources.source import Pairs, Source
@@ -140,7 +142,8 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
         if way.means is Means.EMPTY:
             return Nothing(way.current.definition)
         if way.means is Means.FOLD:
-            return _folded(instance, topic, way)
+            assert way.log is not None
+            return _folded(instance, topic, way.log, way.after, way.at, way.clock)
         if way.means is Means.PIECES:
             made: Source = _pieced(instance, topic, way)
             assert way.log is not None
@@ -151,6 +154,29 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
                 made = VersionsSource(way.current, topic, way.at)
         stack.pop_all()  # the present state is a part of what is handed out, and is closed with it
         return made
+
+
+def open_range(instance: Instance, topic: TopicConfig, since: int, until: int | None) -> Source:
+    """What the journal's entries behind the instant ``since``, up to ``until``, say of the keys that they touch.
+
+    Both in microseconds UTC, ``until`` None for now. A key whose last entry there is a deletion has no record. Raises
+    MissingError ``SOW-QRY-021`` where no journal records the topic, and what opening it raises.
+    """
+    if not topic.journalled:
+        raise MissingError("SOW-QRY-021", f"no journal records {topic.name!r}", hint="give one instant, not a range")
+    whole = topic.whole
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(instance, whole=True))
+        ref = whole.name, whole.message_type
+        after = 0
+        # Times never decrease within a topic: its last entry at the instant stands before all that are behind it.
+        for block in log.blocks(topic=ref):
+            if block.header.earliest > since:
+                break
+            places = places_of(block, ref, at=since, unkeyed=True)
+            after = block.first_txid + places[-1] if places else after
+        clock = instance.now if until is None else min(until, instance.now)
+        return narrowed(_folded(instance, whole, log, after, until, clock), topic)
 
 
 def open_file_at(instance: Instance, path: Path, at: int) -> Source:
@@ -172,19 +198,20 @@ def open_file_at(instance: Instance, path: Path, at: int) -> Source:
     )
 
 
-def _folded(instance: Instance, topic: TopicConfig, way: Way) -> CurrentSource:
-    """The journal's entries behind ``way.after`` and up to its instant, as a store in a temporary directory."""
+def _folded(
+    instance: Instance, topic: TopicConfig, log: Journal, after: int, at: int | None, clock: int
+) -> CurrentSource:
+    """The journal's entries behind a txid and up to an instant, as a store in a temporary directory."""
     from sowctl.engine.fold.rebuild import rebuild
     from sowctl.engine.fold.tempstore import aside
 
-    assert way.log is not None
     with ExitStack() as stack:
         then = stack.enter_context(aside(topic, "then"))
         assert then.file is not None
-        rebuild(instance, way.log, [then], after={(topic.name, topic.message_type): way.after}, at=way.at)
+        rebuild(instance, log, [then], after={(topic.name, topic.message_type): after}, at=at)
         # Opened as a bare file, without the journal behind it: what came after the instant must not be folded in.
         base = stack.enter_context(open_file(instance, then.file))
-        return CurrentSource(stack.pop_all(), base.snapshot, None, topic, way.clock)
+        return CurrentSource(stack.pop_all(), base.snapshot, None, topic, clock)
 
 
 def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
@@ -200,7 +227,8 @@ def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
     provable, touched = provable_from(way.log, ref, max(way.log.before(ref).last_time, removed))
     if way.at < provable:
         raise _too_early(topic, provable, "older journals are gone")
-    return _Pieced(way.current, _folded(instance, topic, way), touched, topic, way.at)
+    then = _folded(instance, topic, way.log, way.after, way.at, way.clock)
+    return _Pieced(way.current, then, touched, topic, way.at)
 
 
 def provable_from(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple[int, set[bytes]]:

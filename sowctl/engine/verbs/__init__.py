@@ -4,6 +4,7 @@ two of them share stands below, in the room whose decision it is. In the order o
 * ``publish``: messages into topics, acknowledged when they are in the journal and synced.
 * ``key``: the SOW keys that messages would get. ``eval``: an expression over messages, without an instance.
 * ``query``, ``get``: records by filter, and by key. ``explain``: the plans of a query, which the caller hands in.
+* ``diff``: two states compared. ``blame``: who set which field of a record, and when.
 * ``history``: versions of records. ``snapshot``: a topic as it was, as a store file.
 * ``delete``, ``expire``: what takes records away.
 * ``replay``: stores from journals. ``reindex``: memo indexes built or removed.

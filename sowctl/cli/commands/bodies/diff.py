@@ -1,0 +1,102 @@
+"""What ``diff`` prints of each topic, and its status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.streams import is_terminal
+from sowctl.output.differences import DiffText, as_json, counts_json, envelope, words
+from sowctl.output.display import display
+from sowctl.output.options import Terminal
+
+if TYPE_CHECKING:
+    from sowctl.engine.verbs.diff import Comparison, DiffCounts
+
+FLUSHED = 256 << 10
+"""Bytes of output that are written together."""
+
+
+class Showing:
+    """Shows comparisons one after the other; ``most`` records of each."""
+
+    def __init__(
+        self, invocation: Invocation, format: str, *, stat: bool = False, summary: bool = False, most: int | None = None
+    ) -> None:
+        streams = invocation.streams
+        shown = is_terminal(streams.stdout)
+        colored = streams.colored(streams.stdout) and (shown or streams.color == "always")
+        terminal = Terminal(streams.columns(), streams.encoding(), colored) if shown else None
+        self._invocation = invocation
+        self._format = format
+        self._counting = stat or summary
+        self._stat, self._most = stat, most
+        self._text = DiffText(terminal, colored=colored)
+        self._done: list[tuple[str, DiffCounts]] = []
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def show(self, comparison: Comparison) -> None:
+        """Go through one topic and print what differs."""
+        seen = 0
+        for change in comparison.changes():
+            seen += 1
+            if self._counting or (self._most is not None and seen > self._most):
+                continue
+            if self._format == "envelopes":
+                self._write(
+                    envelope(
+                        comparison.topic,
+                        comparison.message_type,
+                        change,
+                        user_keys=comparison.user_keys,
+                        lifetimes=comparison.lifetimes,
+                    )
+                )
+            elif self._format == "json":
+                self._say(as_json(comparison.topic, comparison.message_type, change, comparison.kind.view))
+            else:
+                if seen == 1:
+                    self._say(*self._text.head(comparison.before, comparison.after))
+                self._say(*self._text.change(change, comparison.kind.view))
+        counts = comparison.counts
+        self._done.append((comparison.topic, counts))
+        if self._counting and self._format == "json":
+            names = comparison.before, comparison.after
+            self._say(counts_json(comparison.topic, comparison.message_type, *names, counts))
+        elif not self._counting:
+            self._flush()
+            self._invocation.note(f"{display(comparison.topic)}: {words(counts)}")
+
+    def end(self) -> int:
+        """Print what is printed at the end; returns the exit status."""
+        if self._counting and self._format != "json":
+            longest = max((counts.different for _, counts in self._done), default=0)
+            wide = max((len(display(name)) for name, _ in self._done), default=0)
+            for name, counts in self._done:
+                if not self._stat:
+                    self._say(f"{display(name):{wide}}  {words(counts)}")
+                elif counts.different:
+                    self._say(*self._text.statistic(name, counts, longest))
+        self._flush()
+        different = sum(1 for _, counts in self._done if counts.different)
+        if self._counting and (self._stat or len(self._done) > 1):
+            topics = len(self._done)
+            self._invocation.note(f"{different:,} of {topics:,} topic{'s' if topics != 1 else ''} differ")
+        return 1 if different else 0
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._write(line.encode("utf-8", "backslashreplace"))
+
+    def _write(self, line: bytes) -> None:
+        self._pending.append(line + b"\n")
+        self._size += len(line)
+        if self._size >= FLUSHED:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._invocation.streams.stdout.write(b"".join(self._pending))
+            self._pending, self._size = [], 0
+        self._invocation.streams.stdout.flush()

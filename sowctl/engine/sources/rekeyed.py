@@ -1,0 +1,50 @@
+"""The records of a source in the order of some of their fields, for comparing states whose SOW keys differ.
+
+SOW keys of two topics never meet, as each topic has a key domain of its own. Here records get a key of field texts
+alone, and are sorted by it in bounded memory. Several records with the same texts are told apart by their number.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.spill import Buckets
+from sowctl.identity.keys import key_digest, prefix
+from sowctl.store.codec import payloads
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Pairs, Source
+    from sowctl.messages.base import MessageType
+    from sowctl.values.paths import Path
+
+IN_MEMORY = 32 << 20
+"""Bytes of stored values that are sorted in memory."""
+UNKNOWN = 1 << 30
+"""What is taken for the size of a state that does not say it: too much costs some files more."""
+_OVERHEAD = 64
+"""Bytes of a stored value besides its payload, about."""
+
+
+def rekeyed(source: Source, kind: MessageType, paths: Sequence[Path], size: int) -> Iterator[Pairs]:
+    """All records in batches of at most ``size``, ascending by keys of 12 bytes made of the texts at ``paths``.
+
+    Records whose texts are equal have keys that differ in the last four bytes, their number in SOW-key order.
+    """
+    texts_of, domain = kind.key_texts(paths), prefix("")
+    stored = source.base.stored
+    expected = stored.meta.payload_bytes + _OVERHEAD * stored.meta.records if stored is not None else UNKNOWN
+    with Buckets(FilePath(tempfile.gettempdir()), expected, IN_MEMORY) as buckets:
+        for _, values in source.batches(size):
+            rows, _ = texts_of(payloads(values))
+            buckets.add(b"".join([key_digest(domain, row)[:8] for row in rows]), list(values))
+        last, number = b"", 0
+        for keys, values in buckets.sorted(size):
+            unique = []
+            for key in keys:
+                number = number + 1 if key == last else 0
+                last = key
+                unique.append(key + number.to_bytes(4, "big"))
+            yield unique, values

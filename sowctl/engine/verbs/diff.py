@@ -1,0 +1,386 @@
+"""diff: what makes the records of one state into those of another, by key and by field.
+
+A side is a target at an instant, or what a range of the journal says of its keys. Two sides are read in one pass
+(:mod:`sowctl.engine.sources.pairing`), fields are compared by :mod:`sowctl.values.differences`. Records are the same
+where their payloads are the same bytes: so ``publish`` judges "unchanged". The digest of ``hash --payloads`` is equal
+where nothing differs; that of ``hash`` covers times and txids, which ``stamps`` compares, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.records import StoredRecord
+from sowctl.engine.search.keytext import keys_meant, not_a_key
+from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.engine.sources.pairing import Pair, paired
+from sowctl.engine.sources.rekeyed import rekeyed
+from sowctl.engine.topics.expiration import usual
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.views.opening import open_target
+from sowctl.errors import MissingError, UsageError
+from sowctl.values.differences import FieldChange, FieldPath, view_differences
+from sowctl.values.paths import Path, parse_path
+from sowctl.values.times import format_end, format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Pairs, Source
+    from sowctl.messages.base import KeyExtractor, MessageType
+    from sowctl.store.meta import Definition
+
+BATCH = 1000
+Kind = Literal["changed", "added", "removed"]
+Fact = tuple[str, object, object]
+"""Metadata that differs: its name, and its values before and after."""
+NEVER_PUBLISHED = "SOW-ENG-010"
+
+
+class Side(DescribedStruct, frozen=True):
+    """One side: a target of an instance, as of ``at`` (microseconds UTC, None: now). ``name``: what it is called.
+
+    ``after``: only what the journal's entries behind this instant say, up to ``at``. ``absent`` where there may be no
+    such topic, or nothing was published to it: then it has no records.
+    """
+
+    instance: Instance
+    target: Target | None
+    name: str
+    at: int | None = None
+    after: int | None = None
+    absent: bool = False
+
+
+class DiffOptions(Struct, frozen=True):
+    """What to compare.
+
+    ``filter``: only records for which it is true on either side. ``keys``: only those of these keys. ``fields`` and
+    ``ignored``: only differences at, above or below these paths, and none at or below those. ``on``: records belong
+    together where these fields are equal, instead of their SOW keys. ``loose``: records are the same where their fields
+    are, and numbers where their values are. ``stamps``: compare metadata, too.
+    """
+
+    filter: str | None = None
+    keys: tuple[str, ...] | None = None
+    fields: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
+    loose: bool = False
+    stamps: bool = False
+
+
+class RecordChange(DescribedStruct, frozen=True):
+    """One record that differs; ``key`` is its key as people write it, ``before`` or ``after`` None where there is none.
+
+    ``fields`` and ``facts`` say what is different in a changed record. Where both are empty, its bytes alone are: white
+    space, the order of members.
+    """
+
+    kind: Kind
+    key: str
+    before: StoredRecord | None
+    after: StoredRecord | None
+    fields: Sequence[FieldChange] = ()
+    facts: Sequence[Fact] = ()
+
+
+class DiffCounts(Struct):
+    """How many records differ in which way. ``equal`` is None where a filter left open which of them it means.
+
+    ``fields`` counts the changed records in which a field differs, by path without positions.
+    """
+
+    equal: int | None = 0
+    changed: int = 0
+    added: int = 0
+    removed: int = 0
+    fields: Counter[FieldPath] = field(default_factory=Counter)
+
+    @property
+    def different(self) -> int:
+        """All records that differ."""
+        return self.changed + self.added + self.removed
+
+
+class Comparison(DescribedStruct):
+    """Two sides of one topic, open: :meth:`changes` goes through them once and fills ``counts``.
+
+    ``user_keys``: publishers choose the keys of the first side. ``lifetimes``: its topic gives records one.
+    """
+
+    topic: str
+    message_type: str
+    before: str
+    after: str
+    counts: DiffCounts
+    kind: MessageType
+    user_keys: bool
+    lifetimes: bool
+    _changes: Iterator[RecordChange]
+    _held: ExitStack
+
+    def changes(self) -> Iterator[RecordChange]:
+        """What differs, in key order."""
+        return self._changes
+
+    def close(self) -> None:
+        """Let go of both states."""
+        self._held.close()
+
+
+def compare(before: Side, after: Side, options: DiffOptions) -> Comparison:
+    """Open two sides and compare them. Close the result after use.
+
+    Raises UsageError ``SOW-DIF-001`` where the sides have no keys in common, ``SOW-DIF-002`` for different message
+    types, ``SOW-DIF-003`` for what is ``on`` no field, and what reading and filters raise.
+    """
+    with ExitStack() as held:
+        old, new = _opened(before, held), _opened(after, held)
+        one = old if old is not None else new
+        if one is None:
+            raise MissingError(NEVER_PUBLISHED, "there is nothing to compare on either side", place=before.name)
+        if old is not None and new is not None and old.message_type != new.message_type:
+            raise UsageError(
+                "SOW-DIF-002",
+                f"{before.name} has messages of type {old.message_type}, {after.name} of type {new.message_type}",
+                hint="only messages of one type can be compared",
+            )
+        instance = before.instance if old is not None else after.instance
+        kind = instance.type_of(one.message_type)
+        counts = DiffCounts(equal=None if options.filter is not None else 0)
+        comparing = _Comparing(kind, one, instance, options, counts)
+        pairs = paired(*_batches(old, new, (before, after), options, kind), stamps=options.stamps)
+        changes = comparing.changes((stretch.pairs, stretch.equal) for stretch in pairs)
+        return Comparison(
+            one.topic,
+            one.message_type,
+            before.name,
+            after.name,
+            counts,
+            kind,
+            one.definition.key_mode == "user",
+            _gives_lifetimes(before),
+            changes,
+            held.pop_all(),
+        )
+
+
+def _gives_lifetimes(side: Side) -> bool:
+    topic = side.target.topic if side.target is not None else None
+    return topic is not None and usual(topic.expiration, None) is not None
+
+
+def _opened(side: Side, held: ExitStack) -> Source | None:
+    """The source of a side; None where there may be none, and is none."""
+    if side.target is None:
+        return None
+    try:
+        if side.after is not None:
+            from sowctl.engine.sources.past import open_range
+
+            assert side.target.topic is not None
+            found: Source = open_range(side.instance, side.target.topic, side.after, side.at)
+        else:
+            found = open_target(side.instance, side.target, side.at)
+    except MissingError as error:
+        if side.absent and error.code == NEVER_PUBLISHED:
+            return None
+        raise
+    return held.enter_context(closing(found))
+
+
+def _batches(
+    old: Source | None, new: Source | None, sides: tuple[Side, Side], options: DiffOptions, kind: MessageType
+) -> tuple[Iterator[Pairs], Iterator[Pairs]]:
+    """The records of both sides, in the order of keys that mean the same on both."""
+    on = options.on or _common_fields(old, new, sides)
+    if on is not None and options.keys is not None:
+        raise UsageError(
+            "SOW-DIF-004",
+            "single keys can be compared only where both sides make keys in the same way",
+            hint="name the records by a filter",
+        )
+    made = [_of_side(source, side, options, kind, on) for source, side in zip((old, new), sides, strict=True)]
+    return made[0], made[1]
+
+
+def _of_side(
+    source: Source | None, side: Side, options: DiffOptions, kind: MessageType, on: Sequence[str] | None
+) -> Iterator[Pairs]:
+    if source is None:
+        return iter(())
+    if on is not None:
+        return rekeyed(source, kind, [_path(text) for text in on], BATCH)
+    if options.keys is None:
+        return source.batches(BATCH)
+    assert side.target is not None
+    meant = keys_meant(options.keys, side.target, source.definition, fields=False)
+    for text, keys in zip(options.keys, meant, strict=True):
+        if not keys:
+            raise not_a_key(text)
+    return iter((source.lookup([key for keys in meant for key in keys]),))
+
+
+def _common_fields(old: Source | None, new: Source | None, sides: tuple[Side, Side]) -> Sequence[str] | None:
+    """The key fields by which records belong together, None where SOW keys say it.
+
+    A SOW key is made of the key fields and of the topic's key domain: records of two topics have different ones.
+    """
+    if old is None or new is None:
+        return None
+    one, other = old.definition, new.definition
+    if (one.key_mode, one.key_fields, one.key_domain) == (other.key_mode, other.key_fields, other.key_domain):
+        return None
+    if one.key_mode == other.key_mode == "fields" and one.key_fields == other.key_fields:
+        return one.key_fields
+    raise UsageError(
+        "SOW-DIF-001",
+        f"records of {sides[0].name} and {sides[1].name} have different keys: {one} and {other}",
+        hint="--on PATH,PATH names the fields by which they belong together",
+    )
+
+
+def _path(text: str) -> Path:
+    path = parse_path(text.strip())
+    if not path.steps:
+        raise UsageError("SOW-DIF-003", f"{text!r} is no field", hint="such as --on /orderId")
+    return path
+
+
+class _Comparing:
+    """From pairs of stored values to changes."""
+
+    def __init__(
+        self, kind: MessageType, source: Source, instance: Instance, options: DiffOptions, counts: DiffCounts
+    ) -> None:
+        self._kind = kind
+        self._options = options
+        self._counts = counts
+        self._naming = _naming(kind, source.definition)
+        self._only = [_names(text) for text in options.fields]
+        self._ignored = [_names(text) for text in options.ignored]
+        self._matcher = (
+            None
+            if options.filter is None
+            else Matcher(
+                options.filter,
+                kind,
+                source.topic,
+                environment_of(instance),
+                functions=functions_of(instance),
+            )
+        )
+
+    def changes(self, stretches: Iterator[tuple[list[Pair], int]]) -> Iterator[RecordChange]:
+        """The changes of all stretches; counted as they are handed out."""
+        counts = self._counts
+        for pairs, equal in stretches:
+            if counts.equal is not None:
+                counts.equal += equal
+            chosen = self._chosen(pairs)
+            names = self._names_of(chosen)
+            for name, (key, old, new) in zip(names, chosen, strict=True):
+                change = self._change(name, key, old, new)
+                if change is None:
+                    if counts.equal is not None:
+                        counts.equal += 1
+                    continue
+                setattr(counts, change.kind, getattr(counts, change.kind) + 1)
+                paths = {tuple(part for part in found.path if isinstance(part, str)) for found in change.fields}
+                counts.fields.update(paths)
+                yield change
+
+    def _chosen(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs that the filter means: on one side or on the other."""
+        matcher = self._matcher
+        if matcher is None:
+            return pairs
+        wanted: set[int] = set()
+        for side in (1, 2):
+            places = [place for place, pair in enumerate(pairs) if pair[side] is not None and place not in wanted]
+            values = [value for place in places if (value := pairs[place][side]) is not None]
+            found = matcher.places([pairs[place][0][:8] for place in places], values)
+            wanted.update(places[place] for place in found)
+        return [pair for place, pair in enumerate(pairs) if place in wanted]
+
+    def _names_of(self, pairs: list[Pair]) -> list[str]:
+        values = [new if new is not None else old for _, old, new in pairs]
+        return self._naming([pair[0][:8] for pair in pairs], [value for value in values if value is not None])
+
+    def _change(self, name: str, key: bytes, old: bytes | None, new: bytes | None) -> RecordChange | None:
+        before = StoredRecord(key[:8], old) if old is not None else None
+        after = StoredRecord(key[:8], new) if new is not None else None
+        if before is None:
+            return RecordChange("added", name, None, after)
+        if after is None:
+            return RecordChange("removed", name, before, None)
+        options = self._options
+        view = self._kind.members_view
+        found = view_differences(view(before.payload), view(after.payload), loose=options.loose)
+        fields = [one for one in found if self._counts_in(one.path)]
+        facts = list(_facts(before, after)) if options.stamps else []
+        # Bytes alone differ: a change, unless it is fields that count.
+        respelled = not found and before.payload != after.payload
+        if fields or facts or (respelled and not (options.loose or self._only)):
+            return RecordChange("changed", name, before, after, fields, facts)
+        return None
+
+    def _counts_in(self, path: FieldPath) -> bool:
+        names = tuple(part for part in path if isinstance(part, str))
+        if any(names[: len(one)] == one for one in self._ignored):
+            return False
+        return not self._only or any(names[: len(one)] == one or one[: len(names)] == names for one in self._only)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return parse_path(text.strip()).names
+
+
+def _facts(before: StoredRecord, after: StoredRecord) -> Iterator[Fact]:
+    """The metadata in which two records differ."""
+    for name, one, other in (
+        ("timestamp", format_time(before.timestamp), format_time(after.timestamp)),
+        ("expiration", format_end(before.expiration), format_end(after.expiration)),
+        ("txid", before.txid, after.txid),
+        ("correlation_id", before.correlation_id, after.correlation_id),
+        ("user_key", before.user_key, after.user_key),
+        ("topic", before.logical_topic, after.logical_topic),
+    ):
+        if one != other:
+            yield name, one, other
+
+
+_Naming = Callable[[Sequence[bytes], Sequence[bytes]], list[str]]
+
+
+def _naming(kind: MessageType, definition: Definition) -> _Naming:
+    """What says how people write the keys of stored values: key fields joined by commas, else the publisher's own key,
+    else the SOW key as a number."""
+    if definition.key_mode == "fields" and definition.key_fields:
+        return _by_fields(kind.key_texts([parse_path(text) for text in definition.key_fields]))
+    return lambda keys, values: [
+        StoredRecord(key, value).user_key or str(int.from_bytes(key, "big"))
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+def _by_fields(extract: KeyExtractor) -> _Naming:
+    from sowctl.store.codec import payloads
+
+    def names(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str]:
+        texts, _ = extract(payloads(values))
+        return [
+            ",".join("" if text is None else text.decode("utf-8", "surrogateescape") for text in row)
+            if any(text is not None for text in row)
+            else str(int.from_bytes(key, "big"))
+            for key, row in zip(keys, texts, strict=True)
+        ]
+
+    return names
