@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
 
+from sowctl.arrow.inference import infer
 from sowctl.engine.topics.logplaces import read_moment
 from sowctl.errors import UsageError
-from sowctl.spark.decode.inference import infer
 from sowctl.spark.errors import carried
 from sowctl.spark.options import PAYLOAD, PLACE, Options
 from sowctl.spark.origin import find_journal, find_origin

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType, _parse_datatype_string
 
+from sowctl.arrow.decoding import StructDecoder
 from sowctl.messages.types import get_type
-from sowctl.spark.decode.decoding import StructDecoder
 from sowctl.spark.sources import JournalSource, SowSource
 from sowctl.values.times import format_time
 from tests.support.instances import Lab

@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import _parse_datatype_string
 
+from sowctl.arrow.decoding import StructDecoder
+from sowctl.arrow.inference import MOST_FIELDS, Inference, infer
+from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.errors import InputError, LimitError
 from sowctl.messages.types import get_type
-from sowctl.spark.decode.decoding import StructDecoder
-from sowctl.spark.decode.inference import MOST_FIELDS, Inference, infer
-from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import translated
 from sowctl.values.times import format_time
 from tests.spark.reading import decoded, journal, read, source
@@ -89,6 +89,8 @@ def test_types_are_as_wide_as_the_values(values: str, expected: str) -> None:
 
 
 NUMBERS = st.integers(-(2**80), 2**80).map(str) | st.decimals(allow_nan=False, allow_infinity=False).map(str)
+
+
 VALUES = st.recursive(
     NUMBERS.filter(lambda text: text[:1] != "+") | st.sampled_from(["null", "true", "0.1", "1e5", '"t"', "-0", "1.0"]),
     lambda inner: (
@@ -112,6 +114,18 @@ def same(value: Any, found: Any) -> bool:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return bool(found == value) and type(found) is type(value)
     return found is not None and Decimal(repr(found) if isinstance(found, float) else found) == value
+
+
+def test_the_arrow_type_is_what_spark_makes_of_the_ddl(spark: SparkSession) -> None:
+    @given(st.lists(VALUES, min_size=1, max_size=4))
+    @settings(max_examples=examples(60), deadline=None)
+    def law(values: list[str]) -> None:
+        found = Inference()
+        found.add(b'{"v":%b,"w\\\\`":%b}' % (value.encode(), value.encode()) for value in values)
+        found.add([b"{}"])
+        assert found.struct() == to_arrow_type(_parse_datatype_string(found.ddl()))
+
+    law()
 
 
 def test_what_was_inferred_holds_everything(spark: SparkSession) -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from sowctl.arrow.inference import Inference, misfit_error
+from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
-from sowctl.spark.decode.inference import Inference, misfit_error
-from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.tasks import describe, frame_of, run
@@ -223,7 +223,7 @@ class _Columns:
 
         self._decoder: Any = None
         if t.is_struct(schema.field("payload").type):
-            from sowctl.spark.decode.decoding import StructDecoder
+            from sowctl.arrow.decoding import StructDecoder
 
             self._decoder = StructDecoder(schema.field("payload").type, strict=shape.inferred)
 
@@ -233,7 +233,7 @@ class _Columns:
         import numpy as np
         import pyarrow as pa
 
-        from sowctl.spark.decode import arrays
+        from sowctl.arrow import arrays
 
         heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
         records = batch_of(shape.topic, kind, keys, values).records

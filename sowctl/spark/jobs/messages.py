@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sowctl.arrow.build import MessageMaker, root_of
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, STORE_COLUMNS
-from sowctl.spark.writing.encoding import MessageMaker, root_of
+from sowctl.spark.writing.encoding import variant_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -62,7 +63,7 @@ class MessageBuilder:
         if fields == [PAYLOAD]:  # a struct, as export --fields writes it: its members are the fields
             columns = list(columns[0].type)
             rows = [row[PAYLOAD] or dict.fromkeys(field.name for field in columns) for row in rows]
-        make = MessageMaker(columns, self._kind, self._root).message
+        make = MessageMaker(columns, self._kind, self._root, variant_of).message
         for place, row in enumerate(rows):
             try:
                 found.append(make(row))

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
+from sowctl.arrow import arrays
+from sowctl.arrow.entries import EntryColumns
+from sowctl.arrow.inference import misfit_error
+from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.blocks import mask_of, values_of
@@ -19,21 +23,17 @@ from sowctl.errors import ConfigError
 from sowctl.identity.bookmarks import bookmark_of
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, PUBLISH, UNKEYED
-from sowctl.spark.decode import arrays
-from sowctl.spark.decode.inference import misfit_error
-from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
-from sowctl.spark.reading.entries import EntryColumns
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import TOMBSTONE, stamps
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from sowctl.arrow.decoding import StructDecoder
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
     from sowctl.messages.base import MessageType
-    from sowctl.spark.decode.decoding import StructDecoder
     from sowctl.spark.origin import Origin
 
 _TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
@@ -81,7 +81,7 @@ class Batches:
         self._decoder: StructDecoder | None = None
         self._strict = False
         if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
-            from sowctl.spark.decode.decoding import StructDecoder
+            from sowctl.arrow.decoding import StructDecoder
 
             self._strict = is_inferred(schema)
             self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=self._strict)

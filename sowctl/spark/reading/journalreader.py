@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sowctl.arrow import arrays
 from sowctl.journal.format import PUBLISH
-from sowctl.spark.decode import arrays
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.bounds import ReadBounds

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sowctl.arrow import arrays
+from sowctl.arrow.inference import misfit_error
+from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.sources.source import Source
 from sowctl.identity.keyspace import Bounds, bounds
-from sowctl.spark.decode import arrays
-from sowctl.spark.decode.inference import misfit_error
-from sowctl.spark.decode.jsoncolumns import Misfit
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.decode.decoding import StructDecoder
+    from sowctl.arrow.decoding import StructDecoder
     from sowctl.spark.origin import Origin
 
 RECORDS_PER_PARTITION = 100_000
@@ -133,7 +133,7 @@ class _Batches:
         self._topic = source.topic
         self._decoder: StructDecoder | None = None
         if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
-            from sowctl.spark.decode.decoding import StructDecoder
+            from sowctl.arrow.decoding import StructDecoder
 
             self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=is_inferred(schema))
 

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from sowctl.arrow.build import root_of
 from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.commit import RefusalWords, commit
 from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan
@@ -26,7 +27,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.errors import carried
-from sowctl.spark.writing.encoding import EncodedRows, RowEncoder, root_of
+from sowctl.spark.writing.encoding import EncodedRows, RowEncoder
 
 if TYPE_CHECKING:
     import pyarrow

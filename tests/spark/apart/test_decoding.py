@@ -13,10 +13,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.arrow.inference import infer
+from sowctl.arrow.jsoncolumns import coercion, column
+from sowctl.arrow.jsontrees import TreeReader
 from sowctl.messages.types import get_type
-from sowctl.spark.decode.inference import infer
-from sowctl.spark.decode.jsoncolumns import coercion, column
-from sowctl.spark.decode.jsontrees import TreeReader
 from tests.spark.reading import decoded
 from tests.support.examples import examples
 
@@ -164,7 +164,7 @@ def test_half_a_surrogate_pair_costs_no_message() -> None:
 def test_messages_back_to_back_are_read_as_one_by_one() -> None:
     import numpy as np
 
-    from sowctl.spark.decode.decoding import StructDecoder
+    from sowctl.arrow.decoding import StructDecoder
 
     messages = [b'{"a":1}', b"", b"{", b'{"a":"\\u00fc"}', b'{"s":"x"}']
     present = np.array([True, False, True, True, True])

@@ -15,11 +15,12 @@ import msgpack
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from sowctl.arrow.build import MessageMaker, root_of
+from sowctl.arrow.decoding import StructDecoder
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
-from sowctl.spark.decode.decoding import StructDecoder
 from sowctl.spark.jobs.messages import MessageBuilder
-from sowctl.spark.writing.encoding import MessageMaker, RowEncoder, root_of
+from sowctl.spark.writing.encoding import RowEncoder, variant_of
 from tests.support.instances import Lab, config_xml, topic_xml
 
 UTC_TIME = pa.timestamp("us", tz="UTC")
@@ -30,7 +31,7 @@ def message(row: dict[str, Any], types: dict[str, pa.DataType], kind: str = "jso
     """One message of one row."""
     fields = [pa.field(name, types[name]) for name in row]
     batch = pa.RecordBatch.from_pylist([row], pa.schema(fields))
-    return MessageMaker(list(batch.schema), get_type(kind), root).message(batch.to_pylist()[0])
+    return MessageMaker(list(batch.schema), get_type(kind), root, variant_of).message(batch.to_pylist()[0])
 
 
 def one(value: Any, kind: pa.DataType, format: str = "json") -> bytes:

@@ -12,8 +12,8 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import msgpack
 import pyarrow as pa
 
+from sowctl.arrow.decoding import StructDecoder
 from sowctl.messages.types import get_type
-from sowctl.spark.decode.decoding import StructDecoder
 from tests.spark.reading import decoded
 
 

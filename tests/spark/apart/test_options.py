@@ -12,9 +12,9 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import numpy as np
 from pyspark.sql.types import IntegerType, StructType
 
+from sowctl.arrow import arrays
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
-from sowctl.spark.decode import arrays
 from sowctl.spark.options import Options
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl

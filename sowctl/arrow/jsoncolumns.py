@@ -1,9 +1,9 @@
 """JSON values as Arrow columns of a declared type: what fits is taken, the rest is NULL (sowctl-spark(7), MESSAGES).
 
-Called by :mod:`sowctl.spark.decode.decoding`, and by way of it for the columns that are cut out of messages' texts.
+Called by :mod:`sowctl.arrow.decoding`, and by way of it for the columns that are cut out of messages' texts.
 :func:`coercion` says of one value after the other what it is in the declared type; :func:`column` makes an array of
 what came out, and of objects that were decoded as a whole: both have a struct's fields as ``f0``, ``f1`` and so on.
-Values are those of :mod:`sowctl.spark.decode.jsontrees`: numbers that are no ``int`` have their own digits. Under an
+Values are those of :mod:`sowctl.arrow.jsontrees`: numbers that are no ``int`` have their own digits. Under an
 inferred type nothing may be lost: there, what does not fit raises :class:`Misfit`.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.json import decode, encode
 
-from sowctl.spark.decode.jsontrees import text_of
+from sowctl.arrow.jsontrees import text_of
 
 if TYPE_CHECKING:
     import pyarrow

@@ -1,7 +1,7 @@
 """One JSON message as a tree of Python values, every number with its own digits.
 
-Called by :mod:`sowctl.spark.decode.decoding` for messages that its typed decoder does not take, and by
-:mod:`sowctl.spark.decode.inference`. Which messages can be read is decided here, by the message alone: whatever the
+Called by :mod:`sowctl.arrow.decoding` for messages that its typed decoder does not take, and by
+:mod:`sowctl.arrow.inference`. Which messages can be read is decided here, by the message alone: whatever the
 message type ``json`` accepts (:mod:`sowctl.messages.json.exact`). Of members given twice the last counts
 (sowctl-spark(7), MESSAGES).
 """

@@ -2,7 +2,7 @@
 
 A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
 not decoded. Messages are decoded into typed objects, whole batches at once, and columns are made of their fields; a
-message that does not fit that is read again by itself, value by value, by :mod:`sowctl.spark.decode.jsoncolumns`. What
+message that does not fit that is read again by itself, value by value, by :mod:`sowctl.arrow.jsoncolumns`. What
 a column holds depends on its own field alone: not on the other columns, not on what else is in the message, not on
 which of the two ways was taken. Called by the readers of stores and journals, and by the jobs that write columns.
 
@@ -17,23 +17,23 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column
+from sowctl.arrow.jsontrees import TreeReader, Unreadable, plain_tree, suspects
 from sowctl.messages.base import PayloadRefused
 from sowctl.messages.nested.type import TreeType
-from sowctl.spark.decode.jsoncolumns import INTEGERS, Misfit, coercion, column
-from sowctl.spark.decode.jsontrees import TreeReader, Unreadable, plain_tree, suspects
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from sowctl.arrow.arrays import Numbers
     from sowctl.messages.base import MessageType
-    from sowctl.spark.decode.arrays import Numbers
 
 
 class StructDecoder:
     """Decodes messages into arrays of one struct type. Not for several threads at once.
 
     ``strict``, for a type that was inferred: a message that is no object, a field that the type does not have and a
-    value that does not fit raise :class:`~sowctl.spark.decode.jsoncolumns.Misfit` with the message's place in the
+    value that does not fit raise :class:`~sowctl.arrow.jsoncolumns.Misfit` with the message's place in the
     batch.
     """
 

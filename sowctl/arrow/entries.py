@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from sowctl.journal.format import NO_PUBLISHER
 
 if TYPE_CHECKING:
+    from sowctl.arrow.arrays import Numbers
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
-    from sowctl.spark.decode.arrays import Numbers
 
 T = TypeVar("T", bound=Hashable)
 

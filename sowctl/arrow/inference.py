@@ -1,9 +1,10 @@
 """Which fields messages have: a schema as text, inferred from them (sowctl-spark(7), MESSAGES).
 
-Called by the data sources, and by the jobs that write columns, where every task looks at its part of the records and
-the driver puts together what they saw. A type is chosen when all has been looked at, and holds all of it: numbers go
-from BIGINT to DOUBLE or DECIMAL, and to STRING, which holds everything, where these do not have all their digits. What
-is met later and does not fit ends the reading (:func:`misfit_error`): it never becomes NULL in silence.
+Called by the data sources and by the jobs that write columns, where every task looks at its part of the records and
+the driver puts together what they saw; and by the formats that have columns of their own. A type is chosen when all has
+been looked at, and holds all of it: numbers go from BIGINT to DOUBLE or DECIMAL, and to STRING, which holds everything,
+where these do not have all their digits. What is met later and does not fit ends the reading (:func:`misfit_error`): it
+never becomes NULL in silence.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Raw
 
+from sowctl.arrow.jsoncolumns import Misfit
+from sowctl.arrow.jsontrees import TreeReader, Unreadable
 from sowctl.errors import InputError, LimitError
-from sowctl.spark.decode.jsoncolumns import Misfit
-from sowctl.spark.decode.jsontrees import TreeReader, Unreadable
 
+if TYPE_CHECKING:
+    import pyarrow
+
+Shape: TypeAlias = "str | tuple[int, int] | list[Shape] | dict[str, Shape]"
+"""A type: its name, the digits of a DECIMAL in all and behind the point, an array of one type, a struct of members."""
 MOST_FIELDS = 10_000
 """Fields, nested ones counted, of the largest schema that is inferred. More are names that are data."""
 _LONG = 1 << 63
@@ -60,9 +66,16 @@ class Inference:
 
     def ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
+        return _ddl(self._shape())
+
+    def struct(self) -> pyarrow.StructType:
+        """The Arrow type of :meth:`ddl`."""
+        return _arrow(self._shape())
+
+    def _shape(self) -> Shape:
         # A message is an object, also where none was seen.
         self._seen.objects = True
-        return self._seen.ddl()
+        return self._seen.shape()
 
 
 def infer(views: Iterable[bytes]) -> str:
@@ -185,7 +198,7 @@ class _Seen:
         inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
         return len(inner) + sum(one.count() for one in inner)
 
-    def ddl(self) -> str:
+    def shape(self) -> Shape:
         """The type that holds all values; STRING for different kinds of them, and for none at all."""
         kinds = [self.text, self.truth, self.whole or self.real, self.objects, self.item is not None]
         # Values of several kinds have only their text in common.
@@ -194,11 +207,10 @@ class _Seen:
         if self.truth:
             return "BOOLEAN"
         if self.objects:
-            members = [f"`{name.replace('`', '``')}`: {inner.ddl()}" for name, inner in self.members.items()]
-            return f"STRUCT<{', '.join(members)}>"
-        return self._numeric() if self.item is None else f"ARRAY<{self.item.ddl()}>"
+            return {name: inner.shape() for name, inner in self.members.items()}
+        return self._numeric() if self.item is None else [self.item.shape()]
 
-    def _numeric(self) -> str:
+    def _numeric(self) -> Shape:
         # Without fractions and within 64 bits a whole number keeps every digit.
         if not self.real and self.low >= -_LONG and self.high < _LONG:
             return "BIGINT"
@@ -208,7 +220,29 @@ class _Seen:
         whole = len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_DIGITS else _TOO_MANY
         digits = max(self.before, whole) + self.behind
         # More digits than any DECIMAL has: only the text keeps them.
-        return f"DECIMAL({digits},{self.behind})" if digits <= _DIGITS else "STRING"
+        return (digits, self.behind) if digits <= _DIGITS else "STRING"
+
+
+def _ddl(shape: Shape) -> str:
+    if isinstance(shape, dict):
+        members = [f"`{name.replace('`', '``')}`: {_ddl(inner)}" for name, inner in shape.items()]
+        return f"STRUCT<{', '.join(members)}>"
+    if isinstance(shape, list):
+        return f"ARRAY<{_ddl(shape[0])}>"
+    return shape if isinstance(shape, str) else f"DECIMAL({shape[0]},{shape[1]})"
+
+
+def _arrow(shape: Shape) -> pyarrow.DataType:
+    import pyarrow as pa
+
+    if isinstance(shape, dict):
+        return pa.struct([(name, _arrow(inner)) for name, inner in shape.items()])
+    if isinstance(shape, list):
+        # as pyspark names it when it makes Arrow types of its own
+        return pa.list_(pa.field("element", _arrow(shape[0])))
+    if isinstance(shape, str):
+        return {"STRING": pa.string, "BOOLEAN": pa.bool_, "BIGINT": pa.int64, "DOUBLE": pa.float64}[shape]()
+    return pa.decimal128(*shape)
 
 
 def _digits(text: bytes) -> tuple[int, int]:

@@ -1,0 +1,7 @@
+"""Messages of any type as Arrow columns, and rows as messages: what exchange without Spark and the pipeline share.
+
+``inference`` finds the types of messages, ``decoding`` makes structs of whole batches; where a message does not fit at
+once, ``jsontrees`` reads it with every digit and ``jsoncolumns`` makes its values fit, one by one. ``arrays`` makes
+columns of the numbers and bytes that stores and journals hold beside the payload, ``entries`` of blocks of a journal.
+``build`` is the way back: messages of rows. The types are those of sowctl-spark(7), MESSAGES.
+"""
