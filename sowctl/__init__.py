@@ -1,38 +1,132 @@
 """Toolkit for file-based State-of-the-World stores.
 
-``sowctl.open("config.xml")`` gives the typed Python API that the command line itself calls. "Working on sowctl" in the
-README is the map of the rooms. Below them stand single modules: ``errors`` and ``findings`` (what is raised, and what
-checks report), ``seam`` (the way to the operating system), ``directories``, ``waiting`` and ``breaks`` (made durable,
-waited for, put off), ``checksum``, ``described`` (Structs that ``help()`` can show) and ``version``.
+``sowctl.open("config.xml")`` gives the typed Python API that the command line itself calls; sowctl-python(7) tells how
+to use it. "Working on sowctl" in the README is the map of the rooms. Below them stand single modules: ``errors`` and
+``findings`` (what is raised, and what checks report), ``seam`` (the way to the operating system), ``directories``,
+``waiting`` and ``breaks`` (made durable, waited for, put off), ``checksum``, ``described`` (Structs that ``help()`` can
+show) and ``version``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sowctl.errors import SowError
+from sowctl.errors import (
+    ConfigError,
+    DamageError,
+    InputError,
+    LimitError,
+    LockedError,
+    MissingError,
+    NegativeError,
+    RefusedError,
+    SowError,
+    StorageError,
+    UsageError,
+    VersionError,
+)
 from sowctl.version import VERSION
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable, Mapping
 
-    from sowctl.engine.api import InstanceHandle
+    from sowctl.engine.api import (
+        Event,
+        InstanceHandle,
+        QueueHandle,
+        QueueMessage,
+        Result,
+        StoredRecord,
+        Subscription,
+        TopicHandle,
+        VersionRecord,
+    )
+    from sowctl.seam import Seam
+    from sowctl.values.times import Clock
 
 __version__ = VERSION
 
-__all__ = ["SowError", "__version__", "open"]
+_OF_API = (
+    "Event",
+    "InstanceHandle",
+    "QueueHandle",
+    "QueueMessage",
+    "Result",
+    "StoredRecord",
+    "Subscription",
+    "TopicHandle",
+    "VersionRecord",
+)
+"""What is loaded where a program names it, or opens an instance."""
+
+__all__ = [
+    "ConfigError",
+    "DamageError",
+    "Event",
+    "InputError",
+    "InstanceHandle",
+    "LimitError",
+    "LockedError",
+    "MissingError",
+    "NegativeError",
+    "QueueHandle",
+    "QueueMessage",
+    "RefusedError",
+    "Result",
+    "SowError",
+    "StorageError",
+    "StoredRecord",
+    "Subscription",
+    "TopicHandle",
+    "UsageError",
+    "VersionError",
+    "VersionRecord",
+    "__version__",
+    "open",
+]
 
 
-def open(config: str | os.PathLike[str], **options: Any) -> InstanceHandle:  # noqa: A001 - the name users expect, as in dbm.open
+def __getattr__(name: str) -> object:
+    if name not in _OF_API:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sowctl.engine import api
+
+    return getattr(api, name)
+
+
+def open(  # noqa: A001 - the name users expect, as in dbm.open
+    config: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    defines: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    seam: Seam | None = None,
+    lock_wait: float = 10.0,
+    random: Callable[[int], bytes] | None = None,
+    notify: Callable[[str], None] | None = None,
+    holder: str = "sowctl",
+) -> InstanceHandle:
     """Open an instance by its configuration file.
 
-    Options, all by name: root, environment, defines, clock, seam, lock_wait, random, notify, holder. ``root`` is the
-    directory from which paths in the file count (default: the file's), ``environment`` and ``defines`` fill ``${VAR}``,
-    ``lock_wait`` is in seconds, ``notify`` takes remarks for people. The others are in
-    :meth:`sowctl.engine.instance.Instance.open`, to which all go.
+    ``root`` is the directory from which paths in the file count (default: the file's), ``environment`` (default: the
+    process's) and ``defines`` fill ``${VAR}``, ``lock_wait`` is in seconds, ``notify`` takes remarks for people,
+    ``holder`` is the name that others read who wait for a lock. ``clock`` gives microseconds since 1970 UTC,
+    ``random(n)`` gives n random bytes, and ``seam`` makes the calls to the operating system: tests replace these.
 
     Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
     """
     from sowctl.engine.api import InstanceHandle
 
-    return InstanceHandle.open(config, **options)
+    chosen = {"clock": clock, "seam": seam, "random": random, "notify": notify}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return InstanceHandle.open(
+        config,
+        root=root,
+        environment=environment,
+        defines=defines,
+        lock_wait=lock_wait,
+        holder=holder,
+        **given,  # type: ignore[arg-type]  # each has the type of its parameter, which a dict cannot say
+    )

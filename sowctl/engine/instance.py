@@ -1,7 +1,7 @@
 """An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
 
 The command line makes one, and so does ``sowctl.open``, whose kind of instance has verbs as methods
-(``engine/api.py``). A process keeps some files open that queries have read until an instance is closed, and in a
+(``engine/api``). A process keeps some files open that queries have read until an instance is closed, and in a
 ``with`` statement the stores, too. Verbs are functions over an instance; this module knows none of them.
 """
 
@@ -110,12 +110,17 @@ class Instance(DescribedStruct, frozen=True):
         """
         from sowctl.config.instance import load_instance
 
-        config = load_instance(
-            Path(config_path),
-            environment=os.environ if environment is None else environment,
-            defines=defines,
-            root=None if root is None else Path(root),
-        )
+        try:
+            config = load_instance(
+                Path(config_path),
+                environment=os.environ if environment is None else environment,
+                defines=defines,
+                root=None if root is None else Path(root),
+            )
+        except ConfigError as problem:
+            if Path(config_path).suffix == ".sow" and Path(config_path).is_file():
+                problem.hint = "this is a store; name the configuration that has its topic"
+            raise
         return cls(config, clock, seam, lock_wait, random, notify, holder)
 
     @property

@@ -37,7 +37,7 @@ class StoredRecord:
         self.payload = value[HEADER_SIZE + extra_length(value) : -CRC_SIZE] if payload is None else payload
 
     def __repr__(self) -> str:
-        return f"StoredRecord({self.sow_key}, {self.payload!r})"
+        return f"{type(self).__name__}({self.sow_key}, {self.payload!r})"
 
     @property
     def has_data(self) -> bool:
@@ -124,6 +124,9 @@ class RecordBatch:
         self.payloads = payloads
         self._kind = kind
         self._records: Sequence[StoredRecord] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records of {self.topic!r}>"
 
     @property
     def message_type(self) -> str:

@@ -70,6 +70,14 @@ def _to_the_second(seconds: int) -> str:
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
 
 
+def micros_of(at: datetime) -> Micros:
+    """The instant of a datetime; one that names no zone is UTC, as a text without one is (behaviour 11.22)."""
+    from datetime import UTC, datetime, timedelta
+
+    since = datetime(1970, 1, 1, tzinfo=UTC)
+    return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - since) // timedelta(microseconds=1)
+
+
 def format_end(at: Micros) -> str | None:
     """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`ending`."""
     return format_time(at) if at and at <= LATEST else None

@@ -17,6 +17,6 @@ In the order in which data passes:
 * ``newcomers``: topics of a pattern that nobody had published to when the subscription began.
 * ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
 * ``spool``: events that were read and not taken yet.
-* ``subscription``: all of it together: begun, driven, ended.
+* ``subscription``: all of it together: begun, driven, ended; ``iterated``: how a program goes through one.
 * ``stores``: where subscriptions go on after a restart.
 """

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.following.changes import changes_of
-from sowctl.engine.following.events import Command, Delivery, Event, Events, Sign
+from sowctl.engine.following.events import Command, Delivery, Events, Sign
 from sowctl.engine.following.followed import Followed, Ref, conflation_of, followed_by, replay_of
 from sowctl.engine.following.instant import Together, open_together
 from sowctl.engine.following.interest import compiled, is_page
+from sowctl.engine.following.iterated import Iterated
 from sowctl.engine.following.newcomers import Newcomers
 from sowctl.engine.following.tail import Tail
 from sowctl.engine.following.waking import Waker
@@ -27,8 +27,6 @@ from sowctl.identity.bookmarks import Bookmark
 from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.control import Control
     from sowctl.engine.following.feeds.feed import Feed
@@ -43,7 +41,7 @@ SHORTEST = 0.005
 Stamp = tuple[Any, ...]
 
 
-class Subscription:
+class Subscription(Iterated):
     """Iterate for events, or over :meth:`deliveries` for many at a time. Close it; a ``with`` statement does.
 
     ``txid``: everything of the journal up to it has been handed out. :meth:`cancel` ends it, from another thread, too.
@@ -84,26 +82,12 @@ class Subscription:
         self._told, self._told_txid = time.monotonic(), 0
         self._seen: Stamp = ()
 
-    # iterating
+    def __repr__(self) -> str:
+        names = ", ".join(topic.label for topic in self._topics)
+        state = "ended" if self.finished else f"at txid {self.txid}" if self._begun else "not begun"
+        return f"<subscription to {names}: {state}>"
 
-    def __iter__(self) -> Iterator[Event]:
-        for delivery in self.deliveries():
-            yield from delivery
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """The events, without holding up the loop: a thread of its own waits for them."""
-        import asyncio
-        from concurrent.futures import ThreadPoolExecutor
-
-        deliveries = self.deliveries()
-        with ThreadPoolExecutor(1, "subscription") as waiting:
-            try:
-                loop = asyncio.get_running_loop()
-                while (delivery := await loop.run_in_executor(waiting, next, deliveries, None)) is not None:
-                    for event in delivery:
-                        yield event
-            finally:
-                self.cancel()
+    # iterating: the methods of a program's loop are those of Iterated
 
     def deliveries(self) -> Generator[Delivery]:
         """Everything, as it comes, until the subscription ends by its options or is cancelled."""
@@ -181,14 +165,6 @@ class Subscription:
         if self._waker is not None:
             self._waker.close()
             self._waker = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # waiting
 

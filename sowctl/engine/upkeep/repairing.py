@@ -48,6 +48,9 @@ Array: TypeAlias = Any
 class Repair:
     """The repair of one store. :meth:`run` it once; then ``report`` is whole, and :meth:`items` says it one by one."""
 
+    def __repr__(self) -> str:
+        return f"<repair of {str(self._path)!r}: {self.report.action}>"
+
     def __init__(self, instance: Instance, path: Path, topic: TopicConfig | None) -> None:
         """``topic`` is None for a bare file, for which no journal is asked."""
         import numpy

@@ -59,6 +59,9 @@ class CheckRun:
         self._read = CheckReport()
         self._findings = self._counted()
 
+    def __repr__(self) -> str:
+        return f"<{self.coverage}>" if self._lines or self._missed else "<check, not read yet>"
+
     def __iter__(self) -> Iterator[Finding]:
         return self._findings
 

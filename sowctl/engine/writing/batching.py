@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import field
 
@@ -46,16 +46,28 @@ MUCH = 4 << 20
 _PAYLOADS = frozenset({bytes, bytearray, memoryview})
 
 
+def refuse_other(message: object) -> bytes:
+    """Raises TypeError: a message is its bytes."""
+    raise TypeError(f"a message is bytes, not {type(message).__name__}")
+
+
 class Listed:
     """A source over messages in memory, or that a program yields.
 
-    Raises TypeError for what is no bytes; ``call`` tells how one message is given.
+    ``encode`` makes bytes of a message that is none. Raises TypeError for what is no message; ``call`` tells how one
+    message is given.
     """
 
-    def __init__(self, messages: Iterable[bytes], size: int | None = None, call: str = "publish([message])") -> None:
-        # One message instead of a list would be taken apart into its bytes.
-        if isinstance(messages, bytes | bytearray | memoryview | str):
-            raise TypeError(f"messages are a list of bytes, not {type(messages).__name__}: {call}")
+    def __init__(
+        self,
+        messages: Iterable[Any],
+        size: int | None = None,
+        call: str = "publish([message])",
+        encode: Callable[[object], bytes] = refuse_other,
+    ) -> None:
+        # One message instead of a list would be taken apart into its bytes, or the names of its fields.
+        if isinstance(messages, bytes | bytearray | memoryview | str | Mapping):
+            raise TypeError(f"messages are a list of them, not {type(messages).__name__}: {call}")
         self.ended = False
         self.descriptor: int | None = None
         # A program may take its time to yield the next message; those of a list are there.
@@ -63,6 +75,7 @@ class Listed:
         self._messages = iter(messages)
         self._size = size or USUAL
         self._count = 0
+        self._encode = encode
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
         """The next messages; a "line" is a message, offsets count messages too."""
@@ -70,10 +83,10 @@ class Listed:
         if not payloads:
             self.ended = True
             return None
+        # The types of a whole batch are one set, so good input pays for no test of each message.
         if not {*map(type, payloads)} <= _PAYLOADS:
-            # The types of a whole batch are one set, so good input pays for no test of each message.
-            wrong = next(type(payload).__name__ for payload in payloads if type(payload) not in _PAYLOADS)
-            raise TypeError(f"a message is bytes, not {wrong}; of a dict: json.dumps(message).encode()")
+            encode = self._encode
+            payloads = [one if type(one) in _PAYLOADS else encode(one) for one in payloads]
         if any(type(payload) is not bytes for payload in payloads):
             # A view may count items wider than a byte, and a bytearray may change before it is written.
             payloads = [bytes(payload) for payload in payloads]

@@ -273,8 +273,8 @@ def test_looking_alone_takes_over_where_events_do_not_come(lab: Lab, monkeypatch
     [
         {"most": "x"}, {"most": True}, {"top_n": "1"}, {"top_n": 1.0}, {"skip_n": b"1"}, {"batch_size": None},
         {"bookmark": 5}, {"bookmark": b"0"}, {"conflation": 1}, {"conflation_key": ["/id"]}, {"select": 1},
-        {"order_by": ["/id"]}, {"oof": 1}, {"sow": "no"}, {"until_now": None}, {"lasting": "10s"}, {"lasting": True},
-        {"progress_every": "1s"}, {"rate": 1000}, {"query_id": 7}, {"bookmark_not_found": True}, {"events": 0},
+        {"order_by": ["/id"]}, {"oof": 1}, {"sow": "no"}, {"until_now": None}, {"lasting": [10]}, {"lasting": True},
+        {"progress_every": b"1s"}, {"rate": 1000}, {"query_id": 7}, {"bookmark_not_found": True}, {"events": 0},
     ],
 )  # fmt: skip
 def test_options_of_another_type_are_named(lab: Lab, options: dict[str, Any]) -> None:

@@ -39,12 +39,16 @@ class Place:
         every: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._who = who
         # Taken before the place is read: another run may be moving it.
         self._claim = Claim(store, who, instance)
         self._store = Conflating(store, 1 << 62, every, monotonic)
         self._progress = ByConsumer(self._store, who, instance.publisher)
         self._instance = instance
         self._last: tuple[Bookmark, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"<place of {self._who.client!r}, {self._who.sub_id!r}: {self.recent}>"
 
     @property
     def recent(self) -> str:

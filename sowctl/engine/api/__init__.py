@@ -1,0 +1,55 @@
+"""What ``sowctl.open`` gives a program: an instance whose topics have verbs as methods (sowctl-python(7)).
+
+* ``given``: times, intervals, keys and messages as callers write them, made into what verbs take.
+* ``keywords``: the keywords of verbs that have many, for checkers, editors and ``help()``.
+* ``result``: what a query gives: records, dicts, Arrow data, a table of a notebook.
+* ``topic``: the verbs of one topic; ``queue``: those of a queue.
+* ``instance``: an instance, and the way from there to its topics and queues.
+
+Without a method are ``key``, ``eval`` and the ``journal`` commands, whose functions stand in ``engine/verbs``. Nothing
+in the engine imports this room, because it imports the verbs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from sowctl.engine.api.instance import InstanceHandle, RowVerbs
+from sowctl.engine.api.queue import QueueHandle
+from sowctl.engine.api.result import Result
+from sowctl.engine.api.topic import TopicHandle
+
+if TYPE_CHECKING:
+    from sowctl.engine.following.events import Event
+    from sowctl.engine.following.subscription import Subscription
+    from sowctl.engine.queues.queue import QueueMessage
+    from sowctl.engine.records import StoredRecord
+    from sowctl.engine.verbs.history import VersionRecord
+
+__all__ = [
+    "Event",
+    "InstanceHandle",
+    "QueueHandle",
+    "QueueMessage",
+    "Result",
+    "RowVerbs",
+    "StoredRecord",
+    "Subscription",
+    "TopicHandle",
+    "VersionRecord",
+]
+_ELSEWHERE = {
+    "Event": "sowctl.engine.following.events",
+    "QueueMessage": "sowctl.engine.queues.queue",
+    "StoredRecord": "sowctl.engine.records",
+    "Subscription": "sowctl.engine.following.subscription",
+    "VersionRecord": "sowctl.engine.verbs.history",
+}
+"""What verbs hand out: loaded where a program names it."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_ELSEWHERE[name]), name)

@@ -1,0 +1,110 @@
+"""What callers give - times, intervals, keys, messages - as the values that verbs take.
+
+A text where a list of texts belongs would be taken for its letters, and would match nothing without a word: what is of
+a wrong type raises TypeError, before a store is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.errors import UsageError
+from sowctl.values.times import format_time, micros_of
+from sowctl.values.units import parse_seconds
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.messages.base import MessageType
+    from sowctl.values.times import Micros
+
+At: TypeAlias = "datetime | int | str"
+"""An instant: a datetime (UTC where it names no zone), microseconds since 1970 UTC, or a text as ``--at`` takes it: a
+time, a bookmark, or the txid of an entry."""
+Interval: TypeAlias = "timedelta | float | str"
+"""An interval: a timedelta, seconds, or a text such as ``500ms``, ``30s`` or ``5m``."""
+Key: TypeAlias = "str | int"
+"""A key as on the command line: a SOW key, else the text of the key field, several fields joined by commas. An int is
+the SOW key that a record has as ``sow_key``."""
+Message: TypeAlias = "bytes | bytearray | memoryview | str | Mapping[str, Any]"
+"""A message: its bytes, its text, or its fields."""
+
+
+def instant(instance: Instance, at: At | None) -> Micros | None:
+    """Microseconds UTC of an instant, None for the present. Raises TypeError, and UsageError for a wrong text."""
+    if isinstance(at, datetime):
+        return micros_of(at)
+    if isinstance(at, str):
+        from sowctl.engine.topics.logplaces import read_moment
+
+        return read_moment(at, instance.clock).of(instance)
+    # True would be the first microsecond of 1970.
+    if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
+        kind = type(at).__name__
+        words = "at is a datetime, microseconds since 1970 (int) or a text such as '2026-01-05T10:00:00Z'"
+        raise TypeError(f"{words}, not {kind}")
+    return at
+
+
+def time_text(at: datetime | str | None) -> str | None:
+    """A datetime as the text that options of the command line take; a text stays."""
+    return format_time(micros_of(at)) if isinstance(at, datetime) else at
+
+
+def seconds(name: str, interval: Interval | None) -> float | None:
+    """Seconds of an interval. Raises UsageError ``SOW-CLI-006`` for a text that is none, and TypeError."""
+    if isinstance(interval, timedelta):
+        return interval.total_seconds()
+    if isinstance(interval, str):
+        try:
+            return parse_seconds(interval)
+        except ValueError as error:
+            raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 500ms, 10s, 5m") from None
+    if interval is not None and (isinstance(interval, bool) or not isinstance(interval, int | float)):
+        raise TypeError(f"{name} is a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
+    return interval
+
+
+def keys_of(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]:
+    """The texts of ``keys``, which are texts or the ints that records have as ``sow_key``.
+
+    Raises TypeError that says how to ``call``.
+    """
+    if isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Collection):
+        raise TypeError(f"{what} are a list, not {type(keys).__name__}: {call}")
+    for key in keys:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise TypeError(f"each of {what} is a text or the int of a SOW key, not {type(key).__name__}")
+    return tuple(map(str, keys))
+
+
+def payloads_of(messages: Iterable[Message], kind: MessageType) -> tuple[bytes, ...]:
+    """The messages as bytes. Raises TypeError as publishing them does."""
+    from sowctl.engine.writing.batching import Listed
+
+    source = Listed(messages, call="delete(data=[message])", encode=encoder(kind))
+    taken: list[bytes] = []
+    while (chunk := source.poll()) is not None:
+        taken += chunk.payloads
+    return tuple(taken)
+
+
+def encoder(kind: MessageType) -> Callable[[object], bytes]:
+    """Makes the bytes of one message of a type of what is no bytes yet: a text, or fields by name.
+
+    Raises TypeError for anything else, and for fields of a type whose messages are not made of fields.
+    """
+
+    def encode(message: object) -> bytes:
+        if isinstance(message, str):
+            return message.encode()
+        if not isinstance(message, Mapping):
+            raise TypeError(f"a message is bytes, str or dict, not {type(message).__name__}")
+        if not kind.constructible:
+            raise TypeError(f"messages of type {kind.name} cannot be made of a dict: give their bytes")
+        from sowctl.messages.native import message_of
+
+        return message_of(message, kind)
+
+    return encode

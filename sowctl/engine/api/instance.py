@@ -1,0 +1,115 @@
+"""An instance as a program opens it, and the way from there to topics and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Unpack
+
+from sowctl.engine.api import keywords as words
+from sowctl.engine.api.queue import QueueHandle
+from sowctl.engine.api.topic import TopicHandle, publish_to
+from sowctl.engine.instance import Instance
+from sowctl.engine.options import PublishOptions, SubscribeOptions
+from sowctl.engine.topics.targets import WITHOUT_SOW, find_publishable, find_topic
+from sowctl.errors import MissingError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.api.given import Message
+    from sowctl.engine.following.stores.place import Place
+    from sowctl.engine.reports import PublishReport
+    from sowctl.engine.verbs.check import CheckRun
+    from sowctl.engine.verbs.subscribe import Subscription
+
+
+_TOLD = 8
+"""Names of topics that an instance tells when it is printed."""
+
+
+class RowVerbs:
+    """How bookmark stores in topics write their rows: by the verbs, which stand above the room of the stores."""
+
+    def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        """Publish one message; durable when this returns."""
+        TopicHandle(instance, topic).publish([payload])
+
+    def delete(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        """Delete the record whose key a message has."""
+        TopicHandle(instance, topic).delete(data=[payload])
+
+
+class InstanceHandle(Instance, frozen=True):
+    """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
+
+    lasting: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        if self.config is None:
+            return "<instance without a configuration>"
+        names = [entry.name for entry in self.config.sow]
+        told = ", ".join(names[:_TOLD]) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
+        return f"<instance {self.config.name!r} of {str(self.config.path)!r}: {told}>"
+
+    def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
+        """The verbs of one topic, or of a view, which refuses those that write.
+
+        Of a topic that only the transaction log names, publish, subscribe and ``versions(journal=True)``. Raises
+        MissingError (exit 10) and UsageError (exit 2, ambiguous).
+        """
+        try:
+            return TopicHandle(self, find_topic(self, name, message_type, derived=True))
+        except MissingError as problem:
+            if problem.code != WITHOUT_SOW:
+                raise
+            return TopicHandle(self, find_publishable(self, name, message_type))
+
+    @words.shown(words.PublishKeywords, PublishOptions)
+    def publish(
+        self,
+        topic: str,
+        messages: Iterable[Message],
+        options: PublishOptions | None = None,
+        **keywords: Unpack[words.PublishKeywords],
+    ) -> PublishReport:
+        """Publish to a topic by its name: also one that only the transaction log names or a pattern of it covers.
+
+        Everything else is that of :meth:`TopicHandle.publish`.
+        """
+        return publish_to(self, topic, None, messages, options, keywords)
+
+    def queue(self, name: str, message_type: str | None = None) -> QueueHandle:
+        """A queue, to be closed after use or used in a ``with`` statement. Raises MissingError (exit 10)."""
+        from sowctl.engine.queues.definition import find_queue
+        from sowctl.engine.queues.queue import OpenQueue
+
+        return QueueHandle(OpenQueue(self, find_queue(self, name, message_type)))
+
+    @words.shown(words.SubscribeKeywords, SubscribeOptions)
+    def subscribe(
+        self, target: str, filter: str | None = None, **keywords: Unpack[words.SubscribeKeywords]
+    ) -> Subscription:
+        """Follow a topic, or all topics that a pattern matches; see :meth:`TopicHandle.subscribe`."""
+        from sowctl.engine.topics.targets import followed, joining
+        from sowctl.engine.verbs.subscribe import subscribe
+
+        options = words.subscribe_options(filter, keywords)
+        topics = followed(self, target, replayed=options.bookmark is not None)
+        return subscribe(self, topics, options, joining=joining(self, target))
+
+    def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> Place:
+        """Where a subscription goes on, in a bookmark store: a topic, or a file with the ending ``.bookmarks``.
+
+        Subscribe with its ``recent`` for a bookmark, iterate over its ``events(subscription)``, and ``acknowledge``
+        each event that is processed. It is written every so many seconds, and when it is closed.
+        """
+        from sowctl.engine.following.stores.opening import open_store
+        from sowctl.engine.following.stores.place import Place
+        from sowctl.engine.following.stores.protocol import Subscriber
+
+        return Place(open_store(self, store, RowVerbs()), Subscriber(client, sub_id), self, every)
+
+    def check(self) -> CheckRun:
+        """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
+        from sowctl.engine.verbs.check import check
+
+        return check(self)

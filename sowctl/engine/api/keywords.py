@@ -1,0 +1,177 @@
+"""The keywords of verbs that have many, for checkers, editors and ``help()``.
+
+Each class here names the fields of an options class of the engine with the types that a program may give; a test holds
+the two together. A method takes them as ``**keywords: Unpack[QueryKeywords]``, which checkers understand, and
+:func:`shown` gives it a signature that names them one by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from datetime import datetime
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+from msgspec import NODEFAULT, Struct
+
+from sowctl.engine.api.given import At, Interval, Key, instant, keys_of, seconds, time_text
+from sowctl.engine.options import DeltaNull, OnError, QueryOptions, ReplayOptions, SubscribeOptions
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class PublishKeywords(TypedDict, total=False):
+    """How to publish: the fields of :class:`~sowctl.engine.options.PublishOptions`."""
+
+    batch: int | None
+    batch_bytes: int
+    linger: Interval | None
+    on_error: OnError
+    max_errors: int | None
+    dry_run: bool
+    expiration: Interval | None
+    sow_key: str | None
+    client: str | None
+    sequence: int | None
+    timestamp: datetime | str | None
+    timestamp_field: str | None
+    allow_null_key: bool
+    allow_volatile: bool
+    delta: bool
+    delta_null: DeltaNull
+    update_only: bool
+
+
+class QueryKeywords(TypedDict, total=False):
+    """What to read: the fields of :class:`~sowctl.engine.options.QueryOptions` besides the filter."""
+
+    order_by: str | None
+    top_n: int | None
+    skip_n: int | None
+    sow_keys: Collection[Key] | None
+    at: At | None
+    select: str | None
+    batch_size: int
+    sort_memory: int
+    by_time: bool
+    index_from: int | None
+    projection: str | None
+    grouping: str | None
+    after_key: Key | None
+    jobs: int | None
+    counted: bool
+    fresh: bool
+
+
+class SubscribeKeywords(TypedDict, total=False):
+    """What to follow: the fields of :class:`~sowctl.engine.options.SubscribeOptions` besides the filter."""
+
+    order_by: str | None
+    top_n: int | None
+    skip_n: int | None
+    select: str | None
+    sow: bool
+    batch_size: int
+    query_id: str | None
+    until_now: bool
+    lasting: Interval | None
+    most: int | None
+    progress_every: Interval | None
+    oof: bool
+    delta: bool
+    no_empties: bool
+    send_keys: bool
+    conflation: str | None
+    conflation_key: str | None
+    projection: str | None
+    grouping: str | None
+    bookmark: datetime | str | None
+    bookmark_not_found: str | None
+    rate: str | None
+    rate_max_gap: Interval | None
+    events: bool
+
+
+class ReplayKeywords(TypedDict, total=False):
+    """How to rebuild: the fields of :class:`~sowctl.engine.options.ReplayOptions`."""
+
+    until_txid: int | None
+    until_time: At | None
+    into: str | os.PathLike[str] | None
+    journal: str | os.PathLike[str] | None
+    verify: bool
+    rebuild: bool
+    force: bool
+    dry_run: bool
+    rekey: bool
+
+
+def shown(keywords: type, options: type[Struct]) -> Callable[[Function], Function]:
+    """Give a method that takes these ``keywords`` a signature with each of them, and the defaults of ``options``."""
+
+    def described(function: Function) -> Function:
+        own = signature(function)
+        fixed = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+        defaults = dict(zip(options.__struct_fields__, options.__struct_defaults__, strict=True))
+        named = [
+            Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if defaults[name] is NODEFAULT else defaults[name],
+                annotation=getattr(kind, "__forward_arg__", kind),
+            )
+            for name, kind in keywords.__annotations__.items()
+        ]
+        function.__signature__ = Signature([*fixed, *named], return_annotation=own.return_annotation)  # type: ignore[attr-defined]
+        return function
+
+    return described
+
+
+def publish_changes(keywords: PublishKeywords) -> dict[str, Any]:
+    """The fields of PublishOptions that were given."""
+    found: dict[str, Any] = dict(keywords)
+    for name in ("linger", "expiration"):
+        if name in found:
+            found[name] = seconds(name, found[name])
+    if "timestamp" in found:
+        found["timestamp"] = time_text(found["timestamp"])
+    return found
+
+
+def query_options(instance: Instance, filter: str | None, keywords: QueryKeywords) -> QueryOptions:
+    """What a query is asked for. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
+    found: dict[str, Any] = dict(keywords)
+    if found.get("sow_keys") is not None:
+        found["sow_keys"] = keys_of("sow_keys", found["sow_keys"], "query(sow_keys=[key])")
+    if found.get("after_key") is not None:
+        found["after_key"] = str(found["after_key"])
+    if "at" in found:
+        found["at"] = instant(instance, found["at"])
+    return QueryOptions(filter=filter, **found)
+
+
+def subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> SubscribeOptions:
+    """What is to be followed. Raises TypeError and UsageError."""
+    found: dict[str, Any] = dict(keywords)
+    for name in ("lasting", "progress_every", "rate_max_gap"):
+        if name in found:
+            found[name] = seconds(name, found[name])
+    if "bookmark" in found:
+        found["bookmark"] = time_text(found["bookmark"])
+    return SubscribeOptions(filter=filter, **found)
+
+
+def replay_options(instance: Instance, keywords: ReplayKeywords) -> ReplayOptions:
+    """How to rebuild. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
+    found: dict[str, Any] = dict(keywords)
+    if "until_time" in found:
+        found["until_time"] = instant(instance, found["until_time"])
+    for name in ("into", "journal"):
+        if found.get(name) is not None:
+            found[name] = os.fspath(found[name])
+    return ReplayOptions(**found)

@@ -1,0 +1,96 @@
+"""A queue as a program works on it: messages leased, acknowledged, given back."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from sowctl.engine.queues.figures import Depth, QueueInfo
+    from sowctl.engine.queues.handles import Handle, Outcome
+    from sowctl.engine.queues.queue import OpenQueue, QueueMessage
+
+
+class QueueHandle:
+    """A queue of an instance. Its files stay open until :meth:`close`; not for several threads.
+
+    ``client`` is who leases: leases last for the queue's LeasePeriod, whatever becomes of this process.
+    """
+
+    def __init__(self, queue: OpenQueue, client: str = "python") -> None:
+        self._queue = queue
+        self.client = client
+
+    def __repr__(self) -> str:
+        return f"<queue {self.name!r}, worked on by {self.client!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._queue.close()
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._queue.queue.name
+
+    def lease(self, count: int = 1) -> AbstractContextManager[list[QueueMessage]]:
+        """``with queue.lease(10) as messages``: acknowledged at the end of the block, given back where it raises.
+
+        The end of the block raises NegativeError ``SOW-QUE-015`` where a lease was over before.
+        """
+        return self._queue.leased(count, self.client)
+
+    def peek(self, count: int | None = 10) -> list[QueueMessage]:
+        """The first messages in the order of delivery, all with None; nothing is leased."""
+        return self._queue.peek(count)
+
+    def acknowledge(self, *messages: QueueMessage) -> list[Outcome]:
+        """Acknowledge messages by hand, those that were leased with their tokens; ``done`` or why not, for each."""
+        return self._queue.acknowledge([self._named(message) for message in messages], self.client)
+
+    def cancel(self, *messages: QueueMessage, delay: float = 0.0) -> list[Outcome]:
+        """Give leased messages back, to be delivered again after ``delay`` seconds."""
+        handles = [replace(self._named(message), delay_us=round(delay * 1e6)) for message in messages]
+        return self._queue.cancel(handles, self.client)
+
+    def renew(self, *messages: QueueMessage) -> list[Outcome]:
+        """Let leases last for another LeasePeriod."""
+        return self._queue.renew([self._named(message) for message in messages], self.client)
+
+    def expire(self, *messages: QueueMessage) -> list[Outcome]:
+        """Drop messages unprocessed."""
+        return self._queue.acknowledge([self._named(message) for message in messages], self.client, expire=True)
+
+    def requeue(self, *messages: QueueMessage) -> list[Outcome]:
+        """Deliver dead messages again, with their counters at 0, and delayed ones at once."""
+        return self._queue.requeue([message.name for message in messages])
+
+    def purge(self) -> int:
+        """Drop every message that is not leased; how many."""
+        return self._queue.purge()
+
+    def depth(self) -> Depth:
+        """Messages by their states."""
+        from sowctl.engine.queues.figures import depth_of
+
+        return depth_of(self._queue)
+
+    def info(self) -> QueueInfo:
+        """What the queue holds, what went through it, who works on it."""
+        from sowctl.engine.queues.figures import info_of
+
+        return info_of(self._queue)
+
+    def _named(self, message: QueueMessage) -> Handle:
+        from sowctl.engine.queues.queue import handle_of
+
+        named = handle_of(message)
+        return named if message.token else replace(named, token=None)

@@ -1,0 +1,129 @@
+"""What a query gives a program: records one by one or in batches, dicts, and a table of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from itertools import chain
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from sowctl.engine.records import RecordBatch, StoredRecord
+    from sowctl.engine.reports import QueryStatistics
+    from sowctl.engine.search.plan import Plan
+    from sowctl.engine.verbs.query import QueryResult
+
+SHOWN = 20
+"""Records that a notebook shows of a result."""
+_LONGEST = 200
+"""Characters of a value that a notebook shows."""
+
+
+class Result:
+    """The result of a query, to be gone through once. ``statistics`` are complete when that is done.
+
+    Iterate for batches of records, or ask for :meth:`records`, :meth:`to_dicts` or :meth:`count`. What is looked at in
+    a notebook is not lost for them. Close it where it is not read to its end; forgetting it does the same.
+    """
+
+    def __init__(self, found: QueryResult, name: str) -> None:
+        self._found = found
+        self._name = name
+        self._ahead: list[RecordBatch] = []
+        self._begun = False
+
+    def __repr__(self) -> str:
+        state = "begun" if self._begun else "not read yet"
+        return f"<result of a query of {self._name!r}: {state}>"
+
+    @property
+    def statistics(self) -> list[QueryStatistics]:
+        """How many records of each topic were examined, matched and returned."""
+        return self._found.statistics
+
+    def __iter__(self) -> Generator[RecordBatch]:
+        self._begun = True
+        # What a notebook has looked at comes first, each batch once.
+        while self._ahead:
+            yield self._ahead.pop(0)
+        # Not delegated: a loop that is left early would end the query with it, and somebody may want the rest.
+        for batch in self._found:  # noqa: UP028
+            yield batch
+
+    def records(self) -> Iterator[StoredRecord]:
+        """The records one by one."""
+        return chain.from_iterable(batch.records for batch in self)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The messages as dicts, of any type as their JSON form has them; one that is no object as ``{"value": it}``.
+
+        Numbers that are neither 64-bit integers nor doubles become the nearest double.
+        """
+        return [_fields(view) for batch in self for view in map(batch.view, batch.payloads)]
+
+    def count(self) -> int:
+        """How many records there are, without reading them where indexes tell; instead of iterating."""
+        return self._found.count()
+
+    def plans(self) -> list[Plan]:
+        """How each topic would be read; instead of iterating."""
+        return self._found.plans()
+
+    def close(self) -> None:
+        """End the query early; snapshots and temporary files go."""
+        self._found.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """A table of the first records for a notebook; nothing in a message is markup there."""
+        rows = 0
+        seen: list[tuple[int, dict[str, Any]]] = []
+        while rows <= SHOWN and (batch := next(iter(self._found), None)) is not None:
+            self._ahead.append(batch)
+            rows += len(batch)
+        for batch in self._ahead:
+            for key, payload in zip(batch.keys, batch.payloads, strict=True):
+                seen.append((int.from_bytes(key, "big"), _fields(batch.members_view(payload))))
+                if len(seen) > SHOWN:
+                    return _table(self._name, seen[:SHOWN], more=True)
+        return _table(self._name, seen, more=False)
+
+
+def _fields(view: bytes) -> dict[str, Any]:
+    import json
+
+    found = json.loads(view)
+    return found if isinstance(found, dict) else {"value": found}
+
+
+def _table(name: str, rows: list[tuple[int, dict[str, Any]]], *, more: bool) -> str:
+    names = list(dict.fromkeys(column for _, row in rows for column in row))
+    head = "".join(f"<th>{_shown(column)}</th>" for column in ("sow_key", *names))
+    body = "".join(
+        f"<tr><td>{key}</td>" + "".join(f"<td>{_shown(row.get(column, ''))}</td>" for column in names) + "</tr>"
+        for key, row in rows
+    )
+    told = f"the first {len(rows)} records" if more else f"{len(rows)} records"
+    caption = f"<caption>{_shown(name)}: {told}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _shown(value: Any) -> str:
+    """A value as text of HTML: markup escaped, and characters that cannot be seen as their escapes."""
+    import json
+    from html import escape
+
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    visible = (
+        letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
+        for letter in text
+    )
+    return escape("".join(visible))

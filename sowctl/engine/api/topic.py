@@ -1,0 +1,267 @@
+"""One topic of an instance as a program works on it: the verbs as methods.
+
+A method calls the function of its verb, as the command line does. Most have the command's name; ``history`` is
+:meth:`TopicHandle.versions` here, ``hash`` is :meth:`TopicHandle.digest`, ``query --explain`` is
+:meth:`TopicHandle.explain`. Arguments are looked at before a store is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from msgspec.structs import replace
+
+from sowctl.engine.api import keywords as words
+from sowctl.engine.api.given import encoder, instant, keys_of, payloads_of
+from sowctl.engine.api.result import Result
+from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.topics.targets import Target, missing
+
+if TYPE_CHECKING:
+    import os
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.api.given import At, Key, Message
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.records import StoredRecord
+    from sowctl.engine.reports import (
+        CompactReport,
+        DeleteReport,
+        ExpireReport,
+        PublishReport,
+        ReindexReport,
+        ReplayReport,
+        TopicInfo,
+    )
+    from sowctl.engine.search.plan import Plan
+    from sowctl.engine.sources.digest import Digest
+    from sowctl.engine.upkeep.repairing import Repair
+    from sowctl.engine.verbs.check import CheckRun
+    from sowctl.engine.verbs.history import VersionRecord
+    from sowctl.engine.verbs.snapshot import SnapshotReport
+    from sowctl.engine.verbs.subscribe import Subscription
+    from sowctl.errors import SowError
+
+
+class TopicHandle:
+    """One topic of an instance. Every method opens what it needs and closes it again.
+
+    Within the instance's ``with`` statement the store stays open for the next question, which spares a small one half
+    of its time; others may write in between.
+    """
+
+    def __init__(self, instance: Instance, config: TopicConfig) -> None:
+        self.instance = instance
+        self.config = config
+
+    def __repr__(self) -> str:
+        kind = self.config.derived.kind if self.config.derived is not None else "Topic"
+        return f"<{kind} {self.name!r} of type {self.config.message_type}>"
+
+    @property
+    def name(self) -> str:
+        """The topic's name, or the logical topic's."""
+        return self.config.label
+
+    @property
+    def target(self) -> Target:
+        """What is read. Raises MissingError ``SOW-ENG-016`` where only the transaction log names the topic."""
+        if self._is_log_only:
+            raise missing(self.instance, self.config.name, self.config.message_type)
+        return Target(topic=self.config)
+
+    @property
+    def _is_log_only(self) -> bool:
+        return self.config.key_mode == "none" and self.config.derived is None
+
+    @words.shown(words.PublishKeywords, PublishOptions)
+    def publish(
+        self,
+        messages: Iterable[Message],
+        options: PublishOptions | None = None,
+        **keywords: Unpack[words.PublishKeywords],
+    ) -> PublishReport:
+        """Publish messages: a list of bytes, texts or dicts, or what yields them. Durable when this returns.
+
+        A dict becomes a message of the topic's type: sowctl-python(7) says which form its values get. ``keywords`` are
+        fields of :class:`~sowctl.engine.options.PublishOptions`, which says what they mean: batch, batch_bytes, linger,
+        on_error, max_errors, dry_run, expiration, sow_key, client, sequence, timestamp, timestamp_field,
+        allow_null_key, allow_volatile, delta, delta_null, update_only. ``linger`` and ``expiration`` are seconds, a
+        timedelta, or a text such as ``5m``; ``timestamp`` is a datetime or a text.
+
+        Raises InputError (exit 3) at a bad message unless ``on_error="skip"``, TypeError for what is no message.
+        """
+        return publish_to(self.instance, self.name, self.config.message_type, messages, options, keywords)
+
+    @words.shown(words.QueryKeywords, QueryOptions)
+    def query(self, filter: str | None = None, **keywords: Unpack[words.QueryKeywords]) -> Result:
+        """Start a query. Ask the result for its ``records()``, ``to_dicts()``, ``to_arrow()`` or ``count()``.
+
+        ``keywords`` are fields of :class:`~sowctl.engine.options.QueryOptions`, which says what they mean: order_by,
+        top_n, skip_n, sow_keys (a list), at (as :meth:`get` takes it), select, batch_size, sort_memory,
+        by_time, index_from, projection, grouping, after_key, jobs, counted, fresh.
+        """
+        from sowctl.engine.verbs.query import query
+
+        options = words.query_options(self.instance, filter, keywords)
+        return Result(query(self.instance, [self.target], options), self.name)
+
+    @words.shown(words.SubscribeKeywords, SubscribeOptions)
+    def subscribe(self, filter: str | None = None, **keywords: Unpack[words.SubscribeKeywords]) -> Subscription:
+        """Follow the topic: iterate for events (``for``, ``async for``), the records of one instant first.
+
+        Use it in a ``with`` or ``async with`` statement; ``cancel()`` ends it, from another thread, too. Publishing to
+        the topic is free with any event in hand: the records are read to the end before the first one is given.
+        ``keywords`` are fields of :class:`~sowctl.engine.options.SubscribeOptions`, which says what they mean:
+        order_by, top_n, skip_n, select, sow, batch_size, query_id, until_now, lasting, most, progress_every, oof,
+        delta, no_empties, send_keys, conflation, conflation_key, projection, grouping, bookmark, bookmark_not_found,
+        rate, rate_max_gap, events. A datetime as ``bookmark`` is a time of the log.
+        """
+        from sowctl.engine.verbs.subscribe import subscribe
+
+        return subscribe(self.instance, [self.config], words.subscribe_options(filter, keywords))
+
+    @words.shown(words.QueryKeywords, QueryOptions)
+    def explain(self, filter: str | None = None, **keywords: Unpack[words.QueryKeywords]) -> Plan:
+        """How a query with these options would be read; it counts as asking for its fields. Options as for `query`."""
+        from sowctl.engine.verbs.explain import explain
+        from sowctl.engine.verbs.query import query
+
+        options = words.query_options(self.instance, filter, keywords)
+        return explain(lambda: query(self.instance, [self.target], options))[0]
+
+    def get(self, *keys: Key, fields: bool = False, at: At | None = None) -> Iterator[StoredRecord]:
+        """The records of SOW keys, else of key field texts (with ``fields`` these alone), in the order asked for.
+
+        ``at`` is a datetime (UTC where it names no zone), microseconds since 1970 UTC, or a text as ``--at`` takes it:
+        a time, a bookmark, or the txid of an entry.
+        """
+        from sowctl.engine.verbs.get import get
+
+        texts = keys_of("keys", keys, "get(key)")
+        batch, _ = get(self.instance, self.target, texts, fields=fields, at=instant(self.instance, at))
+        return iter(batch.records)
+
+    def versions(self, *keys: Key, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
+        """The versions of the records of SOW keys or key field texts, each key's oldest first."""
+        from sowctl.engine.verbs.history import versions
+
+        texts = keys_of("keys", keys, "versions(key)")
+        batch, _ = versions(self.instance, self.target, texts, fields=fields, journal=journal)
+        return iter(batch.records)
+
+    def delete(
+        self,
+        *,
+        filter: str | None = None,
+        sow_keys: Collection[Key] | None = None,
+        data: Iterable[Message] | None = None,
+        dry_run: bool = False,
+    ) -> DeleteReport:
+        """Delete records by exactly one selector: a filter, a list of SOW keys, or a list of messages with their keys.
+
+        Durable when this returns. Raises TypeError for one text or message instead of a list.
+        """
+        from sowctl.engine.verbs.delete import delete
+
+        options = DeleteOptions(
+            filter,
+            keys_of("sow_keys", sow_keys, "delete(sow_keys=[key])") if sow_keys is not None else None,
+            payloads_of(data, self.instance.type_of(self.config.message_type)) if data is not None else None,
+            dry_run,
+        )
+        return delete(self.instance, [self.target], options)[0]
+
+    def expire(self, *, dry_run: bool = False) -> ExpireReport:
+        """Remove what has expired."""
+        from sowctl.engine.verbs.expire import expire
+
+        return expire(self.instance, [self.config], dry_run=dry_run)[0]
+
+    @words.shown(words.ReplayKeywords, ReplayOptions)
+    def replay(self, **keywords: Unpack[words.ReplayKeywords]) -> ReplayReport:
+        """Bring the store in line with the journals.
+
+        ``keywords`` are fields of :class:`~sowctl.engine.options.ReplayOptions`, which says what they mean: until_txid,
+        until_time (as :meth:`get` takes ``at``), into, journal, verify, rebuild, force, dry_run, rekey.
+        """
+        from sowctl.engine.verbs.replay import replay
+
+        return replay(self.instance, [self.config], words.replay_options(self.instance, keywords))[0]
+
+    def snapshot(self, path: str | os.PathLike[str], *, at: At | None = None, force: bool = False) -> SnapshotReport:
+        """Write the state, of now or as of ``at`` (as :meth:`get` takes it), into the new store file ``path``.
+
+        Raises RefusedError (exit 8) where there is a file, unless ``force``.
+        """
+        from sowctl.engine.verbs.snapshot import snapshot_file
+
+        return snapshot_file(self.instance, self.target, instant(self.instance, at), Path(path), force=force)
+
+    def check(self) -> CheckRun:
+        """Check the topic's store: iterate for findings, then ask for ``status``, ``report`` and ``coverage``."""
+        from sowctl.engine.verbs.check import check
+
+        return check(self.instance, [self.target])
+
+    def reindex(self, *, drop: bool = False) -> ReindexReport:
+        """Build the topic's memo indexes anew, or remove them."""
+        from sowctl.engine.verbs.reindex import reindex
+
+        return reindex(self.instance, [self.target], drop=drop)[0]
+
+    def compact(self, *, dry_run: bool = False) -> CompactReport:
+        """Put a copy without free pages in the place of the topic's store, while others use it."""
+        from sowctl.engine.verbs.upkeep.compact import compact
+
+        for report in compact(self.instance, [self.target], dry_run=dry_run):
+            return report
+        raise _no_store(self.config)
+
+    def repair(self, *, earlier: bool = False, dry_run: bool = False) -> Repair:
+        """Save what is sound of a damaged store: its ``report``, and ``items()`` for what it lacked."""
+        from sowctl.engine.verbs.upkeep.repair import repair
+
+        for done in repair(self.instance, [self.target], earlier=earlier, dry_run=dry_run):
+            return done
+        raise _no_store(self.config)
+
+    def digest(self, at: At | None = None) -> Digest:
+        """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it)."""
+        from sowctl.engine.sources.digest import digest
+        from sowctl.engine.views.opening import open_target
+
+        return digest(self.instance, self.target, instant(self.instance, at), open_target)
+
+    def info(self) -> TopicInfo:
+        """Sizes, counts and position."""
+        from sowctl.engine.verbs.info import info
+
+        return info(self.instance, [self.target])[0]
+
+
+def publish_to(
+    instance: Instance,
+    topic: str,
+    message_type: str | None,
+    messages: Iterable[Message],
+    options: PublishOptions | None,
+    keywords: words.PublishKeywords,
+) -> PublishReport:
+    """Publish messages to the topic of this name, as :meth:`TopicHandle.publish` does."""
+    from sowctl.engine.topics.targets import find_publishable
+    from sowctl.engine.verbs.publish import publish
+    from sowctl.engine.writing.batching import Listed
+
+    chosen = replace(options or PublishOptions(), **words.publish_changes(keywords))
+    kind = instance.type_of(message_type or find_publishable(instance, topic).message_type)
+    source = Listed(messages, chosen.batch, encode=encoder(kind))
+    return publish(instance, topic, [("messages", source)], chosen, message_type=message_type)
+
+
+def _no_store(topic: TopicConfig) -> SowError:
+    from sowctl.engine.topics.positions import no_store
+
+    return no_store(topic)

@@ -1,0 +1,179 @@
+"""Messages made of Python values: which form a value has in which format (sowctl-spark(7), WRITING; sowctl-python(7)).
+
+The one place that says it: for rows of data sets, whose columns have types, and for fields that a program gives, which
+bring their types with them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from msgspec import Struct
+
+from sowctl.errors import InputError, SowError
+from sowctl.messages.base import UNWRITABLE
+from sowctl.messages.nested.type import TreeType
+from sowctl.values.compare import plain
+from sowctl.values.fields import Number
+from sowctl.values.times import format_time, micros_of
+
+if TYPE_CHECKING:
+    from sowctl.messages.base import MessageType
+    from sowctl.values.fields import Scalar
+
+Cell: TypeAlias = "Callable[[Any], Any]"
+"""Makes of a value what it is in a message, None for NULL."""
+
+
+class Form(Struct, frozen=True):
+    """What depends on the format: how it has bytes, and how decimals."""
+
+    binary: Cell
+    decimal: Cell
+
+
+def form_of(kind: MessageType) -> Form:
+    """JSON has numbers of any length and no bytes; the tree formats have bytes of their own; the others have texts."""
+    if kind.json_text:
+        return Form(_base64, _digits)
+    if isinstance(kind, TreeType):
+        return Form(lambda value: value, lambda value: plain(_number(value)))
+    return Form(_base64, _number)
+
+
+def message_of(fields: Mapping[str, Any], kind: MessageType) -> bytes:
+    """One message of a program's values. None is NULL as the format writes it, NaN and infinities are NULL, too.
+
+    Raises TypeError for a value that is none of a message's, InputError ``SOW-MSG-009`` for one that its format cannot
+    hold, and what :meth:`MessageType.build` raises.
+    """
+    form = form_of(kind)
+    members = {name_of(name): loose(value, form) for name, value in fields.items()}
+    return encoded(members, kind, (), _no_lists)
+
+
+def encoded(
+    members: dict[str, Any], kind: MessageType, above: tuple[str, ...], refused: Callable[[str, str], SowError]
+) -> bytes:
+    """The message of fields in their form; ``above`` are the elements around them.
+
+    ``refused`` makes the error for a list that the type cannot have, of its path and the name of the type.
+    """
+    if kind.json_text:
+        import msgspec
+
+        written: bytes = msgspec.json.encode(members)
+        return written
+    if isinstance(kind, TreeType):
+        return kind.made(members)
+    return kind.build(list(_members(members, above, lambda path: refused(path, kind.name))))
+
+
+def scalar(value: Any, form: Form) -> Any:
+    """One value of a column; NaN and infinities, which most formats do not have, are NULL."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, bool | int | str):
+        return value
+    # Before dates: in Python a datetime is a date, too.
+    if isinstance(value, datetime):
+        return stamp(value)
+    if isinstance(value, bytes):
+        return form.binary(value)
+    if isinstance(value, Decimal):
+        return form.decimal(value)
+    if isinstance(value, timedelta):
+        return form.decimal(_seconds(value))
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+_SCALARS = (bool, int, float, str, bytes, Decimal, date, time, timedelta, UUID)
+
+
+def loose(value: Any, form: Form) -> Any:
+    """A value that brings its type with it. NULLs in it are kept: they were written.
+
+    Raises TypeError for what is no value of a message: its text would be a guess.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {name_of(name): loose(inner, form) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [loose(inner, form) for inner in value]
+    if isinstance(value, bytearray | memoryview):
+        return form.binary(bytes(value))
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        # A number of numpy's is none of Python's, but knows which one it is; of an array this raises.
+        value = value.item()
+    if not isinstance(value, _SCALARS):
+        raise TypeError(f"a field of a message cannot be of type {type(value).__name__}")
+    if isinstance(value, date) and value != value:
+        return None  # NaT, which pandas has where a time is missing
+    return scalar(value, form)
+
+
+def name_of(key: Any) -> str:
+    """The name of a member, of a key that need not be a text."""
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, str | int | float | None):
+        return str(key)
+    return key.text.decode() if isinstance(key, Number) else bytes(key).decode()
+
+
+def stamp(at: datetime | None) -> str | None:
+    """A time as messages and envelopes have it."""
+    return None if at is None else format_time(micros_of(at))
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _digits(value: Decimal) -> Any:
+    """A JSON number with these digits."""
+    import msgspec
+
+    # Put in as text: a float would round it, and msgspec writes a Decimal as a JSON string.
+    return msgspec.Raw(f"{value:f}".encode())
+
+
+def _number(value: Decimal) -> Number | str:
+    """A number with its digits; the digits alone where neither 64 bits nor a double hold it."""
+    text = f"{value:f}"
+    # Formats with numbers of their own hold 64 bits or a double; a number that either would change is written as its
+    # digits.
+    if value == value.to_integral_value() and abs(value) < 1 << 63:
+        return Number(int(value), text.encode())
+    return Number(float(value), text.encode()) if Decimal(repr(float(value))) == value else text
+
+
+def _seconds(value: timedelta) -> Decimal:
+    """An interval in seconds, exact, without zeros at the end of its fraction."""
+    micros = Decimal(value // timedelta(microseconds=1)).scaleb(-6)
+    whole = micros.to_integral_value()
+    return whole if whole == micros else micros.normalize()
+
+
+def _members(
+    row: dict[str, Any], above: tuple[str, ...], refused: Callable[[str], SowError]
+) -> Iterator[tuple[tuple[str, ...], Scalar]]:
+    for name, value in row.items():
+        path = (*above, name)
+        if isinstance(value, dict):
+            yield from _members(value, path, refused)
+        elif isinstance(value, list):
+            raise refused("/".join(path))
+        elif value is not None:
+            yield path, value
+
+
+def _no_lists(path: str, name: str) -> SowError:
+    return InputError(UNWRITABLE, f"field {path} is a list, and messages of type {name} cannot be made with one")

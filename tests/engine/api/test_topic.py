@@ -1,0 +1,195 @@
+"""What the Python API takes, what it refuses with a TypeError, and that ``help()`` names every option."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy
+import pytest
+from msgspec import Struct
+
+import sowctl
+from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
+from sowctl.engine.api.given import At, encoder
+from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.messages.types import get_type
+from tests.support.instances import SECOND, START, Lab, message
+
+
+@pytest.fixture
+def topic(lab: Lab) -> TopicHandle:
+    """A topic with the records 1018 and 7; 7 was written a second later."""
+    lab.publish("t", message(id=1018, v=1))
+    lab.clock.at = START + SECOND
+    lab.publish("t", message(id=7, v=2))
+    return lab.open().topic("t")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: t.delete(sow_keys="1018"), r"sow_keys are a list, not str: delete\(sow_keys=\[key\]\)"),
+        (lambda t: t.delete(sow_keys=[b"1018"]), "each of sow_keys is a text or the int of a SOW key, not bytes"),
+        (lambda t: t.delete(sow_keys=[None]), "not NoneType"),
+        (lambda t: t.delete(sow_keys=1018), "not int"),
+        (lambda t: t.delete(data=b'{"id":7}'), r"messages are a list of them, not bytes: delete\(data=\[message\]\)"),
+        (lambda t: t.delete(data=[7]), "a message is bytes, str or dict, not int"),
+        (lambda t: t.publish({"id": 7}), r"messages are a list of them, not dict: publish\(\[message\]\)"),
+        (lambda t: t.publish([{"id": {1, 2}}]), "a field of a message cannot be of type set"),
+        (lambda t: t.publish([b"{}"], linger=[]), "linger is a timedelta, seconds or a text such as '30s', not list"),
+        (lambda t: t.get(10.18), "each of keys is a text .* not float"),
+        (lambda t: t.versions(True), "each of keys is a text .* not bool"),
+        (lambda t: t.query(sow_keys="7"), r"not str: query\(sow_keys=\[key\]\)"),
+        (lambda t: t.query(at=1.5), "at is a datetime, microseconds since 1970 .* not float"),
+        (lambda t: t.get("7", at=True), "at is a datetime, microseconds since 1970 .* not bool"),
+        (lambda t: t.digest(at=b"NOW"), "at is a datetime, microseconds since 1970 .* not bytes"),
+    ],
+)
+def test_what_is_of_a_wrong_type_is_refused_before_anything_is_done(call: Any, words: str, topic: TopicHandle) -> None:
+    with pytest.raises(TypeError, match=words):
+        call(topic)
+    assert topic.query().count() == 2
+
+
+EIGHT = datetime(2026, 1, 5, 8)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        START,
+        "2026-01-05T08:00:00Z",
+        "1",
+        EIGHT,
+        EIGHT.replace(tzinfo=UTC),
+        EIGHT.replace(hour=10, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
+def test_an_instant_is_a_datetime_a_number_or_a_text_as_the_command_line_takes_it(
+    at: At, topic: TopicHandle, tmp_path: Path
+) -> None:
+    assert [record.payload for record in topic.query(at=at).records()] == [b'{"id":1018,"v":1}']
+    assert [record.payload for record in topic.get("1018", "7", fields=True, at=at)] == [b'{"id":1018,"v":1}']
+    assert topic.digest(at) == topic.digest(START)
+    assert topic.snapshot(tmp_path / "then.sow", at=at).records == 1
+
+
+def test_a_text_that_is_no_instant_is_refused_as_on_the_command_line(topic: TopicHandle) -> None:
+    with pytest.raises(sowctl.SowError) as caught:
+        topic.get("7", at="yesterday")
+    assert caught.value.code == "SOW-VAL-010"
+
+
+def test_keys_and_messages_may_be_any_collection(topic: TopicHandle) -> None:
+    """The SOW key of a record is an int, and an int is taken for the text of it."""
+    key = next(iter(topic.get(7))).sow_key
+    assert isinstance(key, int)
+    assert next(iter(topic.get(key))).payload == b'{"id":7,"v":2}'
+    assert len(list(topic.query(sow_keys={key}).records())) == 1
+    assert topic.delete(sow_keys={key: None}).deleted == 1
+    assert topic.delete(data=iter([b'{"id":1018}', b'{"id":9}'])).deleted == 1
+
+
+def test_methods_of_other_verbs(topic: TopicHandle) -> None:
+    assert list(topic.check()) == []
+    assert list(InstanceHandle.check(topic.instance)) == []  # type: ignore[arg-type]
+    assert topic.reindex().records == 2
+    assert topic.compact().records == 2
+    assert topic.repair().report.action == "sound"
+    assert topic.explain("/v = 2").estimated <= 2
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (TopicHandle.publish, PublishOptions),
+        (TopicHandle.query, QueryOptions),
+        (TopicHandle.explain, QueryOptions),
+        (TopicHandle.subscribe, SubscribeOptions),
+        (InstanceHandle.subscribe, SubscribeOptions),
+        (InstanceHandle.publish, PublishOptions),
+        (TopicHandle.replay, ReplayOptions),
+    ],
+)
+def test_help_names_every_option(function: Any, options: type[Struct]) -> None:
+    """Its signature has each of them, with the default that the options have, and the words of the verb name it."""
+    text = " ".join(filter(None, [inspect.getdoc(getattr(TopicHandle, function.__name__)), inspect.getdoc(function)]))
+    if function.__name__ != "explain":
+        words = set(text.replace(",", " ").replace(".", " ").split()) | {"filter"}
+        assert [name for name in options.__struct_fields__ if name not in words] == []
+    shown = inspect.signature(function).parameters
+    for name, default in zip(options.__struct_fields__, options.__struct_defaults__, strict=True):
+        assert shown[name].default == default
+
+
+def test_keywords_are_those_of_the_options() -> None:
+    """What is not among the keywords is a parameter of its own."""
+    for named, options in (
+        (keywords.PublishKeywords, PublishOptions),
+        (keywords.QueryKeywords, QueryOptions),
+        (keywords.SubscribeKeywords, SubscribeOptions),
+        (keywords.ReplayKeywords, ReplayOptions),
+    ):
+        assert [*named.__annotations__] == [name for name in options.__struct_fields__ if name != "filter"]
+
+
+def test_messages_are_bytes_texts_and_dicts(lab: Lab) -> None:
+    topic = lab.open().topic("t")
+    when = datetime(2026, 1, 5, 8, 30)
+    rows: list[Any] = [
+        b'{"id":1}',
+        memoryview(b'{"id":2}'),
+        '{"id":3,"v":"\u00e4"}',
+        {"id": 4, "v": [1, 2.5, None, True], "n": {"at": when, "d": Decimal("0.10")}, "b": b"\x00"},
+        {"id": numpy.int64(5), "v": numpy.float64("nan"), "u": UUID(int=7)},
+    ]
+    assert topic.publish(rows).inserted == 5
+    assert [record.payload.decode() for record in topic.query(order_by="/id").records()] == [
+        '{"id":1}',
+        '{"id":2}',
+        '{"id":3,"v":"\u00e4"}',
+        '{"id":4,"v":[1,2.5,null,true],"n":{"at":"2026-01-05T08:30:00.000000Z","d":0.10},"b":"AA=="}',
+        '{"id":5,"v":null,"u":"00000000-0000-0000-0000-000000000007"}',
+    ]
+    assert topic.delete(data=[{"id": 4}, '{"id":5}']).deleted == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "payload"),
+    [
+        ("msgpack", {"id": 1, "v": {"w": [b"\x01"]}}, b"\x82\xa2id\x01\xa1v\x81\xa1w\x91\xc4\x01\x01"),
+        ("fix", {"1": "A", "38": 5}, b"1=A\x0138=5\x01"),
+        ("nvfix", {"id": "A", "v": Decimal("1.50")}, b"id=A\x01v=1.50\x01"),
+        ("xml", {"order": {"id": 1, "v": None}}, b"<order><id>1</id></order>"),
+    ],
+)
+def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any], payload: bytes) -> None:
+    assert encoder(get_type(kind))(message) == payload
+
+
+def test_a_dict_is_no_message_of_types_without_fields_to_write() -> None:
+    with pytest.raises(TypeError, match="messages of type binary cannot be made of a dict"):
+        encoder(get_type("binary"))({"id": 1})
+    with pytest.raises(sowctl.InputError, match="field v is a list, and messages of type fix"):
+        encoder(get_type("fix"))({"v": [1]})
+
+
+def test_intervals_are_seconds_timedeltas_or_texts(lab: Lab) -> None:
+    topic = lab.open().topic("t")
+    for number, lifetime in enumerate([90, 90.0, timedelta(seconds=90), "90s", "1.5m"]):
+        topic.publish([{"id": number}], expiration=lifetime, timestamp=EIGHT)
+    assert {record.expiration for record in topic.query().records()} == {START + 90 * SECOND}
+    with pytest.raises(sowctl.UsageError, match="expiration: 'soon' is not an interval"):
+        topic.publish([{"id": 1}], expiration="soon")
+
+
+def test_help_names_every_option_of_open() -> None:
+    words = set((sowctl.open.__doc__ or "").replace(",", " ").replace("`", " ").replace("(n)", " ").split())
+    options = [name for name in inspect.signature(InstanceHandle.open).parameters if name != "config_path"]
+    assert [*inspect.signature(sowctl.open).parameters] == ["config", *options]
+    assert [name for name in options if name not in words] == []
