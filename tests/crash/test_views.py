@@ -33,7 +33,7 @@ VIEW = """
 <Grouping><Field>[clients]./name</Field></Grouping></View>
 """
 XML = config_xml(topic_xml("orders") + topic_xml("clients") + VIEW, ("orders",))
-STRIDE = 5
+STRIDE = 9
 Pairs = list[tuple[bytes, bytes]]
 
 
@@ -115,7 +115,7 @@ def test_a_refresh_that_is_killed_leaves_the_old_state_or_the_new_one(
     case = Case(memory, CASES[name])
     seen = set()
     for n in chosen(len(case.points), seed, 1 if deep else STRIDE):
-        for after in (False, True):
+        for after in (False, True) if deep else ((n // 2 + seed) % 2 == 0,):
             case.restore()
             problem = f"killed {'behind' if after else 'before'} call {n} of {len(case.points)} ({case.points[n - 1]})"
             assert killed(case.lab, KillAt(n, after=after)), problem

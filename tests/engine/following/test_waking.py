@@ -138,8 +138,11 @@ def test_a_journal_that_begins_wakes_its_subscriber(lab: Lab) -> None:
     with following(lab, "t", most=1) as subscription:
         assert len(news(subscription)) == 2
         begin = time.monotonic()
-        threading.Timer(0.1, lab.publish, ("t", message(id=1))).start()
+        publisher = threading.Timer(0.1, lab.publish, ("t", message(id=1)))
+        publisher.start()
         assert [event.command for event in subscription] == ["publish"]
         assert time.monotonic() - begin < 0.9
+        # Its store is open until it ends, and is looked at behind the test.
+        publisher.join()
         assert subscription._waker is not None
         assert subscription._waker.announced
