@@ -20,7 +20,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.compressing import compress
-from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.writing.batching import Listed
 from sowctl.errors import LockedError, MissingError
@@ -133,7 +133,7 @@ def _upkeep(lab: Lab, seed: int) -> Work:
                     case 1:
                         list(compress(instance, kind=chance.choice((".gz", ".zst")), keep=chance.randrange(4)))
                     case 2:
-                        report = prune(instance, Retention(keep_size=chance.choice((0, 20_000))))
+                        report = prune(instance, KeepRule(keep_size=chance.choice((0, 20_000))))
                         child.say(f"removed {report.removed} {sorted({held.holder for held in report.held})}")
 
     return work
@@ -172,7 +172,7 @@ def test_files_go_under_everybody(tmp_path: Path, seed: int, deep: bool) -> None
     follower = others[2].lines[-1].decode()
     assert f"1:{steps[0]}" in follower and f"2:{steps[1]}" in follower, (steps, follower)
     assert killed and removed > 5, (killed, removed, said)
-    prune(lab.open(), Retention(keep_size=0))
+    prune(lab.open(), KeepRule(keep_size=0))
     assert [one for one in lab.findings() if one.level >= Level.ERROR] == []
     assert len(lab.journals()) == 1
     leftovers = [path.name for path in lab.directory.rglob(".*.new")]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.api import InstanceHandle
-from sowctl.engine.upkeep.retention.holders import Holder
+from sowctl.engine.upkeep.retention.holders import EntryHolder
 from sowctl.journal.lock import JournalLock
 from sowctl.store.opening.locks import WriterLock
 from tests.support.interleaving.actors import ACTORS, Actor
@@ -33,7 +33,7 @@ def _no_writer_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_is_needed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Holder, "holds", lambda self, file: False)
+    patch.setattr(EntryHolder, "holds", lambda self, file: False)
 
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -21,7 +21,7 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.compressing import compress
-from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.verbs.delete import delete
 from sowctl.errors import MissingError
 from sowctl.findings import Level
@@ -97,10 +97,10 @@ class Model:
     def prune(self) -> None:
         rule = self.rng.choice(
             (
-                Retention(keep_size=self.rng.choice((0, 1500, 6000))),
-                Retention(keep_for=self.rng.choice((0, 20, 200)) * SECOND),
-                Retention(before_txid=self.rng.randint(1, len(self.entries) + 1)),
-                Retention(before_time=self.lab.clock.at - self.rng.choice((0, 30)) * SECOND),
+                KeepRule(keep_size=self.rng.choice((0, 1500, 6000))),
+                KeepRule(keep_for=self.rng.choice((0, 20, 200)) * SECOND),
+                KeepRule(before_txid=self.rng.randint(1, len(self.entries) + 1)),
+                KeepRule(before_time=self.lab.clock.at - self.rng.choice((0, 30)) * SECOND),
             )
         )
         report = prune(self.lab.open(), rule)
@@ -119,7 +119,7 @@ class Model:
         shutil.copy(self.lab.store(topic), kept)
         self.lab.forget(topic)
         whole = not any(entry.topic == topic for entry in self.entries[: self.first - 1])
-        held = prune(self.lab.open(), Retention(keep_size=0), dry_run=True)
+        held = prune(self.lab.open(), KeepRule(keep_size=0), dry_run=True)
         for file in held.files:
             if file.removed:
                 assert not any(entry.topic == topic for entry in self.entries[: file.last_txid])

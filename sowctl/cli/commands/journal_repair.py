@@ -8,7 +8,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.options import Columns, DryRun, Format, Yes
 
 if TYPE_CHECKING:
-    from sowctl.engine.upkeep.retention.repairing import Repair
+    from sowctl.engine.upkeep.retention.repairing import JournalRepair
 
 EXAMPLES = (
     "sowctl journal repair --dry-run",
@@ -54,7 +54,7 @@ def run(
     return 5 if done.left else 0
 
 
-def _rows(done: Repair) -> list[dict[str, object]]:
+def _rows(done: JournalRepair) -> list[dict[str, object]]:
     from sowctl.output.reports import as_dict
 
     rows: list[dict[str, object]] = [{"what": "gap"} | as_dict(gap) | {"dry_run": done.dry_run} for gap in done.gaps]

@@ -45,7 +45,7 @@ Array: TypeAlias = Any
 """A numpy array."""
 
 
-class Repair:
+class StoreRepair:
     """The repair of one store. :meth:`run` it once; then ``report`` is whole, and :meth:`items` says it one by one."""
 
     def __repr__(self) -> str:
@@ -67,7 +67,14 @@ class Repair:
         self._stored: tuple[Array, Array] = nothing, nothing
         self._last: tuple[Array, Array, Array] = nothing, nothing, nothing.astype(bool)
         self._dropped, self._winners, self._restored = nothing, nothing, nothing
+        # What the journal says up to txid `_upto`, and whether it reaches back to the topic's first entry.
+        self._log: Journal | None = None
         self._covered = False
+        self._upto = 0
+        # How much there was of it, for the room that restored records take.
+        self._entries = self._bytes = 0
+        # Versions that can be read, and the latest time of a record: no writer may go back behind it.
+        self._versions = 0
         self._times = 0
 
     def run(self, *, earlier: bool = False, dry_run: bool = False) -> RepairReport:
@@ -190,8 +197,6 @@ class Repair:
                     hint="--earlier takes that state",
                 )
 
-    _log: Journal | None = None
-
     def _journal(self, meta: StoreMeta | None, held: ExitStack) -> Journal | None:
         """The journal, if it explains the store."""
         instance, topic = self._instance, self._topic
@@ -244,11 +249,6 @@ class Repair:
         present[places[known & ~older]] = True
         self._winners = np.sort(txids[publishes & ~present])
 
-    _versions = 0
-    _upto = 0
-    _bytes = 0
-    _entries = 0
-
     # What is written
 
     def _fill(self, builder: StoreBuilder, salvage: Salvage) -> None:
@@ -266,7 +266,7 @@ class Repair:
                 if len(self._winners):
                     self._restore(buckets, meta.removal_mark if meta is not None else 0)
                 append_sorted(builder, self._records(salvage, buckets))
-            for _, part in _versions(salvage):
+            for part in _version_parts(salvage):
                 builder.append_versions(part)
         builder.flush()
 
@@ -384,9 +384,7 @@ class Repair:
         forget_places(instance, path)
 
 
-def _versions(salvage: Salvage) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
+def _version_parts(salvage: Salvage) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The versions that can be read, as SOW key and value: a builder makes the rest of the history key itself."""
     for keys, values in salvage.versions():
-        yield len(keys), [(key[:8], value) for key, value in zip(keys, values, strict=True)]
-
-
-__all__ = ["Repair"]
+        yield [(key[:8], value) for key, value in zip(keys, values, strict=True)]

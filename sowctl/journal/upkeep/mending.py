@@ -385,7 +385,7 @@ def _pieces(file: JournalFile, offset: int, size: int) -> Iterator[bytes]:
         size -= len(piece)
 
 
-def _gap(file: JournalFile, cut: Cut, receipt: Path, chain: int) -> tuple[bytes, int]:
+def _gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
     """The bytes of a gap, and how many zeros follow them."""
     raw, name = cut.kept_map, receipt.name.encode() + b"\n"
     size = cut.size if not cut.at_end else max(cut.size, BLOCK_HEADER_SIZE + len(raw) + len(name))
@@ -417,7 +417,8 @@ def _gap(file: JournalFile, cut: Cut, receipt: Path, chain: int) -> tuple[bytes,
         crc=0,
     )
     seed = place_seed(file.header.lineage, file.number, cut.offset)
-    return pack_block_header(header, cut.first_txid - 1, seed, chain) + raw + name, zeros + rest
+    # Chain 0, not known: the block that the damaged one was written behind may be in the gap, too.
+    return pack_block_header(header, cut.first_txid - 1, seed, 0) + raw + name, zeros + rest
 
 
 def _crc_of_zeros(crc: int, count: int) -> int:
@@ -437,7 +438,7 @@ def _write_anew(file: JournalFile, target: Path, cuts: Sequence[Cut], receipts: 
         for cut, receipt in zip(cuts, receipts, strict=True):
             for piece in _pieces(file, at, cut.offset - at):
                 write_all(seam, fd, piece)
-            content, zeros = _gap(file, cut, receipt, 0)
+            content, zeros = _gap(file, cut, receipt)
             write_all(seam, fd, content)
             while zeros > 0:
                 write_all(seam, fd, bytes(min(zeros, _CHUNK)))

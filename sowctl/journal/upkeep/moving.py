@@ -1,14 +1,16 @@
-"""A journal file into another directory: at each moment, whatever fails, it is whole in one of the two places.
+"""Journal files into another directory, or away: at each moment, whatever fails, what is left is whole.
 
 Within a file system it gets its second name before it loses the first; into another one it is copied under a hidden
 name, synced, read again and compared before it gets its name there. Which of these steps were done is told by the names
-alone. Called under the lock of :mod:`sowctl.journal.upkeep.lock`. Ruled by ``sow-journal(5)``, "Looking after files".
+alone. Files that go for good go oldest first, so that no gap arises. Called under the lock of
+:mod:`sowctl.journal.upkeep.lock`. Ruled by ``sow-journal(5)``, "Looking after files".
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
@@ -18,6 +20,7 @@ from sowctl.errors import StorageError
 from sowctl.journal.appender import reason_of
 from sowctl.journal.format import FILE_MODE, is_receipt, name_pattern
 from sowctl.journal.state import write_all
+from sowctl.journal.upkeep.survey import SurveyedFile
 from sowctl.seam import Seam
 from sowctl.waiting import is_running
 
@@ -155,3 +158,37 @@ def _same(source: Path, other: int, seam: Seam) -> bool:
         return True
     finally:
         os.close(fd)
+
+
+def remove(files: Sequence[SurveyedFile], seam: Seam) -> int:
+    """Remove files that are the oldest of their journal, with all their copies; how many bytes that gives back.
+
+    Raises StorageError ``SOW-JRN-062``, which names the first file that is left.
+    """
+    freed = 0
+    for file in files:
+        # The copy that is read goes last: another one may be a part of a file that somebody was making.
+        for path in reversed(file.paths):
+            try:
+                seam.call("file.unlink", os.unlink, path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise _not_removed(file, error) from error
+        try:
+            # Each on disk before the next: a power failure must not bring an older file back behind a gap.
+            for directory in dict.fromkeys(path.parent for path in file.paths):
+                sync_directory(directory, seam)
+        except OSError as error:
+            raise _not_removed(file, error) from error
+        freed += file.size
+    return freed
+
+
+def _not_removed(file: SurveyedFile, error: OSError) -> StorageError:
+    return StorageError(
+        "SOW-JRN-062",
+        f"the journal file cannot be removed: {reason_of(error)}; it and those behind it are whole",
+        place=str(file.path),
+        hint="correct the permissions of the directory and run the command again",
+    )

@@ -29,7 +29,7 @@ _PAGES = struct.Struct("=QHHI")
 """The head of the first overflow page: its number, padding, flags, how many pages follow one another."""
 
 
-class Node(Struct, frozen=True):
+class PageNode(Struct, frozen=True):
     """One entry of a leaf: its key, and its value where it stands in the leaf, or else its ``size`` and the first page
     of those that it has to itself. ``tree``: the value describes a sub-database."""
 
@@ -151,7 +151,7 @@ class PageFile:
         found, _, flags, pages = _PAGES.unpack_from(data)
         return pages if found == number and flags & OVERFLOW and not flags & (BRANCH | LEAF) else 0
 
-    def body(self, node: Node) -> bytes | None:
+    def body(self, node: PageNode) -> bytes | None:
         """The value of a leaf's entry, wherever it stands."""
         return node.value if node.value is not None else self.overflow(node.page, node.size)
 
@@ -173,7 +173,7 @@ def _places(data: bytes) -> Iterator[int]:
         yield at if lower <= at <= len(data) - NODE.size else -1
 
 
-def leaf(data: bytes) -> Iterator[Node | None]:
+def leaf(data: bytes) -> Iterator[PageNode | None]:
     """The entries of a leaf, in order; None for one that does not lie within the page.
 
     Entries fill the end of a page without a gap. Where those that are listed do not, the list may have been cut: a None
@@ -192,9 +192,9 @@ def leaf(data: bytes) -> Iterator[Node | None]:
         if end > len(data):
             yield None
         elif flags & BIG_DATA:
-            yield Node(data[start - key_size : start], None, size, _NUMBER.unpack_from(data, start)[0])
+            yield PageNode(data[start - key_size : start], None, size, _NUMBER.unpack_from(data, start)[0])
         else:
-            yield Node(data[start - key_size : start], data[start:end], size, tree=bool(flags & SUB_TREE))
+            yield PageNode(data[start - key_size : start], data[start:end], size, tree=bool(flags & SUB_TREE))
     upper: int = PAGE.unpack_from(data)[4]
     if filled != len(data) - upper:
         yield None
@@ -275,7 +275,7 @@ def free_list(file: PageFile, meta: MetaPage) -> FreeList | None:
     return found
 
 
-def _take(file: PageFile, meta: MetaPage, node: Node | None, found: FreeList) -> bool:
+def _take(file: PageFile, meta: MetaPage, node: PageNode | None, found: FreeList) -> bool:
     if node is None or len(node.key) != _NUMBER.size:
         return False
     data = file.body(node)

@@ -25,8 +25,8 @@ from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.pages import BRANCH, DEEPEST, LEAF, PAGE_SIZES, MetaPage, likely_meta_page, meta_page
 from sowctl.store.upkeep.pagefile import (
-    Node,
     PageFile,
+    PageNode,
     Tree,
     branch,
     free_list,
@@ -215,7 +215,7 @@ class Salvage:
                     return None
         return None
 
-    def _entries(self, tree: Tree | None) -> Iterator[Node]:
+    def _entries(self, tree: Tree | None) -> Iterator[PageNode]:
         """The entries of a small tree, in no order that counts."""
         pages, seen = [tree.root] if tree is not None and tree.depth else [], set[int]()
         while pages:
@@ -237,7 +237,7 @@ class Salvage:
         if self.meta is None:
             self.notes.append("the meta record cannot be read")
 
-    def _take_meta(self, node: Node) -> None:
+    def _take_meta(self, node: PageNode) -> None:
         data = self._file.body(node) or b""
         try:
             if node.key == META_KEY:
@@ -289,7 +289,7 @@ class Salvage:
                 self._visited.update(range(node.page, node.page + self._file.overflow_pages(node.size)))
         insort(saved.leaves, (sound[0], number))
 
-    def _value(self, saved: _Saved, node: Node) -> bytes | None:
+    def _value(self, saved: _Saved, node: PageNode) -> bytes | None:
         """The value of an entry, where key and checksum are right."""
         if len(node.key) != saved.key_size:
             return None

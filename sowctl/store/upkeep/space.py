@@ -24,7 +24,7 @@ _ATTEMPTS = 3
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class StoreReader(Struct, frozen=True):
+class ReaderProcess(Struct, frozen=True):
     """A process that reads a store: ``transaction`` is the state that it looks at.
 
     ``seconds``: how long that process has been running, which is the most that its transaction can be old; None where
@@ -51,7 +51,7 @@ class Space(Struct, frozen=True):
     file_bytes: int
     map_bytes: int = 0
     readers: int = 0
-    oldest: StoreReader | None = None
+    oldest: ReaderProcess | None = None
     behind: int = 0
     retained_pages: int = 0
 
@@ -80,7 +80,7 @@ def space_of(store: Store, seam: Seam = SEAM) -> Space | None:
     return None
 
 
-def _space(meta: MetaPage, free: FreeList, size: int, readers: list[StoreReader]) -> Space:
+def _space(meta: MetaPage, free: FreeList, size: int, readers: list[ReaderProcess]) -> Space:
     others = [reader for reader in readers if reader.pid != os.getpid()]
     oldest = min(others, key=lambda reader: reader.transaction, default=None)
     retained = behind = 0
@@ -94,7 +94,7 @@ def _space(meta: MetaPage, free: FreeList, size: int, readers: list[StoreReader]
     )
 
 
-def readers_of(store: Store) -> list[StoreReader]:
+def readers_of(store: Store) -> list[ReaderProcess]:
     """Who reads a store now, by LMDB's lock file; this process, too. None are known of a store read without locks."""
     now = time.time()
     found = []
@@ -102,7 +102,7 @@ def readers_of(store: Store) -> list[StoreReader]:
         # "pid thread txnid", the last one "-" for a place that is taken and has no transaction.
         pid, _, transaction = line.split()
         if transaction != "-":
-            found.append(StoreReader(int(pid), int(transaction), seconds_of(int(pid), now)))
+            found.append(ReaderProcess(int(pid), int(transaction), seconds_of(int(pid), now)))
     return found
 
 
@@ -127,4 +127,4 @@ def space_at(path: Path, seam: Seam = SEAM) -> Space | None:
         return None
 
 
-__all__ = ["Space", "StoreReader", "readers_of", "seconds_of", "space_at", "space_of"]
+__all__ = ["ReaderProcess", "Space", "readers_of", "seconds_of", "space_at", "space_of"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.following.stores.known import known_stores, note_store
-from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.errors import StorageError
 from tests.support.faults import CountingSeam, FailAt, died_at_call
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -43,11 +43,11 @@ def test_a_subscription_is_known_wherever_it_keeps_its_place(shop: Lab, tmp_path
             for event in place.events(subscription):
                 place.acknowledge(event)
     assert noted(shop).read_text() == f"{far}\n"
-    report = prune(shop.open(), Retention(keep_size=0))
+    report = prune(shop.open(), KeepRule(keep_size=0))
     assert [held.holder for held in report.held] == [f"bookmark {far} c/1"] and report.held[0].after == 10
     # A store that is gone has no places.
     far.unlink()
-    assert prune(shop.open(), Retention(keep_size=0)).held == []
+    assert prune(shop.open(), KeepRule(keep_size=0)).held == []
 
 
 def test_each_file_is_noted_once_and_links_are_followed(shop: Lab, tmp_path: Path) -> None:

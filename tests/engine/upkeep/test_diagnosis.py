@@ -20,7 +20,7 @@ from sowctl.engine.upkeep.diagnosis import (
     lock_of,
     space_use,
 )
-from sowctl.store.upkeep.space import Space, StoreReader
+from sowctl.store.upkeep.space import ReaderProcess, Space
 from tests.support.damage import overwrite
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 from tests.support.processes import Child
@@ -104,9 +104,9 @@ def space(**facts: object) -> Space:
         ({}, 1 << 20, ["warning"], "make room"),
         ({"free_pages": 6000}, 1 << 40, ["warning"], "sowctl store compact t"),
         ({"pages": 100, "free_pages": 60}, 1 << 40, ["ok"], "60% free"),
-        ({"oldest": StoreReader(77, 5, 3.0), "retained_pages": 10}, 1 << 40, ["ok"], "1% free"),
-        ({"oldest": StoreReader(77, 5, 3.0), "retained_pages": 2000}, 1 << 40, ["ok", "warning"], "process 77"),
-        ({"oldest": StoreReader(77, 5, None), "retained_pages": 1}, 1 << 40, ["ok", "warning"], "clears it"),
+        ({"oldest": ReaderProcess(77, 5, 3.0), "retained_pages": 10}, 1 << 40, ["ok"], "1% free"),
+        ({"oldest": ReaderProcess(77, 5, 3.0), "retained_pages": 2000}, 1 << 40, ["ok", "warning"], "process 77"),
+        ({"oldest": ReaderProcess(77, 5, None), "retained_pages": 1}, 1 << 40, ["ok", "warning"], "clears it"),
     ],
 )
 def test_use_of_a_store(facts: dict[str, object], room: int, states: list[str], word: str) -> None:

@@ -13,7 +13,7 @@ from sowctl.engine.fold.rebuild import Rebuilt, rebuild
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.sources import past, recovery
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.verbs.history import versions
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
@@ -38,7 +38,7 @@ def test_files_that_are_pruned_under_a_rebuild(lab: Lab) -> None:
 
         def pruned(*args: Any, **options: Any) -> list[Rebuilt]:
             # The journal was judged, and is whole; nothing of it was folded yet.
-            assert prune(instance, Retention(keep_size=1)).removed
+            assert prune(instance, KeepRule(keep_size=1)).removed
             return rebuild(*args, **options)
 
         with pytest.raises(MissingError) as caught:

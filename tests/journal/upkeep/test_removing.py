@@ -16,7 +16,7 @@ from sowctl.journal.check import check_journal
 from sowctl.journal.files import find_files, list_files
 from sowctl.journal.format import FILE_HEADER_SIZE
 from sowctl.journal.reader import Journal
-from sowctl.journal.upkeep.removing import remove
+from sowctl.journal.upkeep.moving import remove
 from sowctl.journal.upkeep.survey import SurveyedFile, survey
 from sowctl.seam import SEAM, Seam
 from tests.support.crashstates import Recorder

@@ -16,7 +16,7 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup.taking import take_backup
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.compressing import compress
-from sowctl.engine.upkeep.retention.pruning import Retention, prune
+from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.upkeep.retention.repairing import repair as mend
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.expire import expire
@@ -168,7 +168,7 @@ class Prune(Actor):
     name = "prune"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        prune(instance, Retention(keep_size=self.chance.choice([1, 1500, 4000])))
+        prune(instance, KeepRule(keep_size=self.chance.choice([1, 1500, 4000])))
 
 
 class Archive(Actor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sowctl.cli.words.when import position, seconds, size
-from sowctl.engine.upkeep.retention.pruning import Retention
+from sowctl.engine.upkeep.retention.pruning import KeepRule
 from sowctl.output.display import display
 from sowctl.output.reports import as_json
 from sowctl.output.reports import size as sized
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.engine.instance import Instance
     from sowctl.engine.upkeep.retention.actions import PlannedAction, StepReport
-    from sowctl.engine.upkeep.retention.pruning import Held, PruneReport
+    from sowctl.engine.upkeep.retention.pruning import HeldFiles, PruneReport
 
 
 def prune_rule(
     invocation: Invocation, instance: Instance, keep_for: str | None, keep_size: str | None, before: str | None
-) -> Retention:
+) -> KeepRule:
     """What is to be kept, of which one text is given. Raises UsageError, MissingError ``SOW-ENG-070``."""
     age = seconds("--keep-for", keep_for)
     place = position(invocation, before).found(instance)
-    return Retention(
+    return KeepRule(
         keep_for=None if age is None else int(age * 1_000_000),
         keep_size=size("--keep-size", keep_size),
         before_txid=place.txid,
@@ -55,7 +55,7 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None)
         )
 
 
-def _kept(held: Held) -> str:
+def _kept(held: HeldFiles) -> str:
     text = f"{display(held.holder)} keeps the files from {held.number:010d} on: {display(held.why)}"
     return text if held.release is None else f"{text}; to let go: {display(held.release)}"
 

@@ -42,7 +42,7 @@ class LogPart(DescribedStruct, frozen=True):
     histories: tuple[Ended, ...]
 
 
-class Instant(DescribedStruct, frozen=True):
+class BackupInstant(DescribedStruct, frozen=True):
     """What belongs together. ``time`` is that of the last entry that is in it, microseconds UTC."""
 
     time: int
@@ -55,7 +55,7 @@ class Instant(DescribedStruct, frozen=True):
         return self.log.end.txid if self.log is not None else 0
 
 
-def take_instant(instance: Instance, held: ExitStack) -> Instant:
+def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
     """Hold the instance for a moment and note where it stands; ``held`` ends the read transactions that this begins.
 
     Raises ConfigError ``SOW-ENG-020`` without a configuration, LockedError, and what is damaged.
@@ -88,4 +88,4 @@ def take_instant(instance: Instance, held: ExitStack) -> Instant:
     if journal is not None and state is not None:
         part = LogPart(journal.lineage, journal.first_txid, state.end, files, journal.histories)
         times += [topic.last_time for topic in state.topics.values()]
-    return Instant(max(times, default=0) or instance.now, part, pinned)
+    return BackupInstant(max(times, default=0) or instance.now, part, pinned)

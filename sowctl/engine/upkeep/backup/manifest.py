@@ -62,7 +62,7 @@ class Lineage(Struct, frozen=True):
     time: int
 
 
-class Origin(Struct, frozen=True):
+class BackupOrigin(Struct, frozen=True):
     """Where the instance was, and is again asked for the txids that it has given since."""
 
     root: str
@@ -82,7 +82,7 @@ class Manifest(Struct, frozen=True):
     created: int
     time: int
     kind: Literal["full", "incremental"]
-    origin: Origin
+    origin: BackupOrigin
     configuration: str
     program: str
     format: str = FORMAT

@@ -49,7 +49,7 @@ class StorePlan(DescribedStruct, frozen=True):
     source: Backup | None
 
 
-class Plan(DescribedStruct, frozen=True):
+class RestorePlan(DescribedStruct, frozen=True):
     """What a restore is going to do. ``end`` is where the journal is cut, None without one; ``above`` the highest txid
     that may have been given; ``whole``: nothing of the backup is undone."""
 
@@ -67,7 +67,7 @@ class Plan(DescribedStruct, frozen=True):
 class Restored(DescribedStruct, frozen=True):
     """What was made. ``digests`` by topic name and type."""
 
-    plan: Plan
+    plan: RestorePlan
     ended: Ended | None
     lineage: bytes | None
     digests: dict[tuple[str, str], tuple[str, int, int]]
@@ -75,7 +75,7 @@ class Restored(DescribedStruct, frozen=True):
     bytes: int
 
 
-def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Micros | None, seam: Seam) -> Plan:
+def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Micros | None, seam: Seam) -> RestorePlan:
     """Decide which backup is taken, where its journal ends, and where each store comes from.
 
     Raises MissingError ``SOW-BAK-005`` (no such backup), ``SOW-BAK-006`` (none reaches so far, or so far back), and
@@ -101,7 +101,7 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
         else:
             others.append(file)
     above = (_highest(found, manifest) // STEP + 1) * STEP if end is not None else 0
-    return Plan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out))
+    return RestorePlan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out))
 
 
 def _all(directory: Path) -> list[Backup]:
@@ -237,7 +237,7 @@ def refuse_taken(to: Path) -> None:
         )
 
 
-def restore(plan: Plan, to: Path, open_instance: Opener, *, seam: Seam, now: Micros, lineage: bytes) -> Restored:
+def restore(plan: RestorePlan, to: Path, open_instance: Opener, *, seam: Seam, now: Micros, lineage: bytes) -> Restored:
     """Carry out a plan: the instance at ``to``, whole and proven, or nothing. ``lineage``: 16 random bytes.
 
     Raises RefusedError ``SOW-BAK-007``, DamageError ``SOW-BAK-001``, StorageError ``SOW-BAK-003``, and what opening the
@@ -275,7 +275,9 @@ def _beside(to: Path, seam: Seam) -> Iterator[Path]:
 
 
 class _Restoring:
-    def __init__(self, plan: Plan, work: Path, open_instance: Opener, seam: Seam, now: Micros, lineage: bytes) -> None:
+    def __init__(
+        self, plan: RestorePlan, work: Path, open_instance: Opener, seam: Seam, now: Micros, lineage: bytes
+    ) -> None:
         self.plan = plan
         self.work = work
         self.open_instance = open_instance

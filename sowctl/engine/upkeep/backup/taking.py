@@ -20,9 +20,9 @@ from sowctl.engine.sources.digest import digest_of
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup import copying
 from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, draft, final_name, locked, put_in_place, written
-from sowctl.engine.upkeep.backup.instant import Instant, LogPart, Pinned, take_instant
+from sowctl.engine.upkeep.backup.instant import BackupInstant, LogPart, Pinned, take_instant
 from sowctl.engine.upkeep.backup.layout import place_of
-from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Lineage, Manifest, Origin, Role
+from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, BackupOrigin, Lineage, Manifest, Role
 from sowctl.engine.upkeep.backup.proving import probe, prove
 from sowctl.journal.format import FILE_VERSION
 from sowctl.journal.upkeep.lock import upkeep_lock
@@ -116,7 +116,7 @@ class _Taking:
             prove(instance, manifest, place, copied)
         return self._verified(manifest)
 
-    def _manifest(self, instant: Instant, topics: tuple[BackedTopic, ...]) -> Manifest:
+    def _manifest(self, instant: BackupInstant, topics: tuple[BackedTopic, ...]) -> Manifest:
         instance, config, log = self.instance, self.config, instant.log
         place = instance.log
         archive = place.archive_directory if place is not None else None
@@ -126,7 +126,7 @@ class _Taking:
             created=instance.now,
             time=instant.time,
             kind="full" if self.base is None else "incremental",
-            origin=Origin(
+            origin=BackupOrigin(
                 str(config.root.absolute()),
                 None if place is None else str(place.directory.absolute()),
                 None if archive is None else str(archive.absolute()),
@@ -157,7 +157,7 @@ class _Taking:
     def _within(self, path: Path) -> str:
         return str(place_of(path, self.config.root))
 
-    def _base(self, instant: Instant) -> Backup | None:
+    def _base(self, instant: BackupInstant) -> Backup | None:
         """The newest earlier backup that this one goes on from; why there is none is noted."""
         mine = [one for one in self.earlier if one.known.instance == self.config.name]
         if not mine:
@@ -264,7 +264,7 @@ class _Taking:
         size, digest = copying.read_digest(target, self.seam)
         self.files.append(BackedFile(path, "journal", size, digest, mode, "linked"))
 
-    def _store(self, pinned: Pinned, instant: Instant) -> BackedTopic:
+    def _store(self, pinned: Pinned, instant: BackupInstant) -> BackedTopic:
         topic, meta = pinned.topic, pinned.snapshot.meta
         path, target = self._target(pinned.path)
         stamp = meta.created, meta.transaction

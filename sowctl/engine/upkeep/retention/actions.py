@@ -34,7 +34,7 @@ SCHEDULE = "amps-action-on-schedule"
 Outcome = Literal["done", "would be done", "left to a server", "condition is false", "failed"]
 
 
-class Verbs(Protocol):
+class ActionVerbs(Protocol):
     """What steps need of the verbs, which stand above this room."""
 
     def delete(self, instance: Instance, topic: str, message_type: str, filter: str, *, dry_run: bool) -> int:
@@ -112,7 +112,7 @@ def planned(instance: Instance) -> list[PlannedAction]:
     return found
 
 
-def run(instance: Instance, verbs: Verbs, *, dry_run: bool = False) -> Iterator[StepReport]:
+def run(instance: Instance, verbs: ActionVerbs, *, dry_run: bool = False) -> Iterator[StepReport]:
     """Carry out the actions that are due, in the order of the file, and give each of their steps when it is done.
 
     An action that fails does not keep the others from running; it is due again. Raises LockedError ``SOW-UPK-006``,
@@ -147,7 +147,7 @@ def _is_due(action: PlannedAction, now: Micros) -> bool:
     return action.here and due is not None and due <= now
 
 
-def _steps(instance: Instance, action: PlannedAction, verbs: Verbs, *, dry_run: bool) -> Iterator[StepReport]:
+def _steps(instance: Instance, action: PlannedAction, verbs: ActionVerbs, *, dry_run: bool) -> Iterator[StepReport]:
     for step in action.steps:
         name, options = _short(step), _expanded(instance, step)
 
@@ -216,7 +216,7 @@ def _age(options: Mapping[str, str]) -> Micros:
         raise ConfigError("SOW-UPK-007", f"Age: {error}", hint="sowctl validate shows all mistakes") from error
 
 
-def _archive(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
+def _archive(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, dry_run: bool) -> Did:
     from sowctl.engine.upkeep.retention.archiving import archive
 
     did = Did()
@@ -229,7 +229,7 @@ def _archive(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_r
     return did
 
 
-def _compress(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
+def _compress(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, dry_run: bool) -> Did:
     from sowctl.engine.upkeep.retention.compressing import compress
 
     did = Did()
@@ -243,11 +243,11 @@ def _compress(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_
     return did
 
 
-def _remove(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
-    from sowctl.engine.upkeep.retention.pruning import Retention, prune
+def _remove(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, dry_run: bool) -> Did:
+    from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 
     try:
-        report = prune(instance, Retention(keep_for=_age(options)), dry_run=dry_run)
+        report = prune(instance, KeepRule(keep_for=_age(options)), dry_run=dry_run)
     except MissingError as error:
         return Did(notes=[_no_journal(error)])
     notes = [
@@ -269,7 +269,7 @@ def _no_journal(error: MissingError) -> str:
     return error.message
 
 
-def _compact(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
+def _compact(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, dry_run: bool) -> Did:
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.upkeep.compacting import compacted
 
@@ -286,13 +286,13 @@ def _compact(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_r
     return did
 
 
-def _delete(instance: Instance, options: Mapping[str, str], verbs: Verbs, dry_run: bool) -> Did:
+def _delete(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, dry_run: bool) -> Did:
     topic, kind = options.get("Topic", ""), options.get("MessageType", "")
     return Did(records=verbs.delete(instance, topic, kind, options.get("Filter", ""), dry_run=dry_run))
 
 
 USAGE = "amps-action-if-file-system-usage"
-Doer = Callable[["Instance", Mapping[str, str], Verbs, bool], Did]
+Doer = Callable[["Instance", Mapping[str, str], ActionVerbs, bool], Did]
 DOERS: dict[str, Doer] = {
     "amps-action-do-archive-journal": _archive,
     "amps-action-do-compress-journal": _compress,

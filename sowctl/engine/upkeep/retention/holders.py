@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sowctl.journal.upkeep.survey import SurveyedFile
 
 
-class Holder(DescribedStruct, frozen=True):
+class EntryHolder(DescribedStruct, frozen=True):
     """Who needs entries behind the txid ``after``: those of ``topics``, None for all.
 
     ``release``: the command that lets them go, as far as there is one. ``file``: what has to be on disk before entries
@@ -80,7 +80,7 @@ class Holder(DescribedStruct, frozen=True):
             store.sync()
 
 
-def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> Iterator[Holder]:
+def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> Iterator[EntryHolder]:
     """Everything that may need entries of ``log``, whose end was asked for; ``bookmarks`` are files of places besides
     those that are found. Raises what reading a file of places or a queue raises."""
     # What readers would remark at their own beginning is no matter here.
@@ -98,7 +98,7 @@ def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> 
         yield from _of_bookmarks(quiet, log, name, store)
 
 
-def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> Holder:
+def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder:
     """The store of a topic, or the RecoveryPoint of one that has none."""
     ref = topic.name, topic.message_type
     replay = f"sowctl replay {shlex.quote(topic.name)}"
@@ -106,23 +106,23 @@ def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> Holder:
         point = topic.recovery_point.strip()
         why = f"it has no store: every reader folds it from its RecoveryPoint ({point}) on"
         release = None if point.lower() == "now" else "a later RecoveryPoint in the configuration"
-        return Holder("RecoveryPoint of", topic.name, recovery_start(topic, log, instance), (ref,), why, release)
+        return EntryHolder("RecoveryPoint of", topic.name, recovery_start(topic, log, instance), (ref,), why, release)
     if not topic.file.exists():
-        return Holder("store", topic.name, 0, (ref,), "it is missing, and is made of the journal", replay)
+        return EntryHolder("store", topic.name, 0, (ref,), "it is missing, and is made of the journal", replay)
     try:
         meta = meta_of(topic.file, instance)
         after = check_position(meta, log, ref, topic.file)
     except SowError as error:
         # What stands in the way of reading it is told by its own command; until then everything stays.
-        return Holder("store", topic.name, 0, (ref,), error.message, replay)
+        return EntryHolder("store", topic.name, 0, (ref,), error.message, replay)
     # A store of another history than this journal goes on from has applied nothing of it, wherever it stands.
     after = after if meta.lineage == log.lineage or former(log, meta.lineage) is not None else 0
-    return Holder(
+    return EntryHolder(
         "store", topic.name, after, (ref,), f"it has applied everything up to txid {after}", replay, topic.file, topic
     )
 
 
-def _of_chains(instance: Instance, log: Journal, topic: TopicConfig) -> Holder | None:
+def _of_chains(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder | None:
     """The file of a topic whose keys are chained: it knows the chains up to a txid."""
     from sowctl.engine.keys.generators import generated_keys
 
@@ -140,10 +140,10 @@ def _of_chains(instance: Instance, log: Journal, topic: TopicConfig) -> Holder |
     except SowError as error:
         after, why = 0, error.message
     ref = topic.name, topic.message_type
-    return Holder("key chains of", topic.name, after, (ref,), why, f"sowctl publish {shlex.quote(topic.name)}")
+    return EntryHolder("key chains of", topic.name, after, (ref,), why, f"sowctl publish {shlex.quote(topic.name)}")
 
 
-def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> Holder | None:
+def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> EntryHolder | None:
     """What a conflated topic shows depends on when its source changed: its kept state, or all of the journal."""
     from sowctl.engine.views.cache import place_of
     from sowctl.engine.views.conflation.kept import definition_digest, is_recorded, read_kept
@@ -155,7 +155,7 @@ def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> Ho
     conflate = f"sowctl conflate {shlex.quote(entry.name)}"
     if not isinstance(entry_of(instance, (entry.message_type, entry.underlying)), TopicConfig):
         why = "what it shows is computed from the journal's beginning, as its source is no topic"
-        return Holder("conflated topic", entry.name, 0, topics, why)
+        return EntryHolder("conflated topic", entry.name, 0, topics, why)
     path = place_of(instance, entry)
     kept = None
     if path is not None and path.exists():
@@ -166,12 +166,12 @@ def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> Ho
             kept = None
     if kept is None or kept.lineage != log.lineage.hex() or kept.definition != definition_digest(instance, entry):
         why = "it has no kept state of this journal, and is computed from its beginning"
-        return Holder("conflated topic", entry.name, 0, topics, why, conflate)
+        return EntryHolder("conflated topic", entry.name, 0, topics, why, conflate)
     why = f"its kept state has taken everything up to txid {kept.applied}"
-    return Holder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
+    return EntryHolder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
 
 
-def _of_queues(instance: Instance) -> Iterator[Holder]:
+def _of_queues(instance: Instance) -> Iterator[EntryHolder]:
     """The oldest message of each queue that is not processed, or dead and not forgotten."""
     from sowctl.engine.queues.figures import oldest_needed
     from sowctl.engine.queues.queue import OpenQueue
@@ -183,7 +183,7 @@ def _of_queues(instance: Instance) -> Iterator[Holder]:
             why = f"its oldest message that is not processed, or dead and not forgotten, has txid {oldest}"
             name = shlex.quote(config.name)
             release = f"sowctl queue run {name} -- COMMAND processes it, sowctl queue purge {name} drops it"
-            yield Holder("queue", config.name, oldest - 1, None, why, release)
+            yield EntryHolder("queue", config.name, oldest - 1, None, why, release)
 
 
 def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple[str, BookmarkStore]]:
@@ -224,7 +224,7 @@ class _Reading:
         raise AssertionError("nothing is written")
 
 
-def _of_bookmarks(instance: Instance, log: Journal, name: str, store: BookmarkStore) -> Iterator[Holder]:
+def _of_bookmarks(instance: Instance, log: Journal, name: str, store: BookmarkStore) -> Iterator[EntryHolder]:
     """Where each subscription of a store goes on; which topics it follows is not known. One whose place is gone
     already, or was never there, holds nothing."""
     from sowctl.engine.following.bookmarks import parse
@@ -248,6 +248,6 @@ def _of_bookmarks(instance: Instance, log: Journal, name: str, store: BookmarkSt
                 f"sowctl bookmark purge {shlex.quote(name)} --client {shlex.quote(row.who.client)} "
                 f"--sub-id {shlex.quote(row.who.sub_id)}"
             )
-            yield Holder("bookmark", who, after, None, f"its subscription goes on behind txid {after}", release)
+            yield EntryHolder("bookmark", who, after, None, f"its subscription goes on behind txid {after}", release)
     finally:
         store.close()

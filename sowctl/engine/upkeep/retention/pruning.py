@@ -17,10 +17,10 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.sources.past import provable_from
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import meta_of, open_log
-from sowctl.engine.upkeep.retention.holders import Holder, holders
+from sowctl.engine.upkeep.retention.holders import EntryHolder, holders
 from sowctl.engine.upkeep.retention.journals import files_of, looked_after
 from sowctl.errors import SowError
-from sowctl.journal.upkeep.removing import remove
+from sowctl.journal.upkeep.moving import remove
 from sowctl.values.times import Micros, format_time
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sowctl.journal.upkeep.survey import SurveyedFile
 
 
-class Retention(Struct, frozen=True):
+class KeepRule(Struct, frozen=True):
     """What is to be kept; exactly one is given. ``keep_for`` microseconds: files that were written to so lately, or
     hold something as young. ``keep_size`` bytes: the youngest files that take no more, and the one that grows.
     ``before_txid``, ``before_time``: files with an entry that is not before it."""
@@ -54,7 +54,7 @@ class PrunedFile(Struct, frozen=True):
     held_by: tuple[str, ...] = ()
 
 
-class Held(Struct, frozen=True):
+class HeldFiles(Struct, frozen=True):
     """Who needs files that the rule lets go: from file ``number`` on, why, and the command that lets go of them."""
 
     holder: str
@@ -82,7 +82,7 @@ class PruneReport(Struct):
     removed: int = 0
     bytes: int = 0
     files: list[PrunedFile] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    held: list[HeldFiles] = field(default_factory=list)
     past: list[PastLost] = field(default_factory=list)
     dry_run: bool = False
 
@@ -93,10 +93,10 @@ class _Plan(DescribedStruct):
     wanted: list[SurveyedFile]
     free: list[SurveyedFile]
     left: SurveyedFile
-    holders: list[Holder]
+    holders: list[EntryHolder]
 
     @property
-    def concerned(self) -> list[Holder]:
+    def concerned(self) -> list[EntryHolder]:
         """The holders that have something on disk which stands for entries of files that go."""
         if not self.free:
             return []
@@ -104,7 +104,7 @@ class _Plan(DescribedStruct):
         return [one for one in self.holders if one.file is not None and any(map(last.last_of, one.topics or ()))]
 
 
-def prune(instance: Instance, rule: Retention, *, bookmarks: Sequence[str] = (), dry_run: bool = False) -> PruneReport:
+def prune(instance: Instance, rule: KeepRule, *, bookmarks: Sequence[str] = (), dry_run: bool = False) -> PruneReport:
     """Remove the files that ``rule`` lets go and that nothing needs.
 
     ``bookmarks``: files of bookmark stores besides those that are found. Raises LockedError ``SOW-JRN-060``,
@@ -126,7 +126,7 @@ def prune(instance: Instance, rule: Retention, *, bookmarks: Sequence[str] = (),
         return report
 
 
-def _planned(instance: Instance, rule: Retention, bookmarks: Sequence[str]) -> _Plan:
+def _planned(instance: Instance, rule: KeepRule, bookmarks: Sequence[str]) -> _Plan:
     files = files_of(instance)
     wanted = list(_let_go(files, rule, instance.now))
     if not wanted:
@@ -142,7 +142,7 @@ def _planned(instance: Instance, rule: Retention, bookmarks: Sequence[str]) -> _
     return _Plan(wanted, free, files[len(free)], found)
 
 
-def _let_go(files: list[SurveyedFile], rule: Retention, now: Micros) -> Iterator[SurveyedFile]:
+def _let_go(files: list[SurveyedFile], rule: KeepRule, now: Micros) -> Iterator[SurveyedFile]:
     """The oldest files that the rule does not keep; never the last one, and never one behind a file that is kept."""
     size = sum(file.size for file in files)
     for file in files[:-1]:
@@ -176,7 +176,7 @@ def _report(instance: Instance, plan: _Plan, dry_run: bool) -> PruneReport:
     for holder in plan.holders:
         first = next((file for file in plan.wanted if holder.holds(file)), None)
         if first is not None:
-            report.held.append(Held(holder.label, first.number, holder.after, holder.why, holder.release))
+            report.held.append(HeldFiles(holder.label, first.number, holder.after, holder.why, holder.release))
     if plan.free:
         with open_log(instance) as log:
             report.past = list(_past(instance, log, plan))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import TailReport
 
 
-class Repair(DescribedStruct, frozen=True):
+class JournalRepair(DescribedStruct, frozen=True):
     """What was done to a journal, or with ``dry_run`` would be.
 
     ``gaps`` stand in the place of damage; ``tail`` is what was torn or unfinished at the end, with the copy that was
@@ -38,7 +38,7 @@ class Repair(DescribedStruct, frozen=True):
     dry_run: bool
 
 
-def repair(instance: Instance, *, dry_run: bool = False) -> Repair:
+def repair(instance: Instance, *, dry_run: bool = False) -> JournalRepair:
     """Mend the journal, without a writer or other upkeep beside it.
 
     Raises ConfigError ``SOW-ENG-020`` without a TransactionLog, MissingError ``SOW-JRN-001`` without a file,
@@ -48,7 +48,7 @@ def repair(instance: Instance, *, dry_run: bool = False) -> Repair:
     if dry_run:
         found = _planned(instance)
         gaps = [one for path, cuts in found.cuts.items() for one in described(path, cuts, [None] * len(cuts))]
-        return Repair(gaps, found.tail, found.left, dry_run)
+        return JournalRepair(gaps, found.tail, found.left, dry_run)
     with looked_after(instance, dry_run=dry_run):
         gaps = []
         try:
@@ -71,7 +71,7 @@ def repair(instance: Instance, *, dry_run: bool = False) -> Repair:
         tail = found.tail
         if tail is not None and not found.left:
             tail = _settled(instance) or tail
-        return Repair(gaps, tail, found.left, dry_run)
+        return JournalRepair(gaps, tail, found.left, dry_run)
 
 
 def _planned(instance: Instance) -> Mending:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.upkeep.repairing import Repair
+from sowctl.engine.upkeep.repairing import StoreRepair
 from sowctl.engine.upkeep.storefiles import store_files
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def repair(
     instance: Instance, targets: Sequence[Target], *, earlier: bool = False, dry_run: bool = False
-) -> Iterator[Repair]:
+) -> Iterator[StoreRepair]:
     """Repair the stores of ``targets``, one after the other; those that have none are passed over.
 
-    Of each the report, and item by item what it lacked. Raises as :meth:`Repair.run` does.
+    Of each the report, and item by item what it lacked. Raises as :meth:`StoreRepair.run` does.
     """
     for path, topic in store_files(targets):
-        one = Repair(instance, path, topic)
+        one = StoreRepair(instance, path, topic)
         one.run(earlier=earlier, dry_run=dry_run)
         yield one

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.upkeep.backup.restoring import Opener, Plan, Restored, plan_restore, refuse_taken
+from sowctl.engine.upkeep.backup.restoring import Opener, Restored, RestorePlan, plan_restore, refuse_taken
 from sowctl.engine.upkeep.backup.restoring import restore as carry_out
 from sowctl.values.times import format_time
 
@@ -81,7 +81,7 @@ def restore(
     return _report(plan, done, to, time.monotonic() - begin)
 
 
-def _report(plan: Plan, done: Restored | None, to: Path, seconds: float) -> RestoreReport:
+def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) -> RestoreReport:
     manifest = plan.manifest
     topics = []
     for one in plan.stores:

@@ -12,7 +12,7 @@ import pytest
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.queues.definition import state_path
 from sowctl.engine.upkeep.retention.archiving import archive
-from sowctl.engine.upkeep.retention.pruning import PruneReport, Retention, prune
+from sowctl.engine.upkeep.retention.pruning import KeepRule, PruneReport, prune
 from sowctl.engine.verbs.conflate import conflate
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.verbs.replay import replay
@@ -64,10 +64,10 @@ def lab(tmp_path: Path) -> Lab:
     return lab
 
 
-ALL = Retention(keep_size=0)
+ALL = KeepRule(keep_size=0)
 
 
-def pruned(lab: Lab, rule: Retention = ALL, *bookmarks: str, dry_run: bool = False) -> PruneReport:
+def pruned(lab: Lab, rule: KeepRule = ALL, *bookmarks: str, dry_run: bool = False) -> PruneReport:
     return prune(lab.open(), rule, bookmarks=bookmarks, dry_run=dry_run)
 
 
@@ -118,17 +118,17 @@ def test_rules(lab: Lab) -> None:
     count = len(files)
     assert count >= 3
     for rule, goes in {
-        Retention(keep_for=3600 * SECOND): 0,
-        Retention(before_txid=1): 0,
-        Retention(before_txid=files[1].last_txid): 1,
-        Retention(before_txid=files[1].last_txid + 1): 2,
-        Retention(keep_size=1 << 40): 0,
-        Retention(keep_size=sum(path.stat().st_size for path in lab.journals()[2:])): 2,
-        Retention(before_time=lab.clock.at): count,
-        Retention(before_time=0): 0,
+        KeepRule(keep_for=3600 * SECOND): 0,
+        KeepRule(before_txid=1): 0,
+        KeepRule(before_txid=files[1].last_txid): 1,
+        KeepRule(before_txid=files[1].last_txid + 1): 2,
+        KeepRule(keep_size=1 << 40): 0,
+        KeepRule(keep_size=sum(path.stat().st_size for path in lab.journals()[2:])): 2,
+        KeepRule(before_time=lab.clock.at): count,
+        KeepRule(before_time=0): 0,
     }.items():
         assert pruned(lab, rule, dry_run=True).removed == goes, rule
-    ages = [pruned(lab, Retention(keep_for=n * SECOND), dry_run=True).removed for n in range(0, 120, 10)]
+    ages = [pruned(lab, KeepRule(keep_for=n * SECOND), dry_run=True).removed for n in range(0, 120, 10)]
     assert ages == sorted(ages, reverse=True) and ages[0] == count and ages[-1] == 0
     assert len(set(ages)) > 2
 
@@ -294,7 +294,7 @@ def test_past_states_are_known_from_the_instant_that_is_named(lab: Lab) -> None:
     from sowctl.values.times import format_time, parse_time
 
     before = {at: lab.query("t", at=format_time(at)) for at in instants}
-    report = pruned(lab, Retention(keep_size=sum(path.stat().st_size for path in lab.journals()[3:])))
+    report = pruned(lab, KeepRule(keep_size=sum(path.stat().st_size for path in lab.journals()[3:])))
     assert report.removed == 3
     assert [one.topic for one in report.past] == ["t"]
     named = report.past[0].first_instant
