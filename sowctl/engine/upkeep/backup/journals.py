@@ -47,6 +47,14 @@ def end_before(log: Journal, txid: int | None, at: Micros | None) -> Position:
     return log.end()
 
 
+def wanted_behind(log: Journal, end: Position, txid: int | None, at: Micros | None) -> bool:
+    """Whether :func:`end_before` left out blocks with entries up to ``txid`` or ``at``: their group goes beyond it, or
+    a group before them in the journal does."""
+    if txid is not None:
+        return end.txid < min(txid, log.last_txid())
+    return at is not None and any(ref.header.earliest <= at for ref in log.unread(end.txid))
+
+
 def time_of(log: Journal, end: Position) -> Micros:
     """The time of the last entry before a place; 0 where there is none."""
     return max((ref.header.latest for ref in log.unread() if ref.header.last_txid <= end.txid), default=0)

@@ -22,7 +22,7 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup import copying
 from sowctl.engine.upkeep.backup import manifest as codec
 from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, chosen, sync_tree, written
-from sowctl.engine.upkeep.backup.journals import STEP, begin_history, copy_journal, end_before, time_of
+from sowctl.engine.upkeep.backup.journals import STEP, begin_history, copy_journal, end_before, time_of, wanted_behind
 from sowctl.engine.upkeep.backup.layout import moved
 from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Manifest, damaged
 from sowctl.engine.upkeep.backup.proving import check_file, prove
@@ -51,7 +51,8 @@ class StorePlan(DescribedStruct, frozen=True):
 
 class RestorePlan(DescribedStruct, frozen=True):
     """What a restore is going to do. ``end`` is where the journal is cut, None without one; ``above`` the highest txid
-    that may have been given; ``whole``: nothing of the backup is undone."""
+    that may have been given; ``whole``: nothing of the backup is undone; ``short``: entries before the place that was
+    asked for are left out, since a group goes beyond it."""
 
     backup: Backup
     manifest: Manifest
@@ -62,6 +63,7 @@ class RestorePlan(DescribedStruct, frozen=True):
     stores: tuple[StorePlan, ...]
     others: tuple[BackedFile, ...]
     left_out: tuple[str, ...]
+    short: bool
 
 
 class Restored(DescribedStruct, frozen=True):
@@ -90,6 +92,7 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
         if log is not None and end is not None and txid is not None and txid < log.first_txid - 1:
             raise _not_reached(f"txid {txid}", f"its journal begins with txid {log.first_txid}", backup)
         time = manifest.time if whole else at or (time_of(log, end) if log is not None and end is not None else 0)
+        short = log is not None and end is not None and wanted_behind(log, end, txid, at)
         stores = tuple(_store_plan(topic, backup, found, log, end, time, whole=whole) for topic in manifest.topics)
     others, left_out = [], []
     for file in manifest.files:
@@ -101,7 +104,7 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
         else:
             others.append(file)
     above = (_highest(found, manifest) // STEP + 1) * STEP if end is not None else 0
-    return RestorePlan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out))
+    return RestorePlan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out), short)
 
 
 def _all(directory: Path) -> list[Backup]:

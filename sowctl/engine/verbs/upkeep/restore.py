@@ -107,6 +107,11 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
     note = f"the instance of backup {plan.backup.path.name} as of {format_time(plan.time)}"
     if plan.end is not None:
         note += f", which goes on with txid {plan.above + 1} in a history of its own"
+    if plan.short:
+        note += (
+            f"; entries behind txid {last} that are not beyond the place asked for are left out: a group happens as a "
+            "whole, and one goes beyond it"
+        )
     if outside:
         note += f"; {len(outside)} files whose paths are absolute lie in 'outside': correct the paths before it is used"
     if None in counts:

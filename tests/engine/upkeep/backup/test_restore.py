@@ -132,6 +132,7 @@ def test_going_back_to_a_time(lab: BackupLab) -> None:
     lab.take()
     restored, report = lab.bring_back(at=start + 1_000_000)
     assert (report.last_txid, report.undone) == (56, 16)
+    assert "left out" not in str(report.note)
     assert '{"id":6,"round":6}' in restored.query("t")
     assert '{"id":0,"round":7}' not in restored.query("t")
     with pytest.raises(MissingError, match="does not hold"):
@@ -147,6 +148,24 @@ def test_a_group_that_goes_beyond_is_left_out(lab: BackupLab) -> None:
     lab.take()
     _, report = lab.bring_back(txid=53)
     assert report.last_txid == 48
+    assert "entries behind txid 48 that are not beyond the place asked for are left out" in str(report.note)
+
+
+def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) -> None:
+    lab.take()
+    start = lab.clock.at
+    lab.clock.tick(10)
+    lab.publish("t", '{"id":300}')
+    with log_of(lab) as log:
+        last = log.last_txid()
+    # A clock that was set back, or messages that bring their own times.
+    lab.clock.at = start + 1_000_000
+    lab.publish("quotes", '{"id":300}')
+    lab.clock.at = start + 60_000_000
+    lab.take()
+    _, report = lab.bring_back(at=start + 5_000_000)
+    assert report.last_txid == last - 1
+    assert f"entries behind txid {last - 1} that are not beyond" in str(report.note)
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> None:
