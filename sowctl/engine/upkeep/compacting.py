@@ -43,6 +43,7 @@ def compacted(
         report = CompactReport(meta.definition.topic, meta.definition.message_type, "compacted", path=str(path))
         report.records, report.versions = meta.records, meta.versions
         report.bytes_before = report.bytes_after = store.file_size()
+        # None where writers go on too fast to tell: then it is copied, which is never wrong.
         space = space_of(store, instance.seam)
         free = 0.0 if space is None else space.free_pages / space.pages
         report.free_before = round(free, 4)

@@ -242,11 +242,13 @@ class StoreRepair:
         places = np.searchsorted(keys, stored)
         known = places < len(keys)
         known[known] = keys[places[known]] == stored[known]
+        # A record that is older than the last entry of its key was replaced or deleted by that entry: it must not stay.
         older = known.copy()
         older[known] = written[known] < txids[places[known]]
         self._dropped = stored[older]
         present = np.zeros(len(keys), dtype=bool)
         present[places[known & ~older]] = True
+        # A key whose last entry is a deletion is rightly missing; every other one that is not there comes back.
         self._winners = np.sort(txids[publishes & ~present])
 
     # What is written
@@ -254,6 +256,7 @@ class StoreRepair:
     def _fill(self, builder: StoreBuilder, salvage: Salvage) -> None:
         topic, log, meta = self._topic, self._log, salvage.meta
         found = salvage.losses
+        # Read a second time, now into the builder: all records of a large store are never held at once.
         salvage.again()
         rule = retention(topic.history) if topic is not None else None
         if log is not None and topic is not None and self._covered and rule is not None:
@@ -272,9 +275,11 @@ class StoreRepair:
 
         def state(txn: WriteTxn) -> None:
             if meta is not None:
+                # The position is that of the damaged file: what came behind it is applied from the journal as always.
                 txn.take_state(meta)
             elif log is not None:
                 txn.set_applied(log.lineage, self._upto, log.block_ending_with(self._upto))
+            # Times never go back within a topic, also where the record that held the last one is lost.
             txn.raise_last_time(self._times)
             for publisher, sequence in (salvage.sequences or {}).items():
                 txn.set_sequence(publisher, sequence)
@@ -293,6 +298,7 @@ class StoreRepair:
         restored = []
         first = int(self._winners[0])
         for block in log.blocks(after=first - 1, until=self._upto, topic=(topic.name, topic.message_type)):
+            # What had expired, and was removed as such, is not brought back: the removal is noted in the store alone.
             pairs = zip(*taken(block, self._winners), strict=True)
             back = [(key, value) for key, value in pairs if not 0 < expiration_of(value) <= removed_until]
             if back:
@@ -310,6 +316,7 @@ class StoreRepair:
             if key not in dropped
         )
         fresh = ((key, value) for part in buckets.sorted(PART) for key, value in zip(*part, strict=True))
+        # Both come in key order, and no key is in both: a builder takes nothing else.
         pairs = merge(kept, fresh)
         while part := list(islice(pairs, PART)):
             yield [key for key, _ in part], [value for _, value in part]
@@ -372,6 +379,7 @@ class StoreRepair:
     def _put_in_place(self, builder: StoreBuilder, lock: WriterLock) -> None:
         instance = self._instance
         path = builder.files.path
+        # Order: the second name first, so that the damaged file outlives the exchange.
         moved, fresh = keep_damaged(path, instance.seam)
         try:
             builder.put_in_place(lock=lock, wait=instance.lock_wait)

@@ -43,6 +43,7 @@ def upkeep_lock(
         raise write_error(error, path, None) from error
     try:
         try:
+            # Order of locks: this one first, then the lock of writers; who holds that one never waits for this one.
             lock.acquire(wait)
         except OSError as error:
             raise write_error(error, path, None) from error

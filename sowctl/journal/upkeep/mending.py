@@ -173,7 +173,9 @@ def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged:
     if tail is not None and acknowledged < (tail.open_group or walker.last_txid + 1):
         found.tail = tail
         end = walker.offset
+    # Everything that is not a sound block is cut out, and nothing else: the cuts are what lies between these.
     sound = _with_others(file, sound, end)
+    # How far the file has to reach: to the next one, or to what was acknowledged. Txids up to there were given.
     lost = following - 1 if following is not None else acknowledged if is_last else 0
     cuts: list[Cut] = []
     for before, after in zip([None, *sound], [*sound, None], strict=True):
@@ -233,6 +235,7 @@ def _between(
         start, txid, group = ref.end, header.last_txid, 0 if header.is_last else header.group
     first = txid + 1
     if after is None:
+        # A txid that was ever given is never given again: the gap takes all that may have stood behind.
         last = max(lost, txid, _displaced(file, start, txid))
         if start < stop or last > txid or group:
             reason = "it cannot be read" if start < stop else "it was lost"
@@ -288,9 +291,11 @@ def mend(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> list[Path]
     temporary = hidden(path)
     try:
         with closing(JournalFile(path, _number(path), seam)) as file:
+            # Order: what is cut out is on disk under its own name before the file loses it.
             receipts = [_receipt(file, cut, seam, now) for cut in cuts]
             sync_directory(path.parent, seam)
             _write_anew(file, temporary, cuts, receipts, seam)
+            # Read back before the rename: the damaged file goes only for one that is known to be sound.
             _compare(file, temporary, cuts, seam)
         seam.call("file.rename", os.rename, temporary, path)
         sync_directory(path.parent, seam)
@@ -388,6 +393,8 @@ def _pieces(file: JournalFile, offset: int, size: int) -> Iterator[bytes]:
 def _gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
     """The bytes of a gap, and how many zeros follow them."""
     raw, name = cut.kept_map, receipt.name.encode() + b"\n"
+    # The blocks behind keep their places, since their checksums begin with their offset; only at the end may it be
+    # longer.
     size = cut.size if not cut.at_end else max(cut.size, BLOCK_HEADER_SIZE + len(raw) + len(name))
     room = size - BLOCK_HEADER_SIZE - len(raw)
     name = name if len(name) <= room else b""
@@ -395,6 +402,7 @@ def _gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
     columns = min(room, 1 << 31)
     zeros = columns - len(name)
     rest = room - columns
+    # A gap is a block without entries: a walk passes over it by its size and its txids.
     header = BlockHeader(
         codec=CODEC_NONE,
         flags=GAP | cut.flags,

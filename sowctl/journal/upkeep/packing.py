@@ -72,6 +72,7 @@ def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> None:
     copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
     try:
         packer = _packer(target.suffix, found.st_size)
+        # The plain file does not grow any more: whoever appends holds the last one, which is never packed.
         for chunk in _chunks(fd, seam):
             if packed := packer.compress(chunk):
                 write_all(seam, copy, packed)
@@ -112,6 +113,7 @@ def _holds(copy: int, target: Path, fd: int, seam: Seam) -> bool:
                 at += len(content)
     except ValueError:
         return False
+    # Between two frames, at the end of both: half a frame, or a file cut at a frame, is no copy.
     return unpacker.is_between and at == os.fstat(fd).st_size
 
 

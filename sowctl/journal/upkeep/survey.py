@@ -72,6 +72,7 @@ def survey(directory: Path, instance: str, seam: Seam, archive: Path | None = No
         found = []
         for info, following in zip(infos, [*infos[1:], None], strict=True):
             copies = tuple(paths.get(info.number, [info.path]))
+            # The next file begins with what was known then: the state behind this one, without a walk through it.
             behind = None if following is None else folder.checkpoint(following.number)
             found.append(
                 SurveyedFile(

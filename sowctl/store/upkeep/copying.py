@@ -65,6 +65,7 @@ def compact(store: Store, *, seam: Seam, wait: float, command: str, always: bool
     for number in range(1, ATTEMPTS + 2):
         with ExitStack() as held:
             if number > ATTEMPTS:
+                # Nothing changes under the lock, so the last attempt ends whatever writers did before.
                 held.enter_context(store.writer_lock(wait))
             copy = held.enter_context(StoreCopy(store, seam, command, always=always))
             if copy.complete(wait):
@@ -105,6 +106,7 @@ class StoreCopy:
 
         Raises StorageError, DamageError, LockedError.
         """
+        # The bulk without a lock; then what came meanwhile, round by round, as a rule less each time.
         self.fill()
         for _ in range(ROUNDS):
             brought = self.follow()
@@ -115,6 +117,7 @@ class StoreCopy:
         # Most of it goes to the disk now, not while writers wait.
         self.builder.sync()
         with self._store.writer_lock(wait):
+            # Under the lock: what is brought over now is the last that there is, and the two are the same store.
             if self.follow() is None:
                 return False
             with self._store.snapshot() as snapshot:
@@ -165,8 +168,11 @@ class StoreCopy:
             meta, builder = snapshot.meta, self.builder
             if meta == self._seen:
                 return 0
+            # The change list names records alone: of tables, and of another definition, it says nothing.
             if self._tables or meta.definition != self._seen.definition:
                 return None
+            # The list leads from digest to digest; where it has forgotten the one that was copied, the copy is begun
+            # anew.
             known = snapshot.changed_since(self._seen.digest)
             if known is None:
                 return None

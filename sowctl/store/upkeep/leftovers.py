@@ -40,6 +40,7 @@ def leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
     for place in (files.directory, *(files.directory / f"{files.path.name}{end}" for end in _BESIDE)):
         with suppress(OSError):
             for path in sorted(place.iterdir()):
+                # Process and lock are both asked: builders of indexes hold no lock on the file itself.
                 named = _NAME.fullmatch(path.name)
                 # In the directory that it shares with other stores, only what begins with its name is its own.
                 own = path.name.startswith((f"{files.path.name}.new-", f"{files.path.name}-verified.new-"))

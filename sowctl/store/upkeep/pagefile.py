@@ -53,6 +53,7 @@ class Tree(Struct, frozen=True):
     @classmethod
     def unpacked(cls, data: bytes) -> Tree | None:
         """From the 48 bytes in the main tree; None where they cannot be right."""
+        # 48 bytes of what may be anything: what LMDB could not have written is no tree.
         if len(data) != TREE.size:
             return None
         _, flags, depth, branches, leaves, overflows, entries, root = TREE.unpack(data)
@@ -95,6 +96,7 @@ class PageFile:
     def page(self, number: int) -> bytes | None:
         """One page; None where the file ends before, or the disk fails. Raises OSError for other reasons."""
         start = number * self.page_size
+        # Of a file that was cut, a map would end the process here (SIGBUS); a plain read is just not made.
         if start + self.page_size > self.size:
             return None
         if not self._at <= start < self._at + len(self._piece):
@@ -137,6 +139,7 @@ class PageFile:
         data = self.run(first, count)
         if data is None:
             return None
+        # The first page says how many follow it: fewer than the value needs means that the entry points to another run.
         number, _, flags, pages = _PAGES.unpack_from(data)
         if number != first or not flags & OVERFLOW or pages < count:
             return None
@@ -159,6 +162,7 @@ class PageFile:
 def kind_of(data: bytes, number: int) -> int:
     """What kind of page this is: BRANCH, LEAF, or 0 where it is neither, or not the page of this number."""
     found, _, flags, lower, upper = PAGE.unpack_from(data)
+    # Every page notes its own number: a branch that leads to the wrong page is found out here.
     if found != number or not PAGE.size <= lower <= upper <= len(data):
         return 0
     kind: int = flags & (BRANCH | LEAF | OVERFLOW)
@@ -228,6 +232,7 @@ def main_trees(file: PageFile, meta: MetaPage) -> dict[bytes, Tree] | None:
         return {}
     # A store has few sub-databases: the main tree is one leaf.
     data = file.page(meta.main_root)
+    # None, and not an empty dictionary: an unreadable main tree is damage, a missing one a new file.
     if data is None or kind_of(data, meta.main_root) != LEAF:
         return None
     found = {}
@@ -279,6 +284,7 @@ def _take(file: PageFile, meta: MetaPage, node: PageNode | None, found: FreeList
     if node is None or len(node.key) != _NUMBER.size:
         return False
     data = file.body(node)
+    # One wrong entry makes the list say nothing: a page that is wrongly free would be left out of a salvage.
     if data is None or len(data) < _NUMBER.size or len(data) % _NUMBER.size:
         return False
     if node.value is None:

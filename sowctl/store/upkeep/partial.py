@@ -53,6 +53,7 @@ class PartialExamination(StoreExamination):
                 ("records", self.databases.records, self.meta.records),
                 ("versions", self.databases.history, self.meta.versions),
             ):
+                # LMDB counts entries itself, so this finds records that are missing without reading one.
                 entries = self.txn.stat(database)["entries"]
                 if entries != stated:
                     message = f"LMDB has {entries} {what}, the file says {stated}"
@@ -82,6 +83,7 @@ class PartialExamination(StoreExamination):
         total = sum(unit.pages for unit in self._units)
         done = 0
         for unit in self._chosen():
+            # Asked before each part: at least the share is read, and at most one part more.
             if reading.share is not None and done >= reading.share * total:
                 break
             if reading.seconds is not None and time.monotonic() - started >= reading.seconds:
@@ -106,6 +108,7 @@ class PartialExamination(StoreExamination):
         if reading.part is not None:
             number, parts = reading.part
             return self._units[number - 1 :: parts]
+        # Without a share or a time only the structure is looked at, and the coverage says so.
         if reading.share is None and reading.seconds is None:
             return []
         return sorted(self._units, key=lambda unit: (self._verified.time_of(unit.low, unit.high), unit.low))

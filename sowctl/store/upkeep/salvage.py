@@ -164,6 +164,7 @@ class Salvage:
         if free is not None:
             self._free = free.own.union(*free.freed.values())
         trees = main_trees(self._file, state) or {}
+        # A page belongs to one place: what was seen once is not followed again, so that a ring of wrong branches ends.
         self._visited = {0, 1}
         if trees:
             self._visited.add(state.main_root)
@@ -174,9 +175,11 @@ class Salvage:
             elif saved.tree.depth:
                 self._walk(saved, saved.tree.root, (b"", _END), (b"", _END))
         self._read_meta(trees.get(b"meta"))
+        # Read only when records are missing: it names keys and holds no record.
         self._expiry = trees.get(b"expiry")
         for name in trees.keys() - self._saved.keys():
             self._pass_over(trees[name])
+        # Where every branch was sound, a leaf without one is not of this state: it is asked for only to fill a gap.
         if any(saved.gaps for saved in self._saved.values()) or self.meta is None:
             if free is None:
                 self.notes.append("the list of free pages is damaged: pages to which no branch leads are left out")
@@ -203,6 +206,8 @@ class Salvage:
 
     def _leads_to(self, page: MetaPage) -> int | None:
         """The LMDB transaction that wrote the meta record to which a meta page leads."""
+        # Each transaction writes the meta record anew, with its own number in it: the record dates the roots that lead
+        # to it.
         tree = (main_trees(self._file, page) or {}).get(b"meta")
         for node in self._entries(tree):
             if node.key == META_KEY:
@@ -221,6 +226,7 @@ class Salvage:
         while pages:
             number = pages.pop()
             data = self._file.page(number)
+            # A damaged page ends its branch and not the search: the other entries may be whole.
             if data is None or number in seen:
                 continue
             seen.add(number)
@@ -247,6 +253,8 @@ class Salvage:
                 self.sequences[publisher] = decode_sequence(publisher, data, str(self.path))
         except VersionError:
             raise
+        # One sequence that cannot be read makes the list useless: a publisher that is missing in it could repeat its
+        # messages.
         except (SowError, OverflowError) as problem:
             if node.key != META_KEY:
                 self.sequences = None
@@ -258,6 +266,8 @@ class Salvage:
         """The leaves below a page whose keys are ``within`` bounds; ``wide`` are those of the branch above."""
         data = self._file.page(number)
         kind = 0 if data is None else kind_of(data, number)
+        # A free page may hold sound records of an older state: whatever leads there is wrong, and its records must not
+        # come back.
         if data is None or not kind or number in self._visited or number in self._free or depth > DEEPEST:
             saved.gaps.append(_Gap(*within, f"page {number} cannot be read" if data is None else _wrong(number)))
             return
@@ -274,9 +284,12 @@ class Salvage:
             if child is None:
                 saved.gaps.append(_Gap(*bounds, _wrong(number)))
             else:
+                # The bounds of the branch itself go along: where a key in it is wrong, they are all that is known of
+                # the child.
                 self._walk(saved, child[1], bounds, within, depth + 1)
 
     def _take_leaf(self, saved: _Saved, number: int, data: bytes, within: _Bounds, wide: _Bounds) -> None:
+        # A leaf is taken if at least one entry proves by its checksum that the page is of these records.
         nodes = list(leaf(data))
         sound = [node.key for node in nodes if node is not None and self._value(saved, node) is not None]
         # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are what is wrong.
@@ -287,12 +300,14 @@ class Salvage:
         for node in nodes:
             if node is not None and node.value is None:
                 self._visited.update(range(node.page, node.page + self._file.overflow_pages(node.size)))
+        # In key order whatever leads here, so that reading goes through keys once and gaps lie between neighbours.
         insort(saved.leaves, (sound[0], number))
 
     def _value(self, saved: _Saved, node: PageNode) -> bytes | None:
         """The value of an entry, where key and checksum are right."""
         if len(node.key) != saved.key_size:
             return None
+        # The checksum covers key and payload: a value that stands under another key does not pass.
         value = self._file.body(node)
         if value is None or not is_sound(node.key[:KEY_SIZE], value):
             return None
@@ -317,6 +332,7 @@ class Salvage:
                 continue
             if kind_of(data, number) == LEAF:
                 self._offer(data, number, found)
+            # The inside of a large value may look like a page: the run is passed over as a whole.
             number += max(1, self._file.following(data, number))
         for name, leaves in found.items():
             self._adopt_leaves(self._saved[name], sorted(leaves))
@@ -329,6 +345,8 @@ class Salvage:
             return
         for name, saved in self._saved.items():
             keys = [node.key for node in nodes if self._value(saved, node) is not None]
+            # Only what lies wholly within a gap is taken: elsewhere a branch has already said which page holds these
+            # keys.
             if keys and keys == sorted(keys) and any(gap.low <= keys[0] and keys[-1] < gap.high for gap in saved.gaps):
                 found[name].append((keys[0], keys[-1], number))
 
@@ -337,6 +355,7 @@ class Salvage:
             return
         tree = saved.tree
         apart = all(one[1] < other[0] for one, other in pairwise(leaves))
+        # The tree counts its leaves: more candidates than it lacks means that one of them is of another state.
         missing = tree.leaf_pages - len(saved.leaves) if tree is not None else len(leaves)
         if not apart or len(leaves) > missing:
             # One of them is of another state, and it cannot be told which.
@@ -345,6 +364,7 @@ class Salvage:
         for first, _, number in leaves:
             insort(saved.leaves, (first, number))
         saved.gaps = [part for gap in saved.gaps for part in _between(gap, leaves)]
+        # All leaves that the tree counts are there, so no page is missing between them.
         if tree is not None and len(saved.leaves) == tree.leaf_pages:
             saved.gaps = []
 
@@ -377,6 +397,7 @@ class Salvage:
                     self._count(keys, values, place)
                     yield keys, values
                     keys, values = [], []
+        # What follows the last sound entry is bounded by nothing but the end of the key space.
         self._lose(pending, last, _END, versions)
         if keys:
             self._count(keys, values, place)

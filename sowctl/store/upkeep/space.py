@@ -71,6 +71,7 @@ def space_of(store: Store, seam: Seam = SEAM) -> Space | None:
     for _ in range(_ATTEMPTS):
         # The snapshot keeps the pages of its state, free list included, from being used again while they are read.
         with store.snapshot() as snapshot:
+            # The file is read beside LMDB: page and snapshot have to be of one transaction.
             meta = inspect(path, seam)
             if meta.txnid != snapshot.transaction:
                 continue
@@ -82,6 +83,7 @@ def space_of(store: Store, seam: Seam = SEAM) -> Space | None:
 
 def _space(meta: MetaPage, free: FreeList, size: int, readers: list[ReaderProcess]) -> Space:
     others = [reader for reader in readers if reader.pid != os.getpid()]
+    # The oldest state that is looked at bounds what may be used again, however many look at newer ones.
     oldest = min(others, key=lambda reader: reader.transaction, default=None)
     retained = behind = 0
     if oldest is not None:

@@ -44,6 +44,7 @@ class Structure:
         if trees is None:
             yield "the main tree cannot be read", True
             return
+        # Every page is either in use by one tree, in the free list, or of the list itself: the sum tells what got lost.
         used = 2 + (meta.main_root != NO_PAGE)
         for name, tree in sorted(trees.items()):
             used += tree.pages
@@ -52,6 +53,7 @@ class Structure:
         if free is None:
             yield "the list of free pages cannot be read", True
             return
+        # A page that is free twice, or free and in use, would be given away while it holds records.
         listed = [page for pages in free.freed.values() for page in pages]
         if len(set(listed)) != len(listed):
             yield "a page is free twice", True
@@ -70,10 +72,12 @@ class Structure:
             last = depth == tree.depth - 1
             below: list[tuple[int, bytes, bytes]] = []
             for number, low, high in level:
+                # Two branches that lead to one page: a search would find its keys in the wrong place.
                 if number in self._seen or not 2 <= number <= self._meta.last_page:
                     yield f"two branches lead to page {number}, or none can"
                     continue
                 self._seen.add(number)
+                # Leaves are counted and not read: that is what keeps this a hundredth of the file.
                 if last:
                     leaves += 1
                     if name in (b"records", b"history"):
@@ -87,6 +91,7 @@ class Structure:
                     yield f"page {number} is no sound branch"
                     continue
                 found = [child for child in children if child is not None]
+                # The first child has no key of its own: it begins where the branch does.
                 starts = [low, *(key for key, _ in found[1:]), high]
                 if not all(one < other for one, other in pairwise(starts[1:])) or not low <= starts[1]:
                     yield f"the keys of branch page {number} are out of order"

@@ -43,6 +43,7 @@ class Verified:
     def mark(self, low: int, high: int, time: int) -> None:
         """Note that everything from ``low`` to ``high`` (exclusive) was read at ``time``."""
         behind = self.marks[bisect_right(self.marks, (high, END)) - 1][1]
+        # The stretch replaces what lay within it; what lay across its end keeps its time from there on.
         marks = [mark for mark in self.marks if mark[0] < low] + [(low, time)]
         if high < END:
             marks.append((high, behind))
@@ -71,6 +72,7 @@ def decode(data: bytes, inode: int) -> Verified:
     if len(data) < _HEAD.size + _CRC.size or crc32(data[: -_CRC.size]) != _CRC.unpack(data[-_CRC.size :])[0]:
         return Verified()
     magic, version, _, count, of = _HEAD.unpack_from(data)
+    # Another inode is another file: a store that was replaced was never read.
     if (magic, version, of) != (MAGIC, VERSION, inode) or len(data) != _HEAD.size + count * _MARK.size + _CRC.size:
         return Verified()
     marks = list(_MARK.iter_unpack(data[_HEAD.size : -_CRC.size]))

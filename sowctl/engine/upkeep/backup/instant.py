@@ -77,9 +77,12 @@ def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
             )
             locks.callback(lock.close)
             lock.acquire(instance.lock_wait)
+        # The lock of the journal stops the writers of all journalled topics; the others have a lock each.
         alone = [store for topic, store in stores if not topic.journalled]
+        # In one order always, so that two backups cannot wait for each other.
         for store in sorted(alone, key=lambda one: one.path):
             locks.enter_context(store.writer_lock(instance.lock_wait))
+        # Read transactions are begun and the end of the journal is noted: writers wait for little more than that.
         pinned = tuple(Pinned(topic, store.files.path, held.enter_context(store.snapshot())) for topic, store in stores)
         state = journal.state() if journal is not None else None
         files = tuple(journal.files()) if journal is not None else ()

@@ -108,7 +108,9 @@ def begin_history(
     with Journal.open(directory, instance, seam=seam, archive=archive) as log:
         state = log.state()
         ended = Ended(log.lineage, state.end.txid, above, now)
+        # Noted in the checkpoint of the first file: every reader can name the history that a bookmark is of.
         state.histories = (*log.histories, ended)
+        # In a file of its own: no block of the former history is touched.
         number = state.end.number + 1
         header = pack_file_header(
             lineage,

@@ -103,6 +103,7 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
             left_out.append(file.path)
         else:
             others.append(file)
+    # A txid that anybody may know of is never given again: the new history begins above all of them, with room.
     above = (_highest(found, manifest) // STEP + 1) * STEP if end is not None else 0
     return RestorePlan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out), short)
 
@@ -298,6 +299,7 @@ class _Restoring:
             if one.source is not None and one.topic.file is not None:
                 known = {file.path: file for file in one.source.known.files}
                 self._copy(one.source, known[one.topic.file])
+        # Order: copies first, then the journal with its new history, then what follows it.
         ended = self._journal()
         instance = self.open_instance(self.work / manifest.configuration, self.work)
         there = moved(instance, self.work, plan.time)
@@ -312,6 +314,7 @@ class _Restoring:
         if not source.is_file():
             raise damaged(str(source), "the file is missing")
         size, found = copying.copy(source, target, self.seam)
+        # The digest is taken while it is copied: what is restored was compared, byte for byte.
         if (size, found) != (file.size, file.digest):
             raise damaged(str(source), f"the file has digest {found}, not {file.digest}")
         target.chmod(file.mode)
@@ -352,6 +355,7 @@ class _Restoring:
         if missing:
             topics = [topic for topic in there.topics if (topic.name, topic.message_type) in missing]
             with open_log(there) as log:
+                # Built behind the cut, these follow the new history from the beginning.
                 rebuild(there, log, topics)
             yield from sorted(topic.name for topic in topics)
         if ended is None:
@@ -362,6 +366,7 @@ class _Restoring:
                 continue
             with Store.open(self.work / one.topic.file, write=True, seam=self.seam, durable=True) as store:
                 meta = store.meta()
+                # A store that follows another journal stays as it is: it was of no use before either.
                 if meta.lineage in former:
                     store.write(lambda txn, meta=meta: txn.set_applied(self.lineage, meta.applied, meta.block))  # type: ignore[misc]
 
@@ -386,6 +391,7 @@ class _Restoring:
         reaches back to the topic's first entry.
         """
         plan = self.plan
+        # At the instant of the backup every digest is known; earlier, store and journal have to agree with each other.
         if plan.whole:
             prove(instance, plan.manifest, self.work)
         else:

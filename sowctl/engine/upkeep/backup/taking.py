@@ -83,6 +83,7 @@ class _Taking:
         """Everything but the name."""
         instance, log = self.instance, self.instance.log
         self._configuration()
+        # Before the instant: these may be older than the journal, and are caught up or made anew; never ahead of it.
         self._queues()
         self._bookmarks()
         with ExitStack() as held, ExitStack() as still:
@@ -99,10 +100,12 @@ class _Taking:
                         notify=instance.notify,
                     )
                 )
+            # From here on everything is of one instant: snapshots are open, and the end of the journal is noted.
             instant = take_instant(instance, held)
             self.base = self._base(instant)
             if self.base is not None:
                 self.known = {file.path: file for file in self.base.known.files}
+            # Links are made while nobody may remove a file; a link keeps the bytes, so their digests can wait.
             later = list(self._journal(instant.log)) if instant.log is not None else []
             still.close()
             for file in later:
@@ -112,6 +115,7 @@ class _Taking:
             topics = tuple(done[one.path] for one in instant.stores)
         manifest = self._manifest(instant, topics)
         copied = {file.path for file in manifest.files if file.role == "store" and file.how == "copied"}
+        # The backup gets its name only when it has been opened and every digest was that of the instant.
         with probe(self.tree, manifest, self.path / "probe", self.seam) as place:
             prove(instance, manifest, place, copied)
         return self._verified(manifest)
@@ -167,6 +171,7 @@ class _Taking:
         known = base.known
         if log is None:
             return base
+        # Txids of two histories mean different entries: nothing of the one goes on from the other.
         if known.lineage != log.lineage.hex():
             self.reason = "the earlier backups are of another history"
         elif known.last_txid < log.first_txid - 1:
@@ -232,6 +237,7 @@ class _Taking:
         """Link or copy the files of the journal; those that were linked are handed on, to be read later."""
         for info in log.files:
             if info.number == log.end.number and not info.is_packed:
+                # The file that grows is copied up to the instant and no further: a link would grow with it.
                 self._copied(info.path, "journal", log.end.offset)
                 continue
             path, target = self._target(info.path)
@@ -258,6 +264,7 @@ class _Taking:
         mode = now.st_mode & 0o777
         if before is not None and self.base is not None:
             there = self.base.tree / path
+            # The same inode is the same file, which never changes: it was read when it was first backed up.
             if there.exists() and (there.stat().st_ino, there.stat().st_size) == (now.st_ino, before.size):
                 self.files.append(BackedFile(path, "journal", before.size, before.digest, mode, "linked"))
                 return
@@ -269,6 +276,8 @@ class _Taking:
         path, target = self._target(pinned.path)
         stamp = meta.created, meta.transaction
         stored = f"{meta.digest:032x}"
+        # Created then, at this transaction, with this digest: the file says itself that it is the one of the earlier
+        # backup.
         before = self._unchanged(path, topic.name, topic.message_type, (stamp, stored, meta.applied))
         if before is not None:
             self.files.append(before)
@@ -286,6 +295,7 @@ class _Taking:
             overlay = read_overlay(self.instance, topic, meta, pinned.path, until)
             source = CurrentSource(nothing, pinned.snapshot, overlay, topic, instant.time)
             shown = digest_of(source, Target(topic=topic), instant.time)
+        # As soon as it was read: a snapshot that stays makes its store grow.
         pinned.snapshot.close()
         return BackedTopic(
             topic=topic.name,

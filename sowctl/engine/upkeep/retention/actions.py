@@ -94,6 +94,7 @@ def planned(instance: Instance) -> list[PlannedAction]:
     found, same = [], Counter[str]()
     for number, action in enumerate(config.actions, 1):
         parts = repr([(step.kind, step.module, step.options) for step in action.steps])
+        # Known by what it does and not by its number: an action that is put in front of it does not make it due.
         key = xxh3_128_hexdigest(f"{parts} {same[parts]}".encode("utf-8", "surrogateescape"))
         same[parts] += 1
         on = [step for step in action.steps if step.kind == "On"]
@@ -136,9 +137,11 @@ def run(instance: Instance, verbs: ActionVerbs, *, dry_run: bool = False) -> Ite
                 yield report
             problem = next((report.error.message for report in reports if report.error is not None), None)
             outcome = "; ".join(f"{report.step}: {report.outcome}" for report in reports)
+            # What failed has not run: it stays due.
             ran = action.last.ran if problem is not None else began
             last = Remembered(action.name, ran, began, outcome, problem)
             actions[place] = replace(action, last=last)
+            # After each action, so that one that ends the process does not make those before it run again.
             remembered.write(path, {one.key: one.last for one in actions if one.last.tried}, instance.seam)
 
 

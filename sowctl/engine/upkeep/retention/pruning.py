@@ -122,6 +122,7 @@ def prune(instance: Instance, rule: KeepRule, *, bookmarks: Sequence[str] = (), 
                 plan = _planned(instance, rule, bookmarks)
         report = _report(instance, plan, dry_run)
         if not dry_run:
+            # Last of all: whatever fails before, nothing was removed.
             remove(plan.free, instance.seam)
         return report
 
@@ -136,6 +137,7 @@ def _planned(instance: Instance, rule: KeepRule, bookmarks: Sequence[str]) -> _P
         found = list(holders(instance, log, bookmarks))
     free: list[SurveyedFile] = []
     for file in wanted:
+        # The oldest that is needed ends it: behind it nothing may go, or the journal would have a hole.
         if any(holder.holds(file) for holder in found):
             break
         free.append(file)

@@ -66,6 +66,7 @@ def unpack(raw: bytes, place: str) -> dict[str, Remembered] | None:
         return None
     magic, version, crc = _HEADER.unpack_from(raw)
     body = raw[_HEADER.size :]
+    # Before the version: a damaged number must not pass for a newer release.
     if magic != MAGIC or crc != crc32(body):
         return None
     if version > VERSION:

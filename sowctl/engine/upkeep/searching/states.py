@@ -68,9 +68,11 @@ class Counting:
 
         touched, txids, time = self._last_entries(state.txid, until)
         matched, expirations = self._matching(state.txid, until, np.sort(txids))
+        # A state is what it was, less the keys that the stretch touched, plus those of them that match at its end.
         kept = ~np.isin(state.keys, touched)
         keys = np.concatenate((state.keys[kept], matched))
         ends = np.concatenate((state.expirations[kept], expirations))
+        # Lifetimes are judged at the time of the last entry, which never goes back.
         time = max(time, state.time)
         gone = ((ends != 0) & (ends <= time)).sum() if self._expires else 0
         order = keys.argsort()
