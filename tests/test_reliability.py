@@ -22,10 +22,14 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "R3": (
-        "crash states, 60 of each of 29 workloads / all: nothing acknowledged lost, all can be opened",
+        "crash states, 60 of each of 29 workloads, 500 of a journal / all, 500,000 of a journal: nothing acknowledged lost",
         (
             "crash/test_crash_states.py::test_nothing_acknowledged_is_lost",
+            "crash/test_upkeep.py::test_the_power_goes",
+            "engine/upkeep/backup/test_power.py::test_the_power_goes_in_a_backup",
+            "engine/upkeep/backup/test_power.py::test_the_power_goes_in_a_restore",
             "journal/test_crash_states.py::test_every_state_holds_what_was_acknowledged",
+            "journal/test_crash_states.py::test_every_state_of_workloads_that_a_seed_decides",
         ),
     ),
     "R4": (

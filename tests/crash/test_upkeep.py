@@ -1,4 +1,4 @@
-"""Upkeep of stores is killed, and fails, at its n-th call: what queries show is what it was, and it can go on."""
+"""Upkeep of stores is killed, fails, or loses its power at its n-th call: queries show what was, and it can go on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from sowctl.engine.verbs.upkeep.repair import repair
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM, Seam
 from sowctl.store import check as check_module
+from tests.crash.test_crash_states import Recorded
 from tests.crash.test_fail_at_n import FAILURES, attempt, calls, check_report, chosen, judge, prepared
 from tests.crash.test_killed_at_n import Ghost, killed
 from tests.support.damage import flip_bit, overwrite
 from tests.support.faults import CountingSeam, FailAt, KillAt
 from tests.support.instances import CheckHere
 from tests.support.processes import Child
-from tests.support.verbs import LOGGED, Plot, Template, Verb, behind, flushed, grown
+from tests.support.verbs import LOGGED, Plot, Template, Verb, behind, flushed, grown, put_files
 
 
 def compacting(plot: Plot, seam: Seam) -> None:
@@ -135,3 +136,28 @@ def test_killed_at_any_moment(memory: Path, template: Template, verb: Verb, seed
         looked_at(plot, verb, f"round {number}", thorough=number % 10 == 0)
     print(f"{died} were killed")
     assert died
+
+
+def _survived(plot: Plot, verb: Verb, work: Recorded, seed: int, limit: int) -> int:
+    """Judge ``limit`` of the states that a power cut may leave; how many there are. Raises AssertionError at a loss."""
+    states = list(work.states())
+    for number, state in enumerate(random.Random(seed).sample(states, min(len(states), limit))):
+        put_files(plot.root, {name: content for name, content in state.files.items() if content is not None})
+        plot.book, plot.lab.clock.at = work.book.copy(), work.now
+        looked_at(plot, verb, state.label, thorough=number % 10 == 0)
+    return len(states)
+
+
+@every
+def test_the_power_goes(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
+    plot = prepared(memory, template)
+    count = _survived(plot, verb, Recorded(plot, verb), seed, 1 << 30 if deep else 12)
+    print(f"{count} states")
+    assert count > 20
+
+
+def test_without_syncs_the_loss_is_seen(memory: Path, seed: int) -> None:
+    """The control group: a new store that takes its name before it is on the disk."""
+    plot = prepared(memory, grown)
+    with pytest.raises((AssertionError, DamageError)):
+        _survived(plot, compacting, Recorded(plot, compacting, forget_syncs=True), seed, 200)

@@ -3,8 +3,8 @@
 A :class:`Recorder` is handed to the code under test as its seam. It passes every call on and notes what it does to
 the files below ``root``. :meth:`Recorder.states` then cuts the power after every recorded operation. What had been
 synced by then is on the disk; of the rest ("pending") anything may be: none, all, each prefix, each operation alone,
-all but one, and the last one or the lone one torn at sectors and at 1, n/2 and n-1 bytes, or the last one without one
-of its sectors.
+all but one, all but what was written to one file (a name may be on the disk before its file's data), and the last one
+or the lone one torn at sectors and at 1, n/2 and n-1 bytes, or the last one without one of its sectors.
 
 The model: data of a file is safe after a sync of that file; a name (create, rename, unlink, mkdir) after a sync of its
 directory. What was never written reads as zeros. Files are told apart by inode, so data written before a rename
@@ -110,6 +110,10 @@ class Rename:
     target: str
 
     def apply(self, disk: Disk) -> None:
+        if disk.names.get(self.source) == -1:
+            below = [name for name in disk.names if name.startswith(self.source + "/")]
+            for name in below:
+                disk.names[self.target + name[len(self.source) :]] = disk.names.pop(name)
         if self.source in disk.names:
             disk.names[self.target] = disk.names.pop(self.source)
 
@@ -132,7 +136,8 @@ class SyncDirectory:
     path: str
 
 
-Change = Write | Truncate | Replace | Create | Rename | Unlink
+Data = Write | Truncate | Replace
+Change = Data | Create | Rename | Unlink
 Operation = Change | SyncFile | SyncDirectory
 
 
@@ -309,7 +314,7 @@ def _flags(fd: int) -> int:
 
 
 def _is_covered(change: Change, sync: SyncFile | SyncDirectory) -> bool:
-    if isinstance(change, (Write, Truncate, Replace)):
+    if isinstance(change, Data):
         return isinstance(sync, SyncFile) and sync.inode == change.inode
     if not isinstance(sync, SyncDirectory):
         return False
@@ -329,6 +334,9 @@ def _choices(pending: list[Change]) -> Iterator[tuple[str, list[Change]]]:
                     f"first {count}, the last without a sector at {len(parts[0].data)}",
                     [*pending[: count - 1], *parts],
                 )
+    for inode in dict.fromkeys(change.inode for change in pending if isinstance(change, Data)):
+        rest = [change for change in pending if not (isinstance(change, Data) and change.inode == inode)]
+        yield f"all but the data of {inode}", rest
     for index, change in enumerate(pending):
         yield f"only pending {index}", [change]
         yield f"all but pending {index}", pending[:index] + pending[index + 1 :]
