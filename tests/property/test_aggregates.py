@@ -1,8 +1,10 @@
-"""Law: aggregates see a group's records in the order of their updates, by rows, on columns and as of a time alike."""
+"""Law: aggregates see a group's records in the order of their updates, by rows, on columns, by files, and as of a
+time alike."""
 
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ def _answer(lab: Lab, options: QueryOptions) -> dict[str, str]:
 def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "MOST", 1.0)
     monkeypatch.setattr(figures, "SEVERAL", 2)
+    monkeypatch.setattr(figures, "GROUPED", 7)
+    monkeypatch.setattr(figures, "GROUPED_COLUMNS", 5)
     part = ("", "<Durability>transient</Durability>")[seed % 2]
     lab = Lab(tmp_path, config_xml(topic_xml("t", part), ("t",) if seed % 4 else ()))
     history: list[dict[str, Any]] = []
@@ -41,9 +45,55 @@ def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: py
         assert _answer(lab, ASKED) == wanted
         for on_columns in (False, True):
             monkeypatch.setattr(figures, "LASTING_ARRAYS", 0 if on_columns else 1 << 60)
-            assert _answer(lab, replace(ASKED, index_from=0)) == wanted, on_columns
+            for asked in (ASKED, replace(ASKED, index_from=0)):
+                assert _answer(lab, asked) == wanted, on_columns
+                assert _answer(lab, replace(asked, sort_memory=2500)) == wanted, "a part of the groups in files"
         moments.append((lab.clock.at, wanted))
         lab.clock.tick(5)
     if seed % 4:
         for at, wanted in moments:
             assert _answer(lab, replace(ASKED, at=at)) == wanted
+
+
+FIELDS = "a,b,c,d"
+ASKED_OF_FIELDS = (
+    ("/a, /b, SUM(/c * 2) AS /s, COUNT(/d) AS /n, AVG(/d) AS /m, STDDEV_SAMP(/c) AS /e", "/a, /b"),
+    ("/c, MIN(/a) AS /x, MAX(/b) AS /y, ANY(/d) AS /z, COUNT_DISTINCT(/a) AS /k, GROUP_CONCAT(/d) AS /l", "/c"),
+    ("SUM(IF(/a > /b, /c, 0)) AS /s, UNIQUE(/d) AS /u, /d AS /last", ""),
+)
+POOLS: tuple[tuple[Any, ...], ...] = (
+    (None, 1, 2, 3),
+    (1.5, -0.0, 1e308, 0.1, -1e-300, None),
+    (2**63, 2**64 - 1, -(2**63), 7, 10**30),
+    ("a", "b", "10", "9.0", "é", "", None),
+    (None, True, "1", 1, 1.0, [1, 2], {"x": 1}, "x"),
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random histories with deltas and deletes: rows, columns and files of either, with and without indexes."""
+    source = random.Random(seed)
+    monkeypatch.setattr(figures, "GROUPED", 11)
+    monkeypatch.setattr(figures, "GROUPED_COLUMNS", 6)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    pools = {name: source.choice(POOLS) for name in FIELDS.split(",")}
+    for step in range(3):
+        for _ in range(30):
+            some = source.sample(sorted(pools), source.randint(0, 4))
+            fields = {name: source.choice(pools[name]) for name in some}
+            lab.publish("t", json.dumps({"id": source.randrange(40)} | fields), delta=step > 0)
+        lab.clock.tick(5)
+        projection, grouping = source.choice(ASKED_OF_FIELDS)
+        filtered = source.choice(["", "/id < 20", "/a IS NOT NULL"])
+        asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)
+        found = []
+        for arrays in (1 << 60, 0):
+            monkeypatch.setattr(figures, "LASTING_ARRAYS", arrays)
+            instance = lab.open()
+            for index in (None, 0, 0):
+                for memory in (1 << 26, 1500):
+                    options = replace(asked, index_from=index, sort_memory=memory)
+                    records = query(instance, resolve(instance, "t"), options).records()
+                    found.append([(record.key, record.txid, record.payload) for record in records])
+        assert all(one == found[0] for one in found)

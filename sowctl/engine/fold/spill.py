@@ -8,6 +8,8 @@ order of arrival is kept.
 from __future__ import annotations
 
 import marshal
+import os
+import pickle
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -182,6 +184,49 @@ class Spool:
             raise _unwritten(problem, self._directory) from problem
         for _ in range(self._count):
             yield marshal.load(self._file)
+
+
+class PartFiles:
+    """Values in, the same out part by part, in the order in which they were added: each part is a file without a name.
+
+    Values go through :mod:`pickle`; no other process reads or writes them. ``directory`` None: that of temporary files.
+    """
+
+    def __init__(self, count: int, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._stack = ExitStack()
+        self._files: list[IO[bytes]] = []
+        with ExitStack() as stack:
+            for _ in range(count):
+                self._files.append(stack.enter_context(tempfile.TemporaryFile(dir=directory)))
+            self._stack = stack.pop_all()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def close(self) -> None:
+        """Remove the files."""
+        # Closing writes what is buffered, which may fail once more; that it could not be written was told before.
+        with suppress(OSError):
+            self._stack.close()
+
+    def add(self, part: int, value: object) -> None:
+        """Add a value to a part. Raises StorageError ``SOW-ENG-040``."""
+        try:
+            pickle.dump(value, self._files[part], pickle.HIGHEST_PROTOCOL)
+        except OSError as problem:
+            raise _unwritten(problem, self._directory or Path(tempfile.gettempdir())) from problem
+
+    def values(self, part: int) -> Iterator[Any]:
+        """The values of a part. Raises StorageError ``SOW-ENG-040``."""
+        file = self._files[part]
+        try:
+            end = file.seek(0, os.SEEK_END)  # writes what is buffered
+            file.seek(0)
+        except OSError as problem:
+            raise _unwritten(problem, self._directory or Path(tempfile.gettempdir())) from problem
+        while file.tell() < end:
+            yield pickle.load(file)
 
 
 def _unwritten(problem: OSError, directory: Path) -> StorageError:

@@ -16,6 +16,7 @@
 ``prefilter``   what stored JSON must show for a filter to be true, looked for before anything is decoded
 ``memofields``  fields of matching records from indexes instead of the records
 ``sorting``     results in an order by fields or by time, in bounded memory
+``grouped``     groups in bounded memory, from rows or columns
 ``aggregate``   one message per group of the records that match
 
 Imports make no circle here, and leave the room only for :mod:`sowctl.engine.sources` and what lies below it.

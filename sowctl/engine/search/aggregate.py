@@ -6,15 +6,17 @@ the value of the record of its group that was updated last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sowctl.engine.search import figures
+from sowctl.engine.search.grouped import Grouped
 from sowctl.engine.search.matcher import headers_of
+from sowctl.engine.search.plan import by_columns
 from sowctl.errors import InputError, UsageError
-from sowctl.identity.keys import batch_digester
-from sowctl.store.codec import all_stamps, encode, payloads
+from sowctl.messages.base import columns_of
+from sowctl.store.codec import all_stamps, encode, payloads, raw_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
@@ -23,9 +25,8 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Matched, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
-    from sowctl.expressions.rows.projection import GroupKey, GroupState
-    from sowctl.messages.base import MessageType
-    from sowctl.values.fields import Slot
+    from sowctl.messages.base import ColumnExtractor, MessageType
+    from sowctl.values.fields import Refusal, Slot, SlotValue
 
 MOST_TEXT = 64 << 10
 """Bytes that the text of a projection may have."""
@@ -65,76 +66,124 @@ class Aggregation:
         """The fields of a record that it reads, if they are all it reads."""
         return () if self.program.uses_header else self.program.slots
 
-    def over(self, scan: Scan, size: int, numbers: QueryStatistics) -> Iterator[Pairs]:
+    def over(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
         """What :meth:`results` gives of the records that match, from indexes alone where these know the fields."""
         way, slots = scan.way, self.slots
+        lasting = scan.lasting
         # Indexes first, by columns where there are many rows, then by rows; else the records are read. All three ways
         # give the same groups.
         columns = way.columns(slots) if way is not None and slots else None
         rows = way.rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
-            return self.results(scan.matching(size, numbers))
+            stored = scan.source.stored
+            records = None if stored is None else stored.visible_records()
+            # Without a filter it is known before how many come.
+            sure = 0 if records is None or scan.matcher.selective else records
+            found = scan.matching(size, numbers)
+            return self.results(found, memory=memory, records=records, sure=sure, lasting=lasting)
         numbers.examined, numbers.matched = way.source.visible_records(), way.count() or 0
-        return self.results((), rows or (), columns)
+        return self.results((), rows or (), columns, memory=memory, records=numbers.matched, lasting=lasting)
 
     def results(
-        self, found: Iterable[Matched], known: Iterable[Stamped] = (), columns: Columns | None = None
+        self,
+        found: Iterable[Matched],
+        known: Iterable[Stamped] = (),
+        columns: Columns | None = None,
+        *,
+        memory: int,
+        records: int | None = None,
+        sure: int = 0,
+        lasting: bool = False,
     ) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
 
-        ``known`` and ``columns``: fields and stamps of records that are not in ``found``. The key is that of the
-        grouping texts, txid and time are the highest of the group. Raises InputError ``SOW-QRY-004`` for a payload that
-        cannot be read.
+        ``known`` and ``columns``: fields and stamps of records that are not in ``found``. ``memory``: bytes that groups
+        take before records go to temporary files; ``records``: how many come at most, ``sure``: at least. Raises
+        InputError ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
         """
-        groups: dict[GroupKey, GroupState] = {}
-        if columns is not None:
-            from sowctl.expressions.columns.grouping import add_columns
-
-            fields, txids, times = columns
+        with Grouped(
+            self.program, self._environment, self._topic, self._written, limit=memory, records=records
+        ) as grouped:
             # Each way adds to the same groups, so rows, columns and records may even come together.
-            add_columns(
-                self.program,
-                groups,
-                [fields[slot] for slot in self.program.slots],
-                len(txids),
-                self._environment,
-                txids,
-                times,
-            )
-        for some, stamped in known:
-            self.program.add(groups, some, self._environment, None, stamped)
+            if columns is not None:
+                self._add_columns(grouped, columns)
+            for some, stamped in known:
+                grouped.add_rows(some, stamped)
+            self._add_records(grouped, found, sure, lasting=lasting)
+            yield from grouped.messages()
+
+    def _add_columns(self, grouped: Grouped, columns: Columns) -> None:
+        from sowctl.expressions.columns.grouping import Messages
+
+        fields, txids, times = columns
+        messages = Messages([fields[slot] for slot in self.program.slots], txids, times)
+        if messages.size <= figures.GROUPED_COLUMNS:
+            if messages.size:
+                grouped.add_columns(messages)
+            return
+        for start in range(0, messages.size, figures.GROUPED_COLUMNS):
+            grouped.add_columns(messages.at(slice(start, start + figures.GROUPED_COLUMNS)))
+
+    def _add_records(self, grouped: Grouped, found: Iterable[Matched], sure: int, *, lasting: bool) -> None:
+        """Read records and add them: by columns where there are many, but for the first ones where that shows later."""
         extract = self._kind.extractor(self.program.slots)
-        for keys, values in found:
+        remaining, seen = iter(found), 0
+        possible = not self.program.uses_header and find_spec("numpy") is not None
+        while not possible or not by_columns(max(seen, sure), lasting=lasting):
+            some = next(remaining, None)
+            if some is None:
+                return
+            keys, values = some
             rows, refused = extract(payloads(values))
-            # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.
             if refused:
-                number = int.from_bytes(keys[refused[0].index], "big")
-                raise InputError(
-                    "SOW-QRY-004",
-                    f"the message of record {number} cannot be read: {refused[0].message}",
-                    place=self._topic,
-                    sow_key=str(number),
-                )
+                raise self._unreadable(refused[0], keys)
             # Made only where the projection asks for metadata: a header for every record takes its time.
             headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
-            self.program.add(groups, rows, self._environment, headers, all_stamps(values))
-        yield from self._written(groups)
+            grouped.add_rows(rows, all_stamps(values), headers)
+            seen += len(keys)
+        self._add_by_columns(grouped, columns_of(extract), remaining)
 
-    def _written(self, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
-        digester = batch_digester(self._topic, 0)
-        # By key as records come: the order depends on the groups alone, not on the way that they were found.
-        order = sorted(zip(digester(list(groups), null=True), groups.values(), strict=True), key=itemgetter(0))
-        for start in range(0, len(order), figures.WRITTEN):
-            keys, values = [], []
-            for digest, group in order[start : start + figures.WRITTEN]:
-                payload = self._message(group)
-                # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest
-                # update (decision 50).
-                txid, time = group.stamp
-                keys.append(digest[:8])
-                values.append(encode(digest[:8], digest[8:], txid, time, 0, 0, payload))
-            yield keys, values
+    def _add_by_columns(self, grouped: Grouped, read: ColumnExtractor, found: Iterator[Matched]) -> None:
+        import numpy as np
 
-    def _message(self, group: GroupState) -> bytes:
-        found = self.program.fields(group, self._environment)
-        return self._kind.build(list(zip(self.program.destinations, found, strict=True)))
+        from sowctl.expressions.columns.column import column_of
+        from sowctl.expressions.columns.grouping import Messages
+
+        layout = np.dtype([("txid", "<u8"), ("time", "<i8")])
+        lists: list[list[SlotValue]] = [[] for _ in self.program.slots]
+        raw = bytearray()
+        size = 0
+
+        def add() -> None:
+            stamps = np.frombuffer(bytes(raw), layout)
+            messages = Messages(list(map(column_of, lists)), stamps["txid"].copy(), stamps["time"].copy())
+            grouped.add_columns(messages)
+
+        for keys, values in found:
+            columns, refused = read(payloads(values))
+            if refused:
+                raise self._unreadable(refused[0], keys)
+            for known, more in zip(lists, columns, strict=True):
+                known.extend(more)
+            raw += raw_stamps(values)
+            size += len(keys)
+            if size >= figures.GROUPED:
+                add()
+                lists, size = [[] for _ in lists], 0
+                raw.clear()
+        if size:
+            add()
+
+    def _unreadable(self, refused: Refusal, keys: Sequence[bytes]) -> InputError:
+        # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.
+        number = int.from_bytes(keys[refused.index], "big")
+        return InputError(
+            "SOW-QRY-004",
+            f"the message of record {number} cannot be read: {refused.message}",
+            place=self._topic,
+            sow_key=str(number),
+        )
+
+    def _written(self, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[int]) -> bytes:
+        payload = self._kind.build(list(zip(self.program.destinations, fields, strict=True)))
+        return encode(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)

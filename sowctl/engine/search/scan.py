@@ -81,12 +81,21 @@ def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: 
 class Scan:
     """A source, open, and its plan, to be executed. Made by :func:`scanning`.
 
-    ``way``: the records that keys or indexes leave, None for a scan; ``others``: the further processes of one.
+    ``way``: the records that keys or indexes leave, None for a scan; ``others``: the further processes of one;
+    ``lasting`` as in the statistics.
     """
 
     def __init__(
-        self, source: Source, question: Question, plan: Plan, way: Found | Named | None, others: Sequence[Second] = ()
+        self,
+        source: Source,
+        question: Question,
+        plan: Plan,
+        way: Found | Named | None,
+        others: Sequence[Second] = (),
+        *,
+        lasting: bool = False,
     ) -> None:
+        self.lasting = lasting
         self.source = source
         self.matcher = question.matcher
         self.plan = plan
@@ -197,7 +206,7 @@ def scanning(
                 others.append(Second(instance, target, question.matcher, size, start, stop))
                 held.callback(others[-1].end)
             source = held.enter_context(closing(open_source(instance, target, at)))
-        yield Scan(source, question, plan, way, others)
+        yield Scan(source, question, plan, way, others, lasting=instance.lasting)
 
 
 def statistics_of(

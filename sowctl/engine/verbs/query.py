@@ -147,10 +147,11 @@ class _Run:
                     # SOW keys name the records, and the filter still applies to them.
                     found = filtered(alone((self._looked_up(source, target),)), scan.matcher, numbers)
                     if self._options.projection is not None:
-                        found = self._compiled(source.topic, source.message_type).results(found)
+                        aggregation = self._compiled(source.topic, source.message_type)
+                        found = aggregation.results(found, memory=self._options.sort_memory)
                 elif self._options.projection is not None:
                     aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
-                    found = aggregation.over(scan, size, numbers)
+                    found = aggregation.over(scan, size, numbers, self._options.sort_memory)
                 else:
                     wanted = self._wanted()
                     first = scan.first(wanted, numbers) if wanted is not None else None

@@ -16,7 +16,7 @@ from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import Texts
 from sowctl.engine.views.records import RecordReader
 from sowctl.expressions.columns.column import Column, column_of
-from sowctl.expressions.columns.grouping import add_columns
+from sowctl.expressions.columns.grouping import Grouper, Messages
 from sowctl.store.codec import raw_stamps
 from sowctl.values.fields import Row, SlotValue, Values
 
@@ -88,6 +88,7 @@ class ColumnGroups:
         self._program = program
         self._source = source
         self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
+        self._grouper = Grouper(program.projection, program.environment)
         self._tables = [self._table(number) for number in range(len(program.steps))]
 
     def _table(self, number: int) -> dict[Texts, list[Partner]]:
@@ -120,7 +121,7 @@ class ColumnGroups:
             newer = (others["txid"] > txids) | ((others["txid"] == txids) & (others["time"] > times))
             txids, times = np.where(newer, others["txid"], txids), np.where(newer, others["time"], times)
         columns = [self._column(batch, partners, *place) for place in program.places]
-        add_columns(program.projection, self.groups, columns, len(batch.rows), program.environment, txids, times)
+        self._grouper.batch(Messages(columns, txids, times)).add(self.groups)
         return len(batch.rows)
 
     def _attached(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.sums import sums_of
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.aggregates import ORDERED
+from sowctl.expressions.rows.program import Value
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.sums import ADDING
 from sowctl.values.compare import text_of
@@ -43,58 +44,111 @@ class ColumnBatch(SlotBatch):
         return list(zip(*columns, strict=True)) if columns else [()] * self.size
 
 
+class Messages(NamedTuple):
+    """Messages to be grouped: a column for every slot of the projection, in its order, their stamps, how many."""
+
+    columns: Sequence[Column]
+    txids: Array
+    times: Array
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.txids)
+
+    def at(self, places: Any) -> Messages:
+        """Some of them: an array of places in their order, or a slice."""
+        columns = [column if column.constant else _cut(column, places) for column in self.columns]
+        return Messages(columns, self.txids[places], self.times[places])
+
+
+class Grouper:
+    """A projection over columns, compiled once for all batches."""
+
+    def __init__(self, projection: Projection, env: Environment) -> None:
+        self.projection = projection
+        self._env = env
+        self._programs = [(part, ColumnProgram(part)) for part in projection.parts()]
+
+    def batch(self, messages: Messages) -> Batch:
+        """Messages with the group of each, one at least. Raises LimitError ``SOW-EXP-030`` for a pattern."""
+        projection = self.projection
+        # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
+        # Two slots of one path are of different topics.
+        known = {
+            (slot.path, source): column
+            for slot, source, column in zip(projection.slots, projection.sources, messages.columns, strict=True)
+        }
+        values = [self._evaluated(part, program, known, messages.size) for part, program in self._programs]
+        return Batch(projection, messages, values[: projection.width], values[projection.width :])
+
+    def _evaluated(self, value: Value, program: ColumnProgram, known: Known, size: int) -> Column:
+        columns = [known[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)]
+        return program.column(ColumnBatch(columns, size), self._env)
+
+
+class Batch:
+    """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
+
+    def __init__(
+        self, projection: Projection, messages: Messages, keys: Sequence[Column], inputs: Sequence[Column]
+    ) -> None:
+        self._projection = projection
+        self._inputs = inputs
+        self.messages = messages
+        self.codes, self.count = _numbered(keys, messages.size)
+        self._latest = _latest(self)
+        # The latest message stands for the group's key, too: all of its messages have the same texts.
+        self._keys = [_picked(column, self._latest) for column in keys]
+
+    def keys(self) -> list[GroupKey]:
+        """The texts of each group. Groups are found by them, so two numbers with the same texts meet in one group."""
+        texts = [list(map(text_of, values)) for values in self._keys]
+        return list(zip(*texts, strict=True)) if texts else [()]
+
+    def add(self, groups: dict[GroupKey, GroupState]) -> int:
+        """Process the messages: each is added to the group of its key. How many inputs the groups got in lists.
+
+        Of equal stamps the message that comes later is the later one, as row by row.
+        """
+        projection, messages, latest = self._projection, self.messages, self._latest
+        states = []
+        for key in self.keys():
+            state = groups.get(key)
+            if state is None:
+                state = groups[key] = GroupState(len(projection.aggregates))
+            states.append(state)
+        listed = 0
+        for number, (call, column) in enumerate(zip(projection.aggregates, self._inputs, strict=True)):
+            listed += _add_inputs(states, number, call.name, column, self)
+        columns = [_picked(column, latest) for column in messages.columns]
+        rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
+        counts = np.bincount(self.codes, minlength=self.count).tolist()
+        for state, stamp, row, count in zip(states, self.stamps(latest), rows, counts, strict=False):
+            state.size += count
+            # An earlier batch may have held a later update; its fields then stay.
+            if stamp >= state.stamp:
+                state.stamp, state.row = stamp, row
+        return listed
+
+    def stamps(self, places: Array) -> list[tuple[int, int]]:
+        """Txid and time of the messages at some places."""
+        txids, times = self.messages.txids, self.messages.times
+        return list(zip(txids[places].tolist(), times[places].tolist(), strict=True))
+
+
 def add_columns(
-    projection: Projection,
-    groups: dict[GroupKey, GroupState],
-    columns: Sequence[Column],
-    size: int,
-    env: Environment,
-    txids: Array,
-    times: Array,
+    projection: Projection, groups: dict[GroupKey, GroupState], messages: Messages, env: Environment
 ) -> None:
-    """Process ``size`` messages, of which ``columns`` holds every slot of the projection in its order.
-
-    Stamps are txid and time; of equal ones the message that comes later is the later one, as row by row.
-
-    Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
-    """
-    if not size:
-        return
-    # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
-    # Two slots of one path are of different topics.
-    known = {
-        (slot.path, source): column
-        for slot, source, column in zip(projection.slots, projection.sources, columns, strict=True)
-    }
-    values = [_evaluated(part, known, size, env) for part in projection.parts()]
-    keys, inputs = values[: projection.width], values[projection.width :]
-    messages = _Messages(*_numbered(keys, size), txids, times)
-    latest = messages.latest()
-    # The latest message stands for the group's key, too: all of its messages have the same texts. Groups are found by
-    # text, so two codes that have one text meet in one group.
-    texts = [list(map(text_of, _picked(column, latest))) for column in keys]
-    states = []
-    for key in zip(*texts, strict=True) if texts else [()]:
-        state = groups.get(key)
-        if state is None:
-            state = groups[key] = GroupState(len(projection.aggregates))
-        states.append(state)
-    for number, (call, column) in enumerate(zip(projection.aggregates, inputs, strict=True)):
-        _add_inputs(states, number, call.name, column, messages)
-    rows: Iterable[Row] = zip(*(_picked(column, latest) for column in columns), strict=True) if columns else repeat(())
-    counts = np.bincount(messages.codes, minlength=messages.groups).tolist()
-    stamps = messages.stamps(latest)
-    for state, stamp, row, count in zip(states, stamps, rows, counts, strict=False):
-        state.size += count
-        # An earlier batch may have held a later update; its fields then stay.
-        if stamp >= state.stamp:
-            state.stamp, state.row = stamp, row
+    """Process messages as :meth:`Projection.add` does. Raises LimitError ``SOW-EXP-030`` for a pattern."""
+    if messages.size:
+        Grouper(projection, env).batch(messages).add(groups)
 
 
-def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, messages: _Messages) -> None:
-    """Add the inputs of one aggregate call: sums, or those inputs that its result depends on."""
-    if name in ADDING and (name == "COUNT" or len(messages.codes) >= SUMMED * messages.groups):
-        sums = sums_of(name, column, messages.codes, messages.groups)
+def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: Batch) -> int:
+    """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
+    if name in ADDING and len(batch.codes) >= SUMMED * batch.count:
+        sums = sums_of(name, column, batch.codes, batch.count)
         if sums is not None:
             for state, one in zip(states, sums, strict=True):
                 known = state.sums.get(number)
@@ -102,30 +156,29 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
                     state.sums[number] = one
                 else:
                     known.merge(one)  # type: ignore[arg-type]  # of one aggregate call, so of one class
-            return
+            return 0
     if column.constant and column.kind is not Kind.NULL:
-        column = column_of(column.repeated(len(messages.codes)))
+        column = column_of(column.repeated(len(batch.codes)))
     ordered = name in ORDERED
-    places = _needed(name, column, messages)
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(messages.codes[places], minlength=messages.groups)))).tolist()
+    places = _needed(name, column, batch)
+    bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
     values: Any = _picked(column, places)
-    stamps = (
-        list(zip(*(part[places].tolist() for part in (messages.txids, messages.times)), strict=True)) if ordered else []
-    )
+    stamps = batch.stamps(places) if ordered else []
     for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
         if start == stop:
             continue
         state.inputs[number] += values[start:stop]
         if ordered:
             state.stamps.setdefault(number, []).extend(stamps[start:stop])
+    return len(values)
 
 
-def _needed(name: str, column: Column, messages: _Messages) -> Array:
+def _needed(name: str, column: Column, batch: Batch) -> Array:
     """The places of the inputs that the result of an aggregate depends on, by group, those of a group in their order.
 
     NULLs are no inputs. Of inputs that are equal in all respects the first is enough, for ANY the last one.
     """
-    size = len(messages.codes)
+    size = len(batch.codes)
     if column.kind is Kind.NULL:
         return np.zeros(0, np.int64)
     if column.kind is Kind.ROWS:
@@ -133,18 +186,18 @@ def _needed(name: str, column: Column, messages: _Messages) -> Array:
     else:
         places = np.arange(size) if column.nulls is None else np.flatnonzero(~column.nulls)
     if name == "ANY":
-        places = places[messages.edge(places, messages.codes[places], latest=True)]
+        places = places[_edge(batch.messages, places, batch.codes[places], latest=True)]
     # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both.
     elif name not in ADDING and column.kind is not Kind.ROWS and column.source is None and len(places):
-        codes = messages.codes[places]
+        codes = batch.codes[places]
         if name in ("MIN", "MAX") and column.kind is not Kind.STRING:
-            places = places[_extreme(column.data[places], codes, messages.groups, greatest=name == "MAX")]
-            codes = messages.codes[places]
+            places = places[_extreme(column.data[places], codes, batch.count, greatest=name == "MAX")]
+            codes = batch.codes[places]
         else:
             codes = _dense(_combined(codes, _codes(column, size)[places]))[0]
-        places = places[messages.edge(places, codes, latest=False)]
+        places = places[_edge(batch.messages, places, codes, latest=False)]
     # Stable: the messages of a group keep the order in which they came.
-    return places[_by_code(messages.codes[places])]
+    return places[_by_code(batch.codes[places])]
 
 
 def _extreme(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:
@@ -166,44 +219,35 @@ def _by_code(codes: Array) -> Array:
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
-class _Messages:
-    """The messages of a batch: the group of each, by numbers below ``groups``, txids and times."""
+def _latest(batch: Batch) -> Array:
+    """The place of the latest message of each group, of equal stamps the last."""
+    places = _edge(batch.messages, None, batch.codes, latest=True)
+    found = np.empty(batch.count, np.int64)
+    found[batch.codes[places]] = places
+    return found
 
-    def __init__(self, codes: Array, groups: int, txids: Array, times: Array) -> None:
-        self.codes, self.groups, self.txids, self.times = codes, groups, txids, times
 
-    def stamps(self, places: Array) -> list[tuple[int, int]]:
-        """Txid and time of the messages at some places."""
-        return list(zip(self.txids[places].tolist(), self.times[places].tolist(), strict=True))
+def _edge(messages: Messages, places: Array | None, codes: Array, *, latest: bool) -> Array:
+    """Where among ``places`` (None: all) the latest message of each code stands, or the earliest.
 
-    def latest(self) -> Array:
-        """The place of the latest message of each group, of equal stamps the last."""
-        places = self.edge(None, self.codes, latest=True)
-        found = np.empty(self.groups, np.int64)
-        found[self.codes[places]] = places
+    Of equal stamps that is the last, or the first. In ascending order.
+    """
+    txids = messages.txids if places is None else messages.txids[places]
+    if not len(codes):
+        return np.zeros(0, np.int64)
+    best = np.empty(int(codes.max()) + 1, txids.dtype)
+    best[codes] = txids
+    (np.maximum if latest else np.minimum).at(best, codes, txids)
+    found = np.flatnonzero(txids == best[codes])
+    if len(found) == np.count_nonzero(np.bincount(codes[found])):
         return found
-
-    def edge(self, places: Array | None, codes: Array, *, latest: bool) -> Array:
-        """Where among ``places`` (None: all) the latest message of each code stands, or the earliest.
-
-        Of equal stamps that is the last, or the first. In ascending order.
-        """
-        txids = self.txids if places is None else self.txids[places]
-        if not len(codes):
-            return np.zeros(0, np.int64)
-        best = np.empty(int(codes.max()) + 1, txids.dtype)
-        best[codes] = txids
-        (np.maximum if latest else np.minimum).at(best, codes, txids)
-        found = np.flatnonzero(txids == best[codes])
-        if len(found) == np.count_nonzero(np.bincount(codes[found])):
-            return found
-        # Joined rows may share the txid of a record that all of them have; then times tell, then the order. Both are
-        # turned for the earliest, which so stands last, too.
-        sign = 1 if latest else -1
-        times = (self.times if places is None else self.times[places])[found]
-        order = np.lexsort((sign * np.arange(len(found)), sign * times, codes[found]))
-        chosen = codes[found][order]
-        return np.sort(found[order[np.append(chosen[1:] != chosen[:-1], True)]])
+    # Joined rows may share the txid of a record that all of them have; then times tell, then the order. Both are
+    # turned for the earliest, which so stands last, too.
+    sign = 1 if latest else -1
+    times = (messages.times if places is None else messages.times[places])[found]
+    order = np.lexsort((sign * np.arange(len(found)), sign * times, codes[found]))
+    chosen = codes[found][order]
+    return np.sort(found[order[np.append(chosen[1:] != chosen[:-1], True)]])
 
 
 def _numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
@@ -228,13 +272,6 @@ def _dense(codes: Array) -> tuple[Array, int]:
         return codes, most
     numbers = np.cumsum(there) - 1
     return numbers[codes], int(numbers[-1]) + 1
-
-
-def _evaluated(value: Any, columns: Known, size: int, env: Environment) -> Column:
-    batch = ColumnBatch(
-        [columns[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)], size
-    )
-    return ColumnProgram(value).column(batch, env)
 
 
 def _combined(codes: Array, more: Array) -> Array:
@@ -285,3 +322,34 @@ def _picked(column: Column, places: Array) -> list[SlotValue]:
     ints = None if column.ints is None else column.ints[places]
     some = Column(column.kind, len(places), column.data[places], nulls, ints=ints, words=column.words)
     return list(some.values())
+
+
+def _cut(column: Column, places: Any) -> Column:
+    """A column of some places of one that is no constant, with no more words than it needs."""
+    source = None
+    if column.source is not None:
+        source = column.source[places] if isinstance(places, slice) else _picked(column, places)
+    if column.array is None:
+        size = len(source) if source is not None else len(np.empty(column.size, np.bool_)[places])
+        return Column(column.kind, size, source=source, texts=column.texts, listed=column.listed)
+    data, words = column.array[places], column.words
+    if column.kind is Kind.STRING and len(data) < len(words):
+        # The code behind the last word stands for NULL: the highest one here, and again behind the last word.
+        used, codes = np.unique(data, return_inverse=True)
+        words = [words[code] for code in used.tolist() if code < len(words)]
+        data = codes.astype(np.uint8 if len(words) < 255 else np.uint16 if len(words) < 65_535 else np.int32)
+    nulls = column.nulls[places] if column.nulls is not None and column.kind is not Kind.STRING else None
+    if nulls is not None and not nulls.any():
+        nulls = None
+    ints = None if column.ints is None else column.ints[places]
+    return Column(
+        column.kind,
+        len(data),
+        data,
+        nulls,
+        ints=ints,
+        words=words,
+        source=source,
+        texts=column.texts,
+        listed=column.listed,
+    )

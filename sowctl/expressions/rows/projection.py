@@ -209,6 +209,18 @@ class Projection:
 
         return self.made(kept, group.header, results, env)
 
+    def all_fields(self, groups: Sequence[GroupState], env: Environment) -> list[Sequence[SlotValue]]:
+        """What :meth:`fields` gives of each group: the program runs once for all of them."""
+        if any(call.delimiter is not None for call in self.aggregates):
+            return [self.fields(group, env) for group in groups]
+        calls = list(enumerate(self.aggregates))
+        rows = []
+        for group in groups:
+            results = [_result(number, call, group, b",") for number, call in calls]
+            kept = map(group.row.__getitem__, self.keeps)
+            rows.append(tuple([results[place] if result else next(kept) for result, place in self._needs]))
+        return list(self._make.values(rows, env, [group.header for group in groups]))
+
     def made(
         self,
         kept: Sequence[SlotValue],

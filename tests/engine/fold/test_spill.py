@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import tempfile
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.fold import spill as module
-from sowctl.engine.fold.spill import Buckets, Spool, packed, parts_in
+from sowctl.engine.fold.spill import Buckets, PartFiles, Spool, packed, parts_in
 from sowctl.errors import StorageError
 
 KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1 << 63, (1 << 64) - 1))
@@ -122,3 +123,31 @@ def test_a_full_disk_is_told_as_such_also_when_the_spool_is_closed(
         spool.add((b"x",))
         list(spool)
     assert caught.value.code == "SOW-ENG-040"
+
+
+def test_part_files_give_the_values_of_each_part_in_their_order(tmp_path: Path) -> None:
+    files = PartFiles(3, tmp_path)
+    try:
+        for number in range(30):
+            files.add(number % 3, [number, b"x" * number])
+        assert [[value[0] for value in files.values(part)] for part in range(3)] == [
+            list(range(part, 30, 3)) for part in range(3)
+        ]
+        assert next(files.values(1)) == [1, b"x"]
+        assert not list(tmp_path.iterdir())
+    finally:
+        files.close()
+
+
+def test_part_files_that_cannot_be_written_say_so(tmp_path: Path) -> None:
+    files = PartFiles(1, tmp_path)
+    files.add(0, "small")
+    # What is buffered cannot be written to a file that is only read.
+    target = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(target, files._files[0].fileno())
+    os.close(target)
+    with pytest.raises(StorageError) as caught:
+        for _ in range(3):
+            files.add(0, b"x" * 100_000)
+    assert caught.value.code == "SOW-ENG-040"
+    files.close()

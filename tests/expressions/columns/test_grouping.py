@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sowctl.expressions.columns import Column, grouping
 from sowctl.expressions.columns.column import column_of
-from sowctl.expressions.columns.grouping import ColumnBatch, add_columns
+from sowctl.expressions.columns.grouping import ColumnBatch, Messages, add_columns
 from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
@@ -75,7 +75,7 @@ def by_columns(
     groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
         txids, seconds = (np.array([stamp[place] for stamp in times], np.int64) for place in (0, 1))
-        add_columns(program, groups, list(columns_of(program, rows).values()), len(rows), ENV, txids, seconds)
+        add_columns(program, groups, Messages(list(columns_of(program, rows).values()), txids, seconds), ENV)
     return groups
 
 

@@ -214,14 +214,14 @@ def test_what_is_taken_for_good_answers_alike(steps: list[tuple[int, Row]], part
 def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     np = pytest.importorskip("numpy")
     from sowctl.expressions.columns.column import column_of
-    from sowctl.expressions.columns.grouping import add_columns
+    from sowctl.expressions.columns.grouping import Messages, add_columns
 
     projection: Projection = compile_projection(list(FIELDS[:-1]), "/g")
     rows = [tuple([row[PLACES[slot.path.steps[0].name]] for slot in projection.slots]) for _, row in steps]
     columns = {slot: column_of([row[place] for row in rows]) for place, slot in enumerate(projection.slots)}
     txids = np.arange(len(rows), dtype=np.uint64)
     forward: dict[GroupKey, GroupState] = {}
-    add_columns(projection, forward, list(columns.values()), len(rows), ENV, txids, txids)
+    add_columns(projection, forward, Messages(list(columns.values()), txids, txids), ENV)
     program = Retractable(projection)
     keys, found = program.contributions(rows, [(at, at) for at in range(len(rows))], ENV)
     singly: dict[GroupKey, Group] = {}
