@@ -12,7 +12,8 @@ Called by :mod:`sowctl.engine.search.scan`, which executes plans. The figures ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.search.conditions import Asked
     from sowctl.engine.search.matcher import Matcher
+    from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.messages.base import MessageType
     from sowctl.store.meta import Definition
     from sowctl.values.fields import Slot
 
@@ -111,13 +114,26 @@ class IndexCounts(DescribedStruct, frozen=True):
     known: Collection[Slot]
 
 
+class Narrowing(ABC):
+    """What is needed of the records that match, where that is less than all of them."""
+
+    @abstractmethod
+    def narrowed(self, kind: MessageType, found: Iterator[Pairs]) -> tuple[Iterator[Pairs], list[bool]]:
+        """What is needed of a part, and what to report about it. Called in a further process."""
+
+    @abstractmethod
+    def report(self, told: list[bool]) -> None:
+        """What a further process reported. Called in the first process, behind what was needed of the part."""
+
+
 class Question:
     """What is asked of one topic, compiled. ``given``: so many keys were given instead of a filter.
 
     ``order`` with ``wanted`` first records (None: all), over so many ``topics``; ``by_time``: in the order of updates
     where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there are
     any. ``index_from``: records from which on indexes are used, None for never; ``jobs``: processes that may read, None
-    for as many as pay. ``counted``: the statistics are asked for.
+    for as many as pay. ``counted``: the statistics are asked for. ``narrowing``: what is needed of the records that
+    match, None for all.
     """
 
     def __init__(
@@ -134,8 +150,10 @@ class Question:
         index_from: int | None = figures.INDEXED,
         jobs: int | None = None,
         counted: bool = True,
+        narrowing: Narrowing | None = None,
     ) -> None:
         self.matcher = matcher
+        self.narrowing = narrowing
         self.counted = counted
         self.given = given
         self.fields = tuple(fields)
@@ -145,6 +163,8 @@ class Question:
         self._wanted = wanted
         # Other topics may hold values of another kind, which changes how those of this one compare.
         sorts = bool(order) and topics == 1 and not projected and wanted is not None and wanted <= figures.FIRST
+        self.ranks = bool(order) and not projected and wanted is not None and given is None
+        """Whether fields of all records that match are read, to know the first of them."""
         self.sort = self._order[0] if sorts else None
         """The order's first key, where few records of one topic are wanted."""
 
@@ -293,8 +313,8 @@ def _indexed(question: Question, statistics: Statistics, plan: Plan) -> Plan | N
 
 def _processes(question: Question, statistics: Statistics) -> int:
     """How many processes read: more than one where there is much to filter, and a file that each of them can open."""
-    # Without a filter nothing is decoded, and a second process has nothing to take over.
-    if not statistics.whole or not statistics.reopens or not question.matcher.selective:
+    # Where nothing is decoded, a second process has nothing to take over.
+    if not statistics.whole or not statistics.reopens or not (question.matcher.selective or question.ranks):
         return 1
     if statistics.stored < figures.LARGE or not statistics.processors:
         return 1

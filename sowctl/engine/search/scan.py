@@ -203,7 +203,7 @@ def scanning(
             opened.close()
             for start, stop in bounds(plan.processes)[1:]:
                 # Begun before this process opens the store again, so that all of them start at once.
-                others.append(Second(instance, target, question.matcher, size, start, stop))
+                others.append(Second(instance, target, question, size, start, stop))
                 held.callback(others[-1].end)
             source = held.enter_context(closing(open_source(instance, target, at)))
         yield Scan(source, question, plan, way, others, lasting=instance.lasting)
@@ -285,10 +285,11 @@ class Second:
     """Another process, with the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     def __init__(
-        self, instance: Instance, target: Target, matcher: Matcher, size: int, start: bytes | None, stop: bytes | None
+        self, instance: Instance, target: Target, question: Question, size: int, start: bytes | None, stop: bytes | None
     ) -> None:
         self.start, self.stop = start, stop
-        self._process = Forked(lambda results: self._work(results, instance, target, matcher, size))
+        self._narrowing = question.narrowing
+        self._process = Forked(lambda results: self._work(results, instance, target, question.matcher, size))
         self._found: IO[bytes] | None = None
 
     def _work(self, results: IO[bytes], instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
@@ -301,9 +302,13 @@ class Second:
             counts = QueryStatistics(source.topic, source.message_type)
             marks = matcher.marks(source.meta.records)
             runs = source.runs(min(size, figures.READ), self.start, self.stop, marks)
-            for pairs in filtered(runs, matcher, counts, min(size, figures.DECODED)):
+            found = filtered(runs, matcher, counts, min(size, figures.DECODED))
+            told: list[bool] = []
+            if self._narrowing is not None:
+                found, told = self._narrowing.narrowed(matcher.type, found)
+            for pairs in found:
                 marshal.dump(pairs, results)
-            marshal.dump((counts.examined, counts.matched, source.scanned), results)
+            marshal.dump((counts.examined, counts.matched, source.scanned, told), results)
 
     def succeeded(self, source: StoredSource) -> bool:
         """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
@@ -319,6 +324,8 @@ class Second:
         counts.examined += item[0]
         counts.matched += item[1]
         source.scanned += item[2]
+        if self._narrowing is not None:
+            self._narrowing.report(item[3])
 
     def end(self) -> None:
         """End the process, should it still run, and forget its results."""

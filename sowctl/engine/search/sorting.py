@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.records import RecordBatch, batch_of
 from sowctl.engine.search import figures
+from sowctl.engine.search.plan import Narrowing
 from sowctl.messages.base import columns_of
 from sowctl.store.codec import payloads, stamps
 from sowctl.values.fields import Slot
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.messages.base import MessageType
 
-Found: TypeAlias = "Callable[[], Generator[tuple[Source, Iterator[Matched]]]]"
-"""Gives every source with the records of it that match, once more each time."""
+Found: TypeAlias = "Callable[[Narrowing | None], Generator[tuple[Source, Iterator[Matched]]]]"
+"""Gives every source with the records of it that match, once more each time.
+
+Further processes may leave out what is not needed, as they are told.
+"""
 Item = tuple[Any, bytes, bytes]
 """Sort key, a key that no other item has, stored value: items are ordered as tuples are."""
 _ITEM_BYTES = 300
@@ -53,7 +57,9 @@ def ordered(
         names: list[tuple[str, MessageType]] = []
         with closing(Sorter(options.sort_memory, wanted)) as sorter:
             ranks = FieldRanks(order, mixed) if order else TimeRanks()
-            if _collect(found, instance, ranks, sorter, names):
+            # By time nothing is decoded, and a further process would have nothing to take over.
+            parts = FirstOfParts(order, mixed, wanted, options.sort_memory) if order and wanted is not None else None
+            if _collect(found, instance, ranks, sorter, names, parts):
                 yield from _emit(sorter, names, options)
                 return
 
@@ -64,9 +70,10 @@ def _collect(
     ranks: FieldRanks | TimeRanks,
     sorter: Sorter,
     names: list[tuple[str, MessageType]],
+    parts: FirstOfParts | None,
 ) -> bool:
     """Fill the sorter and the ``names`` of sources; False when the reading of a key has to change."""
-    with closing(found()) as sources:
+    with closing(found(parts)) as sources:
         for number, (source, matched) in enumerate(sources):
             # Keys are unique within a topic only; with the topic's number they are so in the whole result, and no two
             # items are equal.
@@ -74,17 +81,62 @@ def _collect(
             kind = instance.type_of(source.message_type)
             names.append((source.topic, kind))
             ranks.begin(kind)
-            for keys, values in matched:
-                # Asked again for each batch: it sinks as better records come.
-                limit = sorter.limit
-                ranked = ranks.before(values, limit)
-                if ranked is None:
-                    return False
-                if limit is not None:
-                    # Equal ranks stay in: the SOW key decides between them.
-                    ranked = [(place, rank) for place, rank in ranked if rank <= limit]
-                sorter.add([(rank, keys[place] + owner, values[place]) for place, rank in ranked])
+            if not all(_offer(sorter, ranks, keys, values, owner) for keys, values in matched):
+                return False
+            if parts is not None and not parts.agree():
+                return False
     return True
+
+
+def _offer(
+    sorter: Sorter, ranks: FieldRanks | TimeRanks, keys: Sequence[bytes], values: Sequence[bytes], owner: bytes
+) -> bool:
+    """Add to the sorter what may be among the first; False when the reading of a key has to change."""
+    # Asked again for each batch: it sinks as better records come.
+    limit = sorter.limit
+    ranked = ranks.before(values, limit)
+    if ranked is None:
+        return False
+    if limit is not None:
+        # Equal ranks stay in: the SOW key decides between them.
+        ranked = [(place, rank) for place, rank in ranked if rank <= limit]
+    sorter.add([(rank, keys[place] + owner, values[place]) for place, rank in ranked])
+    return True
+
+
+class FirstOfParts(Narrowing):
+    """What further processes leave of the records that match in their parts: those that may be among the first.
+
+    ``mixed`` is that of the order (:func:`ordered`). A process knows its part alone, and reports how it read it; where
+    it was not read as the whole must be, what it left is not of use.
+    """
+
+    def __init__(self, order: Sequence[OrderKey], mixed: list[bool], wanted: int, memory: int) -> None:
+        self._order, self._mixed, self._wanted, self._memory = order, mixed, wanted, memory
+        self._reported: list[list[bool]] = []
+
+    def narrowed(self, kind: MessageType, found: Iterator[Pairs]) -> tuple[Iterator[Pairs], list[bool]]:
+        """See :class:`Narrowing`. Raises ValueError where the reading changes on the way: so the part is read anew."""
+        mixed = list(self._mixed)
+        ranks = FieldRanks(self._order, mixed)
+        ranks.begin(kind)
+        with closing(Sorter(self._memory, self._wanted)) as sorter:
+            if not all(_offer(sorter, ranks, keys, values, b"") for keys, values in found):
+                raise ValueError("the reading of a key has to change")
+            kept = sorted([(key, value) for _, key, value in sorter.sorted()])
+        parts = [kept[at : at + figures.SPILLED] for at in range(0, len(kept), figures.SPILLED)]
+        return map(_columns, parts), mixed
+
+    def report(self, told: list[bool]) -> None:
+        """See :class:`Narrowing`."""
+        self._reported.append(told)
+
+    def agree(self) -> bool:
+        """Whether all parts were read as the whole is; where not, ``mixed`` says how that has to be."""
+        same = all(told == self._mixed for told in self._reported)
+        self._mixed[:] = map(any, zip(self._mixed, *self._reported, strict=True))
+        self._reported.clear()
+        return same
 
 
 def _emit(sorter: Sorter, names: list[tuple[str, MessageType]], options: QueryOptions) -> Iterator[RecordBatch]:

@@ -19,7 +19,7 @@ from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.keytext import key_of, keys_of
 from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.search.plan import Question
+from sowctl.engine.search.plan import Narrowing, Question
 from sowctl.engine.search.scan import Scan, filtered, scanning
 from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
@@ -90,6 +90,7 @@ class _Run:
         # All texts are compiled before a store is opened, so a wrong filter is told at once.
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
+        self._narrowing: Narrowing | None = None
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
         if target.topic is not None:
@@ -201,6 +202,7 @@ class _Run:
             index_from=options.index_from,
             jobs=options.jobs,
             counted=options.counted,
+            narrowing=self._narrowing,
         )
 
     def _looked_up(self, source: Source, target: Target) -> Pairs:
@@ -235,7 +237,9 @@ class _Run:
 
         return ordered(self._anew, self._instance, self._options, self._order, self._wanted())
 
-    def _anew(self) -> Generator[tuple[Source, Iterator[Matched]]]:
+    def _anew(self, narrowing: Narrowing | None) -> Generator[tuple[Source, Iterator[Matched]]]:
+        # Messages that are made of groups need all records that match.
+        self._narrowing = narrowing if self._options.projection is None else None
         # A sort that starts over reads everything once more; what was counted the first time must not count twice.
         self.statistics.clear()
         return self._found()

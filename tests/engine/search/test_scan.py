@@ -6,7 +6,9 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +67,60 @@ def test_two_find_what_one_finds(
     assert in_two.statistics == alone.statistics
     assert in_two.statistics[0].examined == COUNT
     assert len(forks) == 1
+
+
+def _mixed(number: int, at: int) -> object:
+    """Texts with a numeric reading, and at one place what has them read as numbers."""
+    return ({}, 9, True, "x")[at] if number == 17 * at + 3 else str(number * 37 % 101)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda number: number * 37 % 101 / 8,
+        lambda number: WORDS[number % len(WORDS)] + str(number % 9),
+        lambda number: None if number % 3 else number % 5,
+        *[partial(_mixed, at=at) for at in range(4)],
+    ],
+)
+def test_the_first_of_all_are_among_the_first_of_the_parts(
+    lab: Lab, forks: list[int], value: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.publish("t", *[message(id=n, v=value(n)) for n in range(COUNT)])
+    sent = []
+    original = scan.Second.results
+
+    def results(self: scan.Second, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
+        for keys, values in original(self, source, counts):
+            sent.extend(keys)
+            yield keys, values
+
+    monkeypatch.setattr(scan.Second, "results", results)
+    for order in ("/v", "/none DESC, /v DESC"):
+        asked: dict[str, Any] = {"order_by": order, "top_n": 4, "skip_n": 2}
+        sent.clear()
+        in_parts = lab.open().topic("t").query(jobs=3, **asked)
+        found = [record.payload for record in in_parts.records()]
+        # Where the reading changes, all is read a second time.
+        assert 0 < len(sent) <= 2 * 6 * 2
+        alone = lab.open().topic("t").query(jobs=1, **asked)
+        assert found == [record.payload for record in alone.records()]
+        assert in_parts.statistics == alone.statistics
+
+
+def test_a_part_that_cannot_be_narrowed_is_read_by_the_first_process(lab: Lab, forks: list[int]) -> None:
+    # The last record in key order alone is a number: its process has read texts before, and gives up.
+    numbers = {record.sow_key: record.payload for record in _published(lab)}
+    last = json.loads(numbers[max(numbers)])["id"]
+    lab.publish("t", message(id=last, v=5))
+    found = lab.query("t", order_by="/v DESC", top_n=3, jobs=2)
+    assert found == lab.query("t", order_by="/v DESC", top_n=3, jobs=1)
+    assert len(forks) == 2
+
+
+def _published(lab: Lab) -> list[Any]:
+    lab.publish("t", *[message(id=n, v=str(n)) for n in range(COUNT)])
+    return list(lab.open().topic("t").query(jobs=1).records())
 
 
 @pytest.mark.parametrize("jobs", [2, 3, 5, 7])

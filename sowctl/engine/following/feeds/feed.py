@@ -166,7 +166,7 @@ class Feed:
         if wanted.order:
             options = QueryOptions(skip_n=wanted.options.skip_n, batch_size=figures.READ)
 
-            def anew():  # type: ignore[no-untyped-def]
+            def anew(_):  # type: ignore[no-untyped-def]
                 yield source, found()
 
             yield from ordered(anew, self._instance, options, wanted.order, None if most is None else most + skip)
