@@ -18,13 +18,12 @@ from msgspec import Raw
 
 from sowctl.output.display import escaped
 from sowctl.output.records import View
-from sowctl.values.jsontree import NumberText, loads
+from sowctl.values.jsontree import NumberText, loads, member
 from sowctl.values.paths import Path
 from sowctl.values.rawmembers import raw_members
 
 _SHALLOW = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
-_WORDS = {"true": True, "false": False, "null": None}
 _decode_raw = msgspec.json.Decoder(Raw).decode
 
 
@@ -86,23 +85,11 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
         text = line.decode()
         found = raw_members(line)
         if found is not None:
-            return {name: member_value(raw) for name, raw in found.items()}
+            return {name: member(raw) for name, raw in found.items()}
         value = loads(text)
     except (ValueError, RecursionError):
         return {"data_base64": b64encode(payload).decode()}
     return value if isinstance(value, dict) else {"data": value}
-
-
-def member_value(raw: Raw) -> Any:
-    """What ``loads`` gives for the bytes of one value; without a decoder for those that show what they are."""
-    text = str(raw, "utf-8")
-    head = text[0]
-    if head == '"':
-        # Without an escape a text is what stands between the quotes.
-        return text[1:-1] if "\\" not in text else loads(text)
-    if head in "-0123456789":
-        return NumberText(text)
-    return _WORDS[text] if head in "tfn" else loads(text)
 
 
 def at(row: dict[str, Any], path: Path) -> Any:

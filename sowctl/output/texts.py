@@ -16,7 +16,8 @@ from typing import TypeAlias
 from msgspec import Raw
 
 from sowctl.output.display import escaped
-from sowctl.output.members import as_text, member_value
+from sowctl.output.members import as_text
+from sowctl.values.jsontree import member
 from sowctl.values.paths import Path
 from sowctl.values.rawmembers import RawColumns, raw_columns
 
@@ -52,7 +53,7 @@ def texts_of(values: Sequence[Raw]) -> Texts:
             return words if '"' not in whole and "null" not in whole else list(map(_word, words))
         if whole[0] == "{" and _canonical(values, whole, _LEVELS):
             return whole.split("\n")
-    return [None if (text := as_text(member_value(value))) is None else escaped(text) for value in values]
+    return [None if (text := as_text(member(value))) is None else escaped(text) for value in values]
 
 
 def _word(text: str) -> str | None:

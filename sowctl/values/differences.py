@@ -22,11 +22,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.values.jsontree import NumberText, loads
+from sowctl.values.jsontree import NumberText, loads, member
 from sowctl.values.paths import Path, Step, parse_path
 from sowctl.values.rawmembers import raw_members
 
@@ -67,13 +66,17 @@ def view_differences(before: bytes, after: bytes, *, loose: bool = False) -> lis
     if old is None or new is None:
         return differences(tree_of(before), tree_of(after), loose=loose)
     found: list[FieldChange] = []
-    for name, raw in old.items():
-        other = new.get(name)
-        if other is None:
-            found.append(FieldChange((name,), _value(raw), MISSING))
-        elif bytes(raw) != bytes(other):
-            found += _compared((name,), _value(raw), _value(other), loose)
-    found += [FieldChange((name,), MISSING, _value(raw)) for name, raw in new.items() if name not in old]
+    try:
+        for name, raw in old.items():
+            other = new.get(name)
+            if other is None:
+                found.append(FieldChange((name,), member(raw), MISSING))
+            elif bytes(raw) != bytes(other):
+                found += _compared((name,), member(raw), member(other), loose)
+        found += [FieldChange((name,), MISSING, member(raw)) for name, raw in new.items() if name not in old]
+    except (ValueError, RecursionError):
+        # A value that is not UTF-8, or too deep: the messages are texts then, as for every other reader.
+        return differences(tree_of(before), tree_of(after), loose=loose)
     return found
 
 
@@ -185,10 +188,6 @@ def _is_equal(one: str, other: str) -> bool:
         return Decimal(one) == Decimal(other)
     except InvalidOperation:
         return False
-
-
-def _value(raw: msgspec.Raw) -> Any:
-    return tree_of(bytes(raw))
 
 
 def _holder(tree: Any, path: FieldPath) -> Any:

@@ -9,6 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec import Raw
+
+_WORDS = {"true": True, "false": False, "null": None}
+
 
 class NumberText(str):
     """A number as it was written."""
@@ -35,3 +39,15 @@ loads = json.JSONDecoder(
     parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse, object_pairs_hook=_first
 ).decode
 """The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
+
+
+def member(raw: Raw) -> Any:
+    """What :data:`loads` gives for the bytes of one value that a reader has accepted; scalars without a decoder."""
+    text = str(raw, "utf-8")
+    head = text[0]
+    if head == '"':
+        # Without an escape a text is what stands between the quotes.
+        return text[1:-1] if "\\" not in text else loads(text)
+    if head in "-0123456789":
+        return NumberText(text)
+    return _WORDS[text] if head in "tfn" else loads(text)

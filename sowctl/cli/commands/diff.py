@@ -89,7 +89,16 @@ def run(
             "with them",
             hint="leave them out; --filter and --key choose records",
         )
-    options = DiffOptions(filter, tuple(key) if key else None, _paths(fields), _paths(ignore), _paths(on), loose, meta)
+    options = DiffOptions(
+        filter=filter,
+        keys=tuple(key) if key else None,
+        fields=_paths(fields),
+        ignored=_paths(ignore),
+        on=_paths(on),
+        loose=loose,
+        stamps=meta,
+        records=format == "envelopes" or (summary and not stat and format == "text"),
+    )
     showing = Showing(invocation, format, stat=stat, summary=summary, most=top_n)
     with ExitStack() as stack:
         words = [before] if after is None else [before, after]

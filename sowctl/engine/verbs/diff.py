@@ -64,7 +64,8 @@ class DiffOptions(Struct, frozen=True):
     ``filter``: only records for which it is true on either side. ``keys``: only those of these keys. ``fields`` and
     ``ignored``: only differences at, above or below these paths, and none at or below those. ``on``: records belong
     together where these fields are equal, instead of their SOW keys. ``loose``: records are the same where their fields
-    are, and numbers where their values are. ``stamps``: compare metadata, too.
+    are, and numbers where their values are. ``stamps``: compare metadata, too. ``records``: say only which records
+    differ, not in which fields, unless that decides it.
     """
 
     filter: str | None = None
@@ -74,6 +75,7 @@ class DiffOptions(Struct, frozen=True):
     on: tuple[str, ...] = ()
     loose: bool = False
     stamps: bool = False
+    records: bool = False
 
 
 class RecordChange(DescribedStruct, frozen=True):
@@ -264,6 +266,7 @@ class _Comparing:
         self._options = options
         self._counts = counts
         self._naming = _naming(kind, source.definition)
+        self._plain = options.records and not (options.loose or options.fields or options.ignored or options.stamps)
         self._only = [_names(text) for text in options.fields]
         self._ignored = [_names(text) for text in options.ignored]
         self._matcher = (
@@ -293,8 +296,8 @@ class _Comparing:
                         counts.equal += 1
                     continue
                 setattr(counts, change.kind, getattr(counts, change.kind) + 1)
-                paths = {tuple(part for part in found.path if isinstance(part, str)) for found in change.fields}
-                counts.fields.update(paths)
+                if change.fields:
+                    counts.fields.update({_without_positions(found.path) for found in change.fields})
                 yield change
 
     def _chosen(self, pairs: list[Pair]) -> list[Pair]:
@@ -321,10 +324,12 @@ class _Comparing:
             return RecordChange("added", name, None, after)
         if after is None:
             return RecordChange("removed", name, before, None)
+        if self._plain:
+            return RecordChange("changed", name, before, after)
         options = self._options
         view = self._kind.members_view
         found = view_differences(view(before.payload), view(after.payload), loose=options.loose)
-        fields = [one for one in found if self._counts_in(one.path)]
+        fields = [one for one in found if self._counts_in(one.path)] if self._only or self._ignored else found
         facts = list(_facts(before, after)) if options.stamps else []
         # Bytes alone differ: a change, unless it is fields that count.
         respelled = not found and before.payload != after.payload
@@ -333,10 +338,14 @@ class _Comparing:
         return None
 
     def _counts_in(self, path: FieldPath) -> bool:
-        names = tuple(part for part in path if isinstance(part, str))
+        names = _without_positions(path)
         if any(names[: len(one)] == one for one in self._ignored):
             return False
         return not self._only or any(names[: len(one)] == one or one[: len(names)] == names for one in self._only)
+
+
+def _without_positions(path: FieldPath) -> FieldPath:
+    return path if len(path) == 1 else tuple(part for part in path if isinstance(part, str))
 
 
 def _names(text: str) -> tuple[str, ...]:
