@@ -171,6 +171,11 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
     return lambda value: None if value is None else made(value)
 
 
+def json_cell(kind: pyarrow.DataType) -> Cell:
+    """What makes of a value of this type what it is in a message of type json."""
+    return _cell(kind, _Form(_base64, _digits, None))
+
+
 def _short_double(value: float) -> float | None:
     """The shortest double that is this 32-bit number: 0.1 and not 0.10000000149011612."""
     import numpy as np

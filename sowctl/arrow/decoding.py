@@ -73,14 +73,27 @@ class StructDecoder:
         """One struct per JSON view; NULL where there is none, or one that cannot be read."""
         return column(self._objects(views), self._type)
 
+    def whole(self, views: Sequence[bytes], joined: bytes) -> pyarrow.Array | None:
+        """What :meth:`views` gives, where all can be decoded at once: each fits the type as it is written.
+
+        ``joined`` are the views line by line.
+        """
+        found = None if suspects(views, joined) else self._together(views)
+        return None if found is None else column(found, self._type)
+
+    def _together(self, views: Sequence[bytes]) -> list[Any] | None:
+        # Not decode_lines(): it takes two values on one line, and one on two, for two.
+        try:
+            return list(map(self._one.decode, views))
+        # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
+        except self._errors:
+            return None
+
     def _objects(self, views: Sequence[bytes | None]) -> list[Any]:
         if None not in views and not suspects(views):
-            # Not decode_lines(): it takes two values on one line, and one on two, for two.
-            try:
-                return list(map(self._one.decode, views))  # type: ignore[arg-type]  # no None in it
-            # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
-            except self._errors:
-                pass
+            found = self._together(views)  # type: ignore[arg-type]  # no None in it
+            if found is not None:
+                return found
         return self._each(views, self._by_itself)
 
     def _each(self, messages: Sequence[bytes | None], read: Callable[[bytes], Any]) -> list[Any]:

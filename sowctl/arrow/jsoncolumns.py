@@ -122,11 +122,12 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False) -> Coerce:
 
     if t.is_struct(kind):
         return _strict_struct(kind)
-    coerce = _lenient(kind, lambda inner: coercion(inner, strict=True))
+    coerce, rounds = _lenient(kind, lambda inner: coercion(inner, strict=True)), t.is_decimal(kind)
 
     def strictly(value: Any) -> Any:
         found = coerce(value)
-        if found is None and value is not None:
+        # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
+        if (found is None and value is not None) or (rounds and found is not None and found != _exact(value)):
             raise Misfit(f"{_shown(value)} is no {kind}")
         return found
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from sowctl.messages.base import MAX_DEPTH
 from sowctl.messages.json.exact import is_deep, parse
 from sowctl.values.fields import Number, Scalar
 
@@ -71,19 +72,21 @@ class TreeReader:
         return value
 
 
-def suspects(messages: Sequence[bytes | None]) -> bool:
+def suspects(messages: Sequence[bytes | None], joined: bytes | None = None) -> bool:
     """Whether there may be messages that a typed decoder takes and the message type refuses.
 
     A decoder passes over what is not declared without looking whether texts are UTF-8, and goes as deep as the stack.
+    ``joined``: the messages in one, where the caller has that.
     """
     present = [message for message in messages if message is not None]
-    joined = b"".join(present)
+    joined = b"".join(present) if joined is None else joined
     if not joined.isascii():
         try:
             joined.decode()
         except UnicodeDecodeError:
             return True
-    return any(map(is_deep, present))
+    # A container takes two bytes: shorter messages cannot be too deep, and are not looked at one by one.
+    return max(map(len, present), default=0) > 2 * MAX_DEPTH and any(map(is_deep, present))
 
 
 def plain_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:

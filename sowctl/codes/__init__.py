@@ -6,9 +6,9 @@ page where that is not the area's. Rules of lint have pages of their own (:mod:`
 text here. Nothing that reads or writes data imports this room; tests compare it with what the source raises.
 
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``backup``, ``bookmarks``, ``cli``,
-``configuration``, ``engine`` (instances, topics, findings of ``check``), ``expressions``, ``following``, ``journal``,
-``messages`` (types, framings, keys, paths and times), ``publishing`` (deleting too), ``queries`` (comparing, replay and
-snapshot too), ``queues``, ``spark``, ``store``, ``upkeep``, ``views``.
+``configuration``, ``engine`` (instances, topics, findings of ``check``), ``exchange``, ``expressions``, ``following``,
+``journal``, ``messages`` (types, framings, keys, paths and times), ``publishing`` (deleting too), ``queries``
+(comparing, replay and snapshot too), ``queues``, ``spark``, ``store``, ``upkeep``, ``views``.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-DEL": ErrorArea("Deleting", "publishing", "sowctl-delete(1)"),
     "SOW-DIF": ErrorArea("Comparing", "queries", "sowctl-diff(1)"),
     "SOW-ENG": ErrorArea("Instances and topics", "engine", "sowctl-behaviour(7)"),
+    "SOW-EXC": ErrorArea("Exchange", "exchange", "sowctl-export(1)"),
     "SOW-EXP": ErrorArea("Expressions", "expressions", "sowctl-expressions(7)"),
     "SOW-FOL": ErrorArea("Following topics", "following", "sow-events(5)"),
     "SOW-IDN": ErrorArea("Keys and bookmarks", "messages", "sowctl-behaviour(7)"),

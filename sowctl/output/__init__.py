@@ -9,10 +9,12 @@
 * ``ndjson``: one JSON value a line
 * ``jsonarray``: one JSON array
 * ``msgpackstream``: a stream of MessagePack maps
+* ``columnar``: Parquet files and Arrow streams
 * ``raw``: the payloads and nothing else
 * ``template``: one text per record
 * ``delimited``: csv and tsv
 * ``table``: columns for people
+* ``exports``: which format a file gets by its ending
 * ``reports``: what a verb did
 * ``outline``: names and values, indented
 * ``changes``: differences between two things

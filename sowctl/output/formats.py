@@ -69,6 +69,8 @@ FORMATS: tuple[Format, ...] = (
         "template", "template", "TemplateRenderer", "a text of your own for each record", takes=("--template", *_ENDS)
     ),
     Format("msgpack", "msgpackstream", "MsgpackRenderer", "a stream of MessagePack maps", binary=True),
+    Format("parquet", "columnar", "ParquetRenderer", "a Parquet file, typed columns (extra arrow)", binary=True),
+    Format("arrow", "columnar", "ArrowRenderer", "an Arrow IPC stream, typed columns (extra arrow)", binary=True),
 )
 _FIRST = ("ndjson", "raw", "template")
 """Where the terminal's table and what else is usual do not take an option that was given, the first that does."""

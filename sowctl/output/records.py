@@ -5,7 +5,7 @@ A renderer touches only what it prints: ``ndjson`` without envelopes never asks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
@@ -67,6 +67,14 @@ class Batch(Protocol):
     def payloads(self) -> Sequence[bytes]: ...
     @property
     def shown(self) -> Sequence[str] | None: ...
+
+
+def again_of(batches: Iterable[Batch]) -> Callable[[], Iterable[Batch]] | None:
+    """A result's way to be read once more, from its beginning; None where it has none.
+
+    Optional, and asked for in this one place: most results come as they happen.
+    """
+    return getattr(batches, "again", None)
 
 
 class OutputRecord(Struct, frozen=True):

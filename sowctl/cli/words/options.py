@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sowctl.cli.words.declare import Argument, Option, Parameter, Shape, option
 from sowctl.errors import UsageError
 
-FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack")
+FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")
 FINDING_FORMATS = ("text", "json", "sarif", "github", "junit", "gitlab")
 FRAMINGS = ("lines", "nul", "length", "envelope")
 PANEL = "Global options"

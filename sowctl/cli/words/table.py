@@ -48,6 +48,7 @@ GROUPS = (DATA, TIME, LOOK, DERIVED, BOOKMARKS, QUEUES, JOURNAL, UPKEEP, PIPELIN
 COMMANDS: tuple[Command, ...] = (
     Command("publish", "publish", "put messages into topics, from files or standard input", DATA),
     Command("query", "query", "print the records of topics: filter, order, page, project, as of a time", DATA),
+    Command("export", "export", "write records into a file: Parquet, Arrow, CSV, NDJSON, SQLite", DATA),
     Command("get", "get", "print single records by SOW key or key-field values", DATA),
     Command("subscribe", "subscribe", "print the records of topics, then every change as it happens", DATA),
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),

@@ -50,6 +50,13 @@ class QueryResult:
     def __iter__(self) -> Iterator[RecordBatch]:
         return self._batches
 
+    def again(self) -> Iterator[RecordBatch]:
+        """Ask once more: the records of this moment. ``statistics`` are those of the last time."""
+        self.close()
+        self.statistics.clear()
+        self._batches = self._run.batches()
+        return self._batches
+
     def count(self) -> int:
         """How many records there are, without reading them where indexes tell; instead of iterating."""
         return self._run.count()

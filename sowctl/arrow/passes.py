@@ -1,0 +1,147 @@
+"""Blocks of messages into a file of columns, in bounded memory, whatever types their fields turn out to have.
+
+The first messages say which types the columns have, and all are written so. Where one does not fit them, the rest is
+looked at, and writing begins anew with types that hold all that was seen (:mod:`sowctl.arrow.widening`). Types only
+become wider, so this ends; nearly always the first pass is the last.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import Struct
+
+from sowctl.arrow import metadata
+from sowctl.arrow.widening import Fields
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.arrow.files import ColumnWriter
+    from sowctl.arrow.metadata import Facts
+
+SAMPLE = 10_000
+"""Messages that are looked at in full before the first pass: 4 us each."""
+
+
+class Block(Struct, frozen=True):
+    """Some messages as JSON objects, and what their records have besides; None where that is not asked for."""
+
+    views: Sequence[bytes]
+    facts: Sequence[Facts] | None = None
+
+
+class ColumnsWritten(Struct, frozen=True):
+    """How many rows were written; ``hidden``: metadata without a column, because a field of messages has its name."""
+
+    rows: int
+    hidden: tuple[str, ...] = ()
+
+
+def write_columns(
+    blocks: Callable[[], Iterable[Block]], make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter], out: BinaryIO
+) -> ColumnsWritten:
+    """Write what ``blocks`` yields, each time that it is called, with the writer that ``make`` gives.
+
+    Nothing goes to ``out`` before all is written. Raises what reading and writing raise, and LimitError
+    ``SOW-SPK-083`` for more fields than can be columns.
+    """
+    columns = _Columns()
+    while True:
+        with tempfile.TemporaryFile() as file:
+            found = _written(blocks(), columns, make, file)
+            if found is not None:
+                file.seek(0)
+                shutil.copyfileobj(file, out, 1 << 20)
+                out.flush()
+                return found
+
+
+class _Columns:
+    """Fields and metadata that have columns."""
+
+    def __init__(self) -> None:
+        self._fields = Fields()
+        self._more: dict[str, None] = {}
+
+    def look(self, block: Block) -> None:
+        self._fields.look(block.views)
+        self._note(block)
+
+    def schema(self) -> pyarrow.Schema:
+        import pyarrow as pa
+
+        self.names = [field.name for field in self._fields.struct]
+        facts = [(name, metadata.column_type(name)) for name in self._more if name not in self.names]
+        return pa.schema([*self._fields.struct, *facts])
+
+    def hidden(self) -> tuple[str, ...]:
+        return tuple(name for name in self._more if name in self.names)
+
+    def batch(self, block: Block) -> pyarrow.RecordBatch | None:
+        """The columns of a block; None where it needs others."""
+        import pyarrow as pa
+
+        more = self._note(block)
+        array = self._fields.array(block.views)
+        if array is None or more:
+            return None
+        columns = array.flatten()
+        fields = list(array.type)
+        if block.facts is not None:
+            names = [name for name in self._more if name not in self.names]
+            columns += metadata.columns(names, block.facts)
+            fields += [pa.field(name, metadata.column_type(name)) for name in names]
+        if not columns:
+            return pa.RecordBatch.from_struct_array(array)
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _note(self, block: Block) -> bool:
+        """Take over the names of metadata; whether there were new ones."""
+        if block.facts is None:
+            return False
+        before = len(self._more)
+        self._more.update(dict.fromkeys(metadata.USUAL))
+        for row in block.facts:
+            for name in row:
+                if name not in self._more and row[name] is not None:
+                    self._more[name] = None
+        return len(self._more) > before
+
+
+def _written(
+    blocks: Iterable[Block], columns: _Columns, make: Callable[[Any, pyarrow.Schema], ColumnWriter], file: Any
+) -> ColumnsWritten | None:
+    """One pass; None where columns have become wider meanwhile."""
+    rest = iter(blocks)
+    sample = list(_first(rest))
+    for block in sample:
+        columns.look(block)
+    writer = make(file, columns.schema())
+    rows = 0
+    fits = True
+    for block in chain(sample, rest):
+        batch = columns.batch(block)
+        if batch is None:
+            # The rest is looked at all the same, so that the next pass is the last one, unless others write meanwhile.
+            fits = False
+        elif fits:
+            writer.write(batch)
+            rows += len(batch)
+    if not fits:
+        return None
+    writer.close()
+    return ColumnsWritten(rows, columns.hidden())
+
+
+def _first(blocks: Iterator[Block]) -> Iterator[Block]:
+    seen = 0
+    for block in blocks:
+        yield block
+        seen += len(block.views)
+        if seen >= SAMPLE:
+            return

@@ -1,0 +1,134 @@
+"""Which format a file gets by its ending, for ``export``: a format exists if and only if its ending has a line here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from sowctl.errors import UsageError
+from sowctl.output.formats import Rendered, Renderer
+from sowctl.output.members import members
+from sowctl.output.options import Column, OutputOptions
+from sowctl.output.records import Batch
+from sowctl.values.paths import Path, Step
+
+
+class Ending(Struct, frozen=True):
+    """One line: endings, module and class in ``sowctl.output``; ``packed``: it may have .gz or .zst behind it."""
+
+    names: tuple[str, ...]
+    module: str
+    renderer: str
+    packed: bool = False
+
+
+ENDINGS = (
+    Ending(("parquet", "pq"), "columnar", "ParquetRenderer"),
+    Ending(("arrow", "feather", "ipc"), "columnar", "FeatherRenderer"),
+    Ending(("arrows",), "columnar", "ArrowRenderer"),
+    Ending(("sqlite", "sqlite3", "db"), "columnar", "SqliteRenderer"),
+    Ending(("csv",), "delimited", "CsvRenderer", packed=True),
+    Ending(("tsv",), "delimited", "TsvRenderer", packed=True),
+    Ending(("ndjson", "jsonl"), "ndjson", "NdjsonRenderer", packed=True),
+    Ending(("json",), "jsonarray", "JsonRenderer", packed=True),
+)
+PACKED = ("gz", "zst")
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class Result(Iterable[Batch], Protocol):
+    """Records that can be asked for again."""
+
+    def again(self) -> Iterator[Batch]:
+        """All of them once more."""
+        ...
+
+
+class Export:
+    """Writes records into a file of the format that its name's ending stands for.
+
+    ``table`` is the name of the table of a database. Raises UsageError ``SOW-EXC-002`` for an unknown ending,
+    ConfigError ``SOW-EXC-001``.
+    """
+
+    def __init__(self, name: str, table: str, *, meta: bool) -> None:
+        parts = name.lower().rsplit("/", 1)[-1].split(".")
+        self.packing = parts.pop() if parts[-1] in PACKED else None
+        ending = next((one for one in ENDINGS if len(parts) > 1 and parts[-1] in one.names), None)
+        if ending is None or (self.packing is not None and not ending.packed):
+            known = ", ".join("." + name for one in ENDINGS for name in one.names)
+            what = f"no format has the ending of {name!r}" if ending is None else f"{name!r} is not packed again"
+            raise UsageError("SOW-EXC-002", what, hint=f"one of {known}; behind texts .gz or .zst")
+        self._ending = ending
+        self._options = OutputOptions(meta=meta)
+        self._table = table
+        # Made once before anything is read, so that a package that is missing is told at once.
+        self._renderer(self._options)
+
+    def write(self, result: Result, out: BinaryIO) -> Rendered:
+        """Write all records."""
+        batches: Iterable[Batch] = result
+        options = self._options
+        if self._ending.module == "delimited":
+            # The heading comes first, so all members are looked for before.
+            options = replace(options, columns=_columns(result, options))
+            batches = result.again()
+        with _packed(out, self.packing) as stream:
+            return self._renderer(options).write(batches, stream)
+
+    def _renderer(self, options: OutputOptions) -> Renderer:
+        module: Any = importlib.import_module(f"sowctl.output.{self._ending.module}")
+        made: Any = getattr(module, self._ending.renderer)(options)
+        if self._ending.renderer == "SqliteRenderer":
+            made.table = self._table
+        renderer: Renderer = made
+        return renderer
+
+
+def _columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, ...]:
+    """The members of all records, in the order in which they were first seen; in front of them the metadata."""
+    names: dict[str, None] = {}
+    for batch in batches:
+        for payload in batch.payloads:
+            try:
+                found: Iterable[str] = _decode(payload if batch.message_type == "json" else batch.members_view(payload))
+            except (ValueError, RecursionError):
+                found = members(payload, batch.members_view)
+            names.update(dict.fromkeys(found))
+    front: tuple[Column, ...] = options.front if options.meta else ()
+    return (*front, *(Path((Step(name),)) for name in names))
+
+
+class _Unflushed:
+    """A stream whose ``flush`` waits for its end: what is packed batch by batch becomes larger."""
+
+    def __init__(self, stream: Any) -> None:
+        self.write = stream.write
+
+    def flush(self) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def _packed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
+    stream: Any = out
+    if packing == "gz":
+        from isal import igzip
+
+        # Without a name and a time in it, so that the same records make the same bytes.
+        packer: Any = igzip.IGzipFile
+        with packer("", "wb", 2, out, mtime=0) as stream:
+            yield _Unflushed(stream)  # type: ignore[misc]  # what renderers use of a stream
+    elif packing == "zst":
+        import zstandard
+
+        with zstandard.ZstdCompressor().stream_writer(out, closefd=False) as stream:
+            yield _Unflushed(stream)  # type: ignore[misc]  # as above
+    else:
+        yield out

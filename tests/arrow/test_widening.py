@@ -1,0 +1,71 @@
+"""Types that become wider while messages pass are those of a look at every value, and keep every value."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.arrow.inference import Inference
+from sowctl.arrow.widening import Fields
+from tests.support.examples import examples
+
+NUMBERS = st.sampled_from(
+    b"0 -7 9007199254740993 9223372036854775808 0.1 1.50 -0 1e3 2E-2 1e400 0.30000000000000004 0.10000000000000000001 "
+    b"12345678901234567.5 123456789.5 1111111111111111111111111111111111111111".split()
+)
+VALUES = st.recursive(
+    NUMBERS | st.sampled_from([b"null", b"true", b'"x"', b'"2026-01-05"', b'"0.12345678901"', b'"\\u00e9"']),
+    lambda inner: (
+        st.lists(inner, max_size=2).map(lambda items: b"[" + b",".join(items) + b"]")
+        | st.dictionaries(st.sampled_from([b"x", b"y"]), inner, max_size=2).map(
+            lambda found: b"{" + b",".join(b'"%b": %b' % pair for pair in found.items()) + b"}"
+        )
+    ),
+    max_leaves=4,
+)
+MESSAGES = st.lists(
+    st.dictionaries(st.sampled_from([b"a", b"b"]), VALUES, max_size=2).map(
+        lambda found: b"{" + b",".join(b'"%b":%b' % pair for pair in found.items()) + b"}"
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def kept(value: Any, found: Any) -> bool:
+    """Whether a cell has the value of a message (as JSON with Decimals)."""
+    if isinstance(found, str) and not isinstance(value, str):
+        return value is not None
+    if isinstance(value, dict):
+        return isinstance(found, dict) and all(kept(value.get(name), inner) for name, inner in found.items())
+    if isinstance(value, list):
+        return isinstance(found, list) and len(found) == len(value) and all(map(kept, value, found))
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return bool(found == value) and type(found) is type(value)
+    return found is not None and Decimal(repr(found) if isinstance(found, float) else found) == value
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=4))
+@settings(max_examples=examples(300), deadline=None)
+def test_blocks_in_turn_have_the_types_of_all_together(blocks: list[list[bytes]]) -> None:
+    fields = Fields()
+    fields.look(blocks[0])
+    # Passes over all blocks, until one finds nothing to widen.
+    while None in (arrays := [fields.array(block) for block in blocks]):
+        pass
+    looked = Inference()
+    for block in blocks:
+        looked.add(block)
+    assert fields.struct == looked.struct()
+    for block, array in zip(blocks, arrays, strict=True):
+        assert array is not None
+        for message, cell in zip(block, array.to_pylist(), strict=True):
+            assert kept(json.loads(message, parse_float=Decimal, parse_int=Decimal), cell), (message, cell)
