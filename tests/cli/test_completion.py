@@ -1,4 +1,4 @@
-"""Completion scripts; the one for bash runs in a bash."""
+"""What completes a command line, and the scripts of shells that ask for it, in each shell that is there."""
 
 from __future__ import annotations
 
@@ -9,68 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.words.completion import script
+from sowctl.cli.completion import fields
+from sowctl.cli.completion.scripts import SHELLS, plain, script
+from sowctl.cli.words.declare import Option
+from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES
+from sowctl.engine.api import InstanceHandle
 from tests.cli.conftest import Cli
 
 MAN = Path(__file__).parents[2] / "man"
-BASH = shutil.which("bash")
-
-
-@pytest.mark.skipif(BASH is None, reason="bash is not installed")
-@pytest.mark.parametrize(
-    ("line", "wanted", "unwanted"),
-    [
-        ("sowctl ", {"query", "publish", "journal", "completion"}, {"list", "--help"}),
-        ("sowctl qu", {"query"}, {"publish"}),
-        ("sowctl --c", {"--config", "--color"}, {"query"}),
-        ("sowctl -c amps.xml ge", {"get"}, {"query"}),
-        ("sowctl --config amps.xml query --fo", {"--format", "--force"}, {"--filter"}),
-        ("sowctl query orders --format ", {"ndjson", "table", "msgpack"}, {"orders.sow"}),
-        ("sowctl query orders -F t", {"table", "tsv", "template"}, {"csv"}),
-        ("sowctl journal ", {"list", "dump"}, {"query"}),
-        ("sowctl journal dump --fr", {"--from"}, {"--framing"}),
-        ("sowctl publish orders --on-error ", {"stop", "skip", "abort"}, set()),
-        ("sowctl query --color a", {"always", "auto"}, {"never"}),
-        ("sowctl completion ", {"bash", "zsh", "fish"}, {"orders.sow"}),
-        ("sowctl publish orders ord", {"orders.sow", "order book.ndjson"}, {"dir"}),
-        ("sowctl replay --into d", {"dir"}, {"data.ndjson"}),
-        ("sowctl query ", {"orders.sow", "dir"}, {"data.ndjson", "order book.ndjson"}),
-        ("sowctl publish orders --rejects da", {"data.ndjson"}, {"orders.sow"}),
-        ("sowctl replay --journal d", {"dir"}, {"data.ndjson"}),
-        ("sowctl man sow-s", {"sow-store"}, {"orders.sow"}),
-        ("sowctl man sowctl-jo", {"sowctl-journal-dump"}, set()),
-        ("sowctl functions SUB", {"SUBSTR"}, {"orders.sow"}),
-        ("sowctl explain SOW-STO-02", {"SOW-STO-024"}, {"SOW-STO-030", "orders.sow"}),
-        ("sowctl query orders --message-type m", {"msgpack"}, {"json"}),
-        ("sowctl --config ", {"data.ndjson"}, {"query"}),
-        ("sowctl query orders --filter ", set(), {"orders.sow", "--top-n"}),
-    ],
-)
-def test_bash(line: str, wanted: set[str], unwanted: set[str], tmp_path: Path) -> None:
-    for name in ("orders.sow", "order book.ndjson", "data.ndjson"):
-        (tmp_path / name).touch()
-    (tmp_path / "dir").mkdir()
-    (tmp_path / "script").write_text(script("bash"))
-    program = f"""
-        source ./script
-        line={line!r}
-        read -ra COMP_WORDS <<< "$line"
-        [[ $line == *' ' ]] && COMP_WORDS+=("")
-        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-        COMP_LINE="$line" COMP_POINT=${{#line}}
-        _sowctl
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(
-        [BASH or "bash", "--norc", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    found = set(done.stdout.splitlines())
-    assert done.stderr == ""
-    assert wanted <= found
-    assert not unwanted & found
-
-
 CONFIG = """<AMPSConfig><Name>t</Name><SOW>
 <Topic><Name>orders</Name><MessageType>json</MessageType><Key>/id</Key><FileName>%n.sow</FileName></Topic>
 <Topic><Name>/a/$(touch owned)</Name><MessageType>json</MessageType><Key>/id</Key><FileName>o.sow</FileName></Topic>
@@ -81,97 +28,275 @@ CONFIG = """<AMPSConfig><Name>t</Name><SOW>
 <Queue><Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic></Queue>
 </SOW><TransactionLog><JournalDirectory>j</JournalDirectory>
 <Topic><Name>orders</Name><MessageType>json</MessageType></Topic></TransactionLog></AMPSConfig>"""
+RECORDS = [
+    {"id": "A1", "side": "buy", "qty": 5, "at": {"city": "O'Hara"}},
+    {"id": "B2", "side": "sell", "qty": 7, "lines": [{"item": True}], "an odd name": 1},
+    {"id": "B3", "side": "x" * 100, "qty": None},
+]
 
 
-@pytest.mark.skipif(BASH is None, reason="bash is not installed")
+@pytest.fixture
+def here(cli: Cli, tmp_path: Path) -> Path:
+    """A working directory with a configuration, some records and some files."""
+    (tmp_path / "sowctl.xml").write_text(CONFIG)
+    (tmp_path / "other.xml").write_text(CONFIG.replace(">orders<", ">trades<"))
+    for name in ("here.sow", "order book.ndjson", "data.ndjson"):
+        (tmp_path / name).touch()
+    (tmp_path / "dir").mkdir()
+    InstanceHandle.open(tmp_path / "sowctl.xml").topic("orders").publish(RECORDS)
+    return tmp_path
+
+
+def asked(cli: Cli, *words: str) -> tuple[list[str], list[str]]:
+    """The parts of the first line of an answer, and its words."""
+    done = cli("completion", "zsh", "--", *words)
+    assert (done.status, done.err) == (0, "")
+    head, *lines = done.out.split("\n")[:-1]
+    return head.split("\t"), [line.split("\t")[0] for line in lines]
+
+
 @pytest.mark.parametrize(
-    ("line", "wanted"),
+    ("words", "paths", "wanted", "unwanted"),
     [
-        ("query ", {"orders", "/a/\\$\\(touch\\ owned\\)", "totals", "slow", "work", "here.sow"}),
-        ("-c other.xml query ord", set()),
-        ("-c sowctl.xml subscribe t", {"totals"}),
-        ("--config=sowctl.xml subscribe t", {"totals"}),
-        ("view show ", {"totals"}),
-        ("view refresh ", {"totals"}),
-        ("conflate ", {"slow"}),
-        ("queue lease ", {"work"}),
-        ("expire o", {"orders"}),
-        ("publish w", {"work"}),
-        ("check o", {"orders"}),
+        ([""], "-", {"query", "publish", "journal", "completion"}, {"list", "--help", "journal list"}),
+        (["qu"], "-", {"query", "queue"}, {"publish"}),
+        (["--c"], "-", {"--config", "--color"}, {"query", "--count"}),
+        (["--v"], "-", {"--verbose", "--version"}, set()),
+        (["-c", "amps.xml", "ge"], "-", {"get"}, {"query"}),
+        (["-F", "csv", "ge"], "-", {"get"}, {"query"}),
+        (["-F", "t"], "-", {"table", "tsv", "template"}, {"csv"}),
+        (["help", "jou"], "-", {"journal"}, {"query"}),
+        (["--config", "amps.xml", "query", "--fo"], "-", {"--format", "--force"}, {"--filter"}),
+        (["query", "orders", "--format", ""], "-", {"ndjson", "table", "msgpack"}, {"orders"}),
+        (["query", "orders", "--format=t"], "-", {"--format=table", "--format=tsv"}, {"--format=csv"}),
+        (["query", "orders", "--count=t"], "-", set(), {"--count=true"}),
+        (["journal", ""], "-", {"list", "dump"}, {"query"}),
+        (["journal", "dump", "--fr"], "-", {"--from"}, {"--framing"}),
+        (["no-such", ""], "-", set(), {"query", "orders"}),
+        (["publish", "orders", "--on-error", ""], "-", {"stop", "skip", "abort"}, set()),
+        (["query", "--color", "a"], "-", {"always", "auto"}, {"never"}),
+        (["completion", ""], "-", {"bash", "zsh", "fish"}, set()),
+        (["publish", "orders", "ord"], "file", set(), {"orders"}),
+        (["publish", "orders", "--rejects", "da"], "file", set(), {"orders"}),
+        (["replay", "--into", ""], "directory", set(), {"orders"}),
+        (["--config", ""], "file", set(), {"query"}),
+        (["--config="], "file", set(), {"query"}),
+        (["man", "sow-s"], "-", {"sow-store"}, set()),
+        (["man", "sowctl-jo"], "-", {"sowctl-journal-dump"}, set()),
+        (["functions", "SUB"], "-", {"SUBSTR"}, set()),
+        (["explain", "SOW-STO-02"], "-", {"SOW-STO-024"}, {"SOW-STO-030"}),
+        (["query", "orders", "--message-type", "m"], "-", {"msgpack"}, {"json"}),
+        (["query", ""], "store", {"orders", "totals", "slow", "work", "/a/$(touch owned)"}, {"--filter"}),
+        (["info", "t"], "store", {"totals"}, {"orders"}),
+        (["-c", "other.xml", "query", ""], "store", {"trades"}, {"orders"}),
+        (["query", "-c", "other.xml", ""], "store", {"trades"}, {"orders"}),
+        (["view", "show", ""], "-", {"totals"}, {"orders"}),
+        (["conflate", ""], "-", {"slow"}, {"orders"}),
+        (["queue", "lease", ""], "-", {"work"}, {"orders"}),
+        (["publish", ""], "-", {"work", "orders"}, {"totals"}),
+        (["check", "o"], "store", {"orders"}, {"totals"}),
+        (["store", "check", "orders", ""], "store", {"orders"}, set()),
+        (["get", "orders", ""], "-", {"A1", "B2"}, {"'A1'"}),
+        (["get", "orders", "A1", "B"], "-", {"B2", "B3"}, {"A1"}),
+        (["get", "orders", "--", "-"], "-", set(), {"--at"}),
+        (["query", "orders", "--columns", "/id,s"], "-", {"/id,sow_key"}, {"sow_key"}),
+        (["query", "orders", "-o", "/qty D"], "-", {"/qty DESC"}, {"/qty ASC"}),
+        (["query", "orders", "-o", "/qty DESC, /s"], "-", {"/qty DESC, /side"}, set()),
+        (["query", "orders", "--select", "-/,+/a"], "-", {"-/,+/at", "-/,+/at/city"}, set()),
+        (["query", "orders", "--options", "top_n=1,sk"], "-", {"top_n=1,skip_n="}, set()),
+        (["query", "orders", "--options", "top_n="], "-", set(), {"top_n=skip_n="}),
+        (["query", "orders", "/lin"], "-", {"/lines", "/lines/item"}, set()),
+        (["query", "orders", "--filter", "/side = "], "-", {"/side = 'buy'", "/side = 'sell'"}, set()),
+        (["query", "nothing", "/side"], "-", set(), {"/side"}),
+        (["eval", "LENG"], "-", {"LENGTH("}, set()),
+        (["query", "orders", "/id = 'A1'", "more"], "-", set(), {"/id"}),
     ],
 )
-def test_bash_offers_the_names_of_the_configuration(line: str, wanted: set[str], tmp_path: Path) -> None:
-    (tmp_path / "sowctl.xml").write_text(CONFIG)
-    (tmp_path / "here.sow").touch()
-    (tmp_path / "script").write_text(script("bash"))
-    words = " ".join(f"'{word}'" for word in ["sowctl", *line.replace("=", " = ").split(" ")])
-    program = f"""
-        sowctl() {{ {sys.executable} -m sowctl "$@"; }}
-        source ./script
-        COMP_WORDS=({words})
-        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-        _sowctl
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(
-        [BASH or "bash", "--norc", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    assert {name for name in done.stdout.splitlines() if name} == wanted
+def test_what_completes_a_line(
+    words: list[str], paths: str, wanted: set[str], unwanted: set[str], cli: Cli, here: Path
+) -> None:
+    head, found = asked(cli, *words)
+    assert head[0] == paths
+    assert wanted <= set(found)
+    assert not unwanted & set(found)
+    assert all(word.startswith(words[-1]) for word in found)
     # What a configuration says is offered, never run.
-    assert not (tmp_path / "owned").exists()
+    assert not (here / "owned").exists()
 
 
-def test_names_are_printed_or_a_script(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sowctl.xml").write_text(CONFIG)
+VALUES = {"/side": ["'buy'", "'sell'"], "/qty": ["5", "7"], "/at/city": ["'O''Hara'"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", ["/side", "/qty", "/at/city"]),
+        ("/s", ["/side"]),
+        ("NOT /q", ["NOT /qty"]),
+        ("(/side = 'buy' OR ", [f"(/side = 'buy' OR {path}" for path in VALUES]),
+        ("/qty ", [f"/qty {one}" for one in ("=", "!=", "<", "<=", ">", ">=", "LIKE ", "IN (", "BETWEEN ", "IS NULL")]),
+        ("/qty>", ["/qty>5", "/qty>7"]),
+        ("/qty BETWEEN 5", ["/qty BETWEEN 5"]),
+        ("/side = 's", ["/side = 'sell'"]),
+        ("/side IN ('buy', 's", ["/side IN ('buy', 'sell'"]),
+        ("/side NOT LIKE 'b", ["/side NOT LIKE 'buy'"]),
+        ("/at/city = 'O''", ["/at/city = 'O''Hara'"]),
+        ("/unknown = 's", []),
+        ("CONCAT('s", []),
+        ("/qty = 5 ", ["/qty = 5 AND ", "/qty = 5 OR "]),
+        ("/qty = 5 o", ["/qty = 5 OR "]),
+        ("len", ["LENGTH("]),
+        ("/qty = 5)", []),
+    ],
+)
+def test_what_completes_a_filter(text: str, wanted: list[str]) -> None:
+    assert fields.in_filter(text, VALUES, ["LENGTH", "SUBSTR"]) == wanted
+
+
+def test_an_offer_of_values_is_no_longer_than_it_can_be_read(cli: Cli, here: Path) -> None:
+    _, found = asked(cli, "query", "orders", "/side = '")
+    assert found == ["/side = 'buy'", "/side = 'sell'"] or found == ["/side = 'sell'", "/side = 'buy'"]
+    assert "/an odd name" not in asked(cli, "query", "orders", "/")[1]
+
+
+def test_every_option_of_every_command_is_offered(cli: Cli) -> None:
+    for command in COMMANDS:
+        _, found = asked(cli, *command.words, "-")
+        for parameter in load(command).parameters:
+            if isinstance(parameter.declared, Option):
+                assert set(parameter.declared.names) <= set(found)
+
+
+def test_offers_say_what_they_are(cli: Cli, here: Path) -> None:
+    assert "query\tprint the records" in cli("completion", "fish", "--", "que").out
+    assert "orders\tTopic, json\n" in cli("completion", "fish", "--", "query", "o").out
+    for prefix, about in PREFIXES.items():
+        assert f"{prefix}\t{about}\n" in cli("completion", "fish", "--", prefix).out
+
+
+def test_without_a_configuration_nothing_is_said(cli: Cli) -> None:
+    assert asked(cli, "query", "") == (["store", "-", ""], [])
+    assert cli("completion", "--names", "topic").status == 4
+
+
+def test_names_are_printed_or_a_script(cli: Cli, here: Path) -> None:
     assert cli("completion", "--names", "published").out.split("\n") == ["orders", "/a/$(touch owned)", "work", ""]
     for arguments in ((), ("bash", "--names", "view")):
-        assert (cli("completion", *arguments).status, "SOW-CLI-098" in cli("completion", *arguments).err) == (2, True)
+        done = cli("completion", *arguments)
+        assert (done.status, "SOW-CLI-098" in done.err) == (2, True)
+    for shell in SHELLS:
+        assert cli("completion", shell).out == script(shell)
 
 
-@pytest.mark.skipif(BASH is None, reason="bash is not installed")
-def test_every_command_completes_its_options_in_bash() -> None:
-    calls = "\n".join(
-        f'COMP_WORDS=(sowctl {command.name} --); COMP_CWORD={len(command.words) + 1}; _sowctl; echo "${{COMPREPLY[*]}}"'
-        for command in COMMANDS
-    )
-    done = subprocess.run(
-        [BASH or "bash", "--norc", "-c", script("bash") + calls], capture_output=True, text=True, check=True
-    )
-    for line in done.stdout.splitlines():
-        assert {"--config", "--help", "--lock-wait"} <= set(line.split())
-    assert len(done.stdout.splitlines()) == len(COMMANDS)
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("plain", "plain"),
+        ("order\\ book", "order book"),
+        ("'/a = \"b", '/a = "b'),
+        ("\"/a = 'b", "/a = 'b"),
+        ('"/a = 1"', "/a = 1"),
+        ("a\\", "a"),
+        ("", ""),
+    ],
+)
+def test_words_of_bash_have_their_quotation_marks(word: str, meant: str) -> None:
+    assert plain([word], "bash") == [meant]
+    assert plain([word], "fish") == [word]
 
 
-@pytest.mark.parametrize(("shell", "checker"), [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish")])
-def test_the_shell_can_read_its_script(shell: str, checker: str, tmp_path: Path) -> None:
-    program = shutil.which(checker)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_shell_can_read_its_script(shell: str, tmp_path: Path) -> None:
+    program = shutil.which(shell)
     if program is None:
-        pytest.skip(f"{checker} is not installed")
+        pytest.skip(f"{shell} is not installed")
     path = tmp_path / "script"
     path.write_text(script(shell))
     done = subprocess.run([program, "-n", str(path)], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_scripts_name_every_command(shell: str) -> None:
-    text = script(shell)
-    for command in COMMANDS:
-        for word in command.words:
-            assert word in text
-    assert "@" not in text.replace("${COMP_WORDS[@]}", "").replace('"$@"', "").replace("[@]", "")
+BASH = """
+sowctl() {{ {python} -m sowctl "$@"; }}
+compopt() {{ :; }}
+source ./script
+try() {{
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+    _sowctl
+    printf '<%s>' "${{COMPREPLY[@]}}"; echo
+}}
+try sowctl query ord
+try sowctl --config = sowctl.xml view show ''
+try sowctl query orders --format = t
+try sowctl query orders "'/side = \\"s"
+try sowctl query orders "\\"/side = 'b"
+try sowctl publish orders da
+try sowctl query '/a'
+"""
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_first_words_and_second_words_are_described(shell: str) -> None:
-    text = script(shell)
-    assert set(PREFIXES) == {command.words[0] for command in COMMANDS if len(command.words) == 2}
-    for words in PREFIXES.values():
-        assert words in text
-    for command in COMMANDS:
-        assert command.summary.partition("'")[0] in text
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash(here: Path) -> None:
+    (here / "script").write_text(script("bash"))
+    program = BASH.format(python=sys.executable)
+    done = subprocess.run(["bash", "--norc", "-c", program], cwd=here, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "<orders><orders.json.sow>",
+        "<totals>",
+        "<table><tsv><template>",
+        "<>",
+        "<\"/side = 'buy'>",
+        "<data.ndjson>",
+        "</a/\\$\\(touch\\ owned\\)>",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish(here: Path) -> None:
+    (here / "script").write_text(script("fish"))
+    lines = ["sowctl query ord", "sowctl view show ", "sowctl query orders --format=t", "sowctl -c ot", "sowctl info d"]
+    calls = "\n".join(f"complete -C'{line}'; echo =" for line in lines)
+    program = f"function sowctl; {sys.executable} -m sowctl $argv; end\nsource ./script\n{calls}"
+    done = subprocess.run(["fish", "--no-config", "-c", program], cwd=here, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    found = [{line.split("\t")[0] for line in part.splitlines()} - {""} for part in done.stdout.split("=\n")]
+    # ``=`` also ends the front of an option, whose last part is what the splitting leaves.
+    assert {"orders"} <= found[0]
+    assert {"totals"} == found[1]
+    assert "--format=table" in done.stdout
+    assert "other.xml" in done.stdout
+    assert "dir/" in done.stdout
+    assert "data.ndjson" not in done.stdout
+
+
+ZSH = """
+sowctl() {{ {python} -m sowctl "$@" }}
+compadd() {{ print -r -- "$@"; print -rl -- "${{(@)plain}}" }}
+_files() {{ print -r -- files "$@" }}
+compset() {{ print -r -- compset "$@" }}
+compdef() {{ : }}
+source ./script
+try() {{ words=(sowctl "$@"); CURRENT=$#words; PREFIX="${{words[-1]}}"; QIPREFIX=""; _sowctl; print = }}
+try query ord
+try view show ''
+try --config=so
+try query orders /si
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh(here: Path) -> None:
+    (here / "script").write_text(script("zsh"))
+    program = ZSH.format(python=sys.executable)
+    done = subprocess.run(["zsh", "-f", "-c", program], cwd=here, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert [part.split("\n")[1:-1] for part in done.stdout.split("=\n")[:2]] == [
+        ["orders", "files -g *.sow(-.)"],
+        ["totals"],
+    ]
+    assert "compset -P --config=\nfiles\n" in done.stdout
+    assert "-S  -a plain\n/side\n" in done.stdout
 
 
 def test_the_pages_that_complete_are_those_written_by_hand() -> None:

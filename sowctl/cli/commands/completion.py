@@ -1,4 +1,4 @@
-"""``sowctl completion``: scripts for shells, and the names of a configuration that they ask for."""
+"""``sowctl completion``: scripts for shells, and the answers that they ask for."""
 
 from __future__ import annotations
 
@@ -13,41 +13,48 @@ EXAMPLES = (
     "sowctl completion zsh > ~/.zfunc/_sowctl",
     "sowctl completion fish > ~/.config/fish/completions/sowctl.fish",
     "sowctl completion --names view",
+    "sowctl completion zsh -- query orders '/sy'",
 )
 
 
 def run(
     invocation: Invocation,
     shell: Annotated[str | None, Argument("SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish"))] = None,
+    words: Annotated[
+        list[str] | None, Argument("WORD", "behind --, a command line up to the word that is to be completed")
+    ] = None,
     names: Annotated[
         str | None, option("--names", help="print the names that stand for such a value", choices=tuple(NAMED))
     ] = None,
 ) -> int:
-    """Print a completion script.
+    """Print a completion script, or what completes a command line.
 
-    It knows commands, options and words. Where the name of a topic, view, conflated topic or queue belongs, it starts
-    sowctl with --names, which prints the names of the configuration, one a line; without a configuration there are
-    none.
+    The script asks sowctl what may stand next: commands, options and their values, names of topics, views and queues,
+    and in filters and lists of fields the paths, values and keys of the first 200 records. Files and directories are
+    completed where they belong.
+
+    With WORDs it is that answer: the last WORD is the one to complete, an empty one where a new word begins. The first
+    line says which paths belong there (file, directory, store, or -), whether more follows a word (unfinished, or -)
+    and what stands in front of a path; every other line is a word, a tab and what it is. With --names it is the names
+    of the configuration, one a line; without a configuration there are none.
     """
     if (shell is None) == (names is None):
         raise UsageError("SOW-CLI-098", "give a shell or --names", hint="sowctl completion bash")
-    if shell is not None:
-        from sowctl.cli.words.completion import script
+    out = invocation.streams.stdout
+    if names is not None:
+        from sowctl.cli.completion.known import Known
 
-        invocation.streams.stdout.write(script(shell).encode())
+        invocation.config_path()  # raises where there is none: a person may have asked
+        out.write("".join(f"{name}\n" for name, _ in Known(invocation).names(names)).encode())
         return 0
-    assert names is not None
-    with invocation.open_instance() as instance:
-        wanted = NAMED[names]
-        found = dict.fromkeys(
-            entry.name
-            for entry in (instance.config.sow if instance.config is not None else ())
-            # LocalQueue and GroupLocalQueue are queues, too.
-            if any(kind in entry.kind.lower() for kind in wanted if kind != "topic")
-            or ("topic" in wanted and entry.kind == "Topic")
-        )
-    for name in found:
-        # A line is a name: one that would be two lines is none that a shell could offer.
-        if name.isprintable():
-            invocation.streams.stdout.write(name.encode() + b"\n")
+    from sowctl.cli.completion.scripts import answer, plain, script
+
+    assert shell is not None
+    if not words:
+        out.write(script(shell).encode())
+        return 0
+    from sowctl.cli.completion.offers import offers
+
+    *before, current = plain(words, shell)
+    out.write(answer(offers(invocation, before, current)))
     return 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format, Targets
+from sowctl.cli.words.declare import Argument
+from sowctl.cli.words.options import Columns, Format
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -13,7 +16,14 @@ EXAMPLES = (
 )
 
 
-def run(invocation: Invocation, targets: Targets = None, format: Format = None, columns: Columns = None) -> int:
+def run(
+    invocation: Invocation,
+    targets: Annotated[
+        list[str] | None, Argument("TARGET", "topics, views, .sow files, or patterns; default all", complete="target")
+    ] = None,
+    format: Format = None,
+    columns: Columns = None,
+) -> int:
     """List topics with type, number of records, size, free pages, position, lag behind the journal and last update.
 
     Formats for programs also say how large the map of a store is, who reads it and has the oldest state, for how long

@@ -4,5 +4,5 @@
 (``declare``: how they are made; ``options``, ``queryoptions``: those that several commands share). ``arguments`` reads
 a plain command line, ``application`` every other one with Typer. ``when`` makes instants, lifetimes and sizes of texts;
 ``codes`` finds the error codes that are meant; ``foreign`` knows what other tools call things. ``helptext`` and
-``overview`` are what --help prints, ``completion`` what shells complete.
+``overview`` are what --help prints.
 """

@@ -1,0 +1,127 @@
+"""What a configuration and its stores have that completes a word: names, fields, values, texts of keys.
+
+Looking must not disturb: nothing is written, no index is built, and what cannot be read offers nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from sowctl.cli.words.declare import NAMED
+from sowctl.errors import SowError
+
+if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
+    from sowctl.engine.instance import Instance
+
+SAMPLE = 200
+"""Records whose fields and values are offered: the first ones, so that no more is read of a large store."""
+_VALUES = 100
+"""Values of a field that are kept."""
+_LONGEST = 60
+"""Characters of the longest value that is offered."""
+_DEEPEST = 4
+"""Names of the longest path that is offered."""
+
+Values = dict[str, dict[str, None]]
+"""By path the values of a sample as an expression writes them, in the order in which they were met."""
+
+
+class Known:
+    """What is known of the instance that a command line means; found once, where it is asked for."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._instance: Instance | None = None
+        self._samples: dict[str, tuple[Values, tuple[str, ...]]] = {}
+
+    def names(self, kind: str) -> list[tuple[str, str]]:
+        """The names of the entries that stand for a value, each with what it is."""
+        wanted, instance = NAMED[kind], self._open()
+        if instance is None or instance.config is None:
+            return []
+        found = {
+            entry.name: f"{entry.kind}, {entry.message_type}"
+            for entry in instance.config.sow
+            # LocalQueue and GroupLocalQueue are queues, too.
+            if any(kind in entry.kind.lower() for kind in wanted if kind != "topic")
+            or ("topic" in wanted and entry.kind == "Topic")
+        }
+        # A line is a name: one that would be two lines is none that a shell could offer.
+        return [(name, what) for name, what in found.items() if name.isprintable()]
+
+    def values(self, target: str) -> Values:
+        """The fields of some records of a target, and the values that they have there."""
+        return self._sample(target)[0]
+
+    def keys(self, target: str) -> list[str]:
+        """The texts of keys of some records, as ``get`` takes them; none where keys are not made of fields."""
+        values, paths = self._sample(target)
+        if len(paths) != 1:
+            return []
+        return [text[1:-1].replace("''", "'") if text.startswith("'") else text for text in values.get(paths[0], ())]
+
+    def _open(self) -> Instance | None:
+        if self._instance is None:
+            try:
+                self._instance = self._invocation.open_instance()
+            except (SowError, OSError):
+                return None
+        return self._instance
+
+    def _sample(self, target: str) -> tuple[Values, tuple[str, ...]]:
+        if target not in self._samples:
+            try:
+                self._samples[target] = self._looked(target)
+            except (SowError, OSError):
+                self._samples[target] = {}, ()
+        return self._samples[target]
+
+    def _looked(self, target: str) -> tuple[Values, tuple[str, ...]]:
+        from sowctl.engine.options import QueryOptions
+        from sowctl.engine.topics.targets import resolve
+        from sowctl.engine.verbs.query import query
+
+        instance = self._open() or self._invocation.open_instance(target)
+        targets = resolve(instance, target, derived=True)
+        asked = QueryOptions(top_n=SAMPLE, index_from=None, jobs=1, counted=False)
+        found: Values = {}
+        topic = targets[0].topic
+        keys = tuple(map(str, topic.keys)) if topic is not None else ()
+        for path in keys:
+            found[path] = {}
+        with closing(query(instance, targets, asked)) as result:
+            for batch in result:
+                for payload in batch.payloads:
+                    for path, value in _members(json.loads(batch.members_view(payload)), ""):
+                        values = found.setdefault(path, {})
+                        if value is not None and len(values) < _VALUES:
+                            values[value] = None
+        return found, keys
+
+
+def _members(value: Any, above: str) -> Iterator[tuple[str, str | None]]:
+    """Paths below a value, and what stands there as an expression writes it; None for what is no single value."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            # A name that the language could not read as a part of a path is left out, and so is an endless chain.
+            if name.isprintable() and not set(name) & set(" /'\"\t") and above.count("/") < _DEEPEST:
+                path = f"{above}/{name}"
+                yield path, _literal(inner)
+                yield from _members(inner, path)
+    elif isinstance(value, list):
+        for inner in value[:_DEEPEST]:
+            yield from _members(inner, above)
+
+
+def _literal(value: Any) -> str | None:
+    if isinstance(value, str):
+        if len(value) > _LONGEST or not value.isprintable():
+            return None
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return None

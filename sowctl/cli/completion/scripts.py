@@ -1,0 +1,158 @@
+"""The completion scripts of bash, zsh and fish: what is written goes to ``sowctl completion``, its answer to the shell.
+
+The answer is lines: the first says which paths belong there (``file``, ``directory``, ``store`` or ``-``), whether a
+word is ``unfinished`` and what stands in front of a path, separated by tabs; every other line is a word, a tab and what
+it is. Paths are the shell's business, since each has its own way with ``~`` and with quotation marks.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sowctl.cli.completion.offers import Offers
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(shell: str) -> str:
+    """The script for ``bash``, ``zsh`` or ``fish``."""
+    return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
+
+
+def plain(words: Sequence[str], shell: str) -> list[str]:
+    """The words of a line without their quotation marks, which bash hands over; the last may not be ended yet."""
+    return [_unquoted(word) for word in words] if shell == "bash" else list(words)
+
+
+def _unquoted(word: str) -> str:
+    # A backslash at the end has nothing behind it yet.
+    for text in (word, *((word[:-1],) if word.endswith("\\") else ()), word + '"', word + "'"):
+        try:
+            return "".join(shlex.split(text, posix=True))
+        except ValueError:
+            continue
+    return word
+
+
+def answer(found: Offers) -> bytes:
+    """The lines of an answer."""
+    lines = ["\t".join((found.paths or "-", "unfinished" if found.unfinished else "-", found.front))]
+    lines += [f"{one.text}\t{one.help}" for one in found.words if one.text.isprintable()]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+_BASH = """\
+# bash completion for sowctl
+_sowctl() {
+    local word part="" kind state front line quoted join="" index
+    local -a words=() found=()
+    COMPREPLY=()
+    # Bash takes --config=FILE for three words, and a:b, too.
+    for ((index = 1; index <= COMP_CWORD; index++)); do
+        word="${COMP_WORDS[index]}"
+        if [[ ($word == "=" || $word == ":") && ${#words[@]} -gt 0 ]]; then
+            words[${#words[@]}-1]+="$word"; join=1
+        elif [[ -n $join ]]; then
+            words[${#words[@]}-1]+="$word"; join=""
+        else
+            words+=("$word")
+        fi
+    done
+    word="${words[${#words[@]}-1]}"
+    # What bash has cut off in front of the word that it completes.
+    [[ $word == [\\"\\']* || $word != *[=:]* ]] || part="${word%"${word##*[=:]}"}"
+    {
+        IFS=$'\\t' read -r kind state front
+        while IFS= read -r line; do
+            line="${line%%$'\\t'*}"
+            line="${line#"$part"}"
+            # A quotation mark that is open stays in front: without it bash would take it away.
+            if [[ $word == [\\"\\']* ]]; then line="${word:0:1}$line"; else printf -v line %q "$line"; fi
+            COMPREPLY+=("$line")
+        done
+    } < <("${COMP_WORDS[0]}" completion bash -- "${words[@]}" 2>/dev/null)
+    if [[ $state == unfinished ]]; then compopt -o nospace 2>/dev/null; fi
+    if [[ $kind != - ]]; then
+        local IFS=$'\\n'
+        compopt -o filenames 2>/dev/null
+        word="${word#"$part"}"
+        case "$kind" in
+            file) found=($(compgen -f -- "$word")) ;;
+            directory) found=($(compgen -d -- "$word")) ;;
+            store) found=($(compgen -d -- "$word") $(compgen -f -X '!*.sow' -- "$word")) ;;
+        esac
+        COMPREPLY+=("${found[@]}")
+    fi
+}
+complete -F _sowctl sowctl
+"""
+
+_ZSH = """\
+#compdef sowctl
+# zsh completion for sowctl
+_sowctl() {
+  local line kind state front
+  local -a lines told plain described more
+  # Within quotation marks PREFIX is the text itself, elsewhere it may have backslashes.
+  local before="$PREFIX"
+  [[ -n $QIPREFIX ]] || before="${(Q)PREFIX}"
+  lines=("${(@f)$(${words[1]} completion zsh -- "${(@Q)words[2,CURRENT-1]}" "$before" 2>/dev/null)}")
+  IFS=$'\\t' read -r kind state front <<< "${lines[1]}"
+  for line in "${(@)lines[2,-1]}"; do
+    plain+=("${line%%$'\\t'*}")
+    described+=("${line%%$'\\t'*}  -- ${line#*$'\\t'}")
+    [[ -z ${line#*$'\\t'} ]] || told=1
+  done
+  [[ $state == unfinished ]] && more=(-S '')
+  if (( $#plain )); then
+    if [[ -n $told ]]; then
+      compadd "${more[@]}" -l -d described -a plain
+    else
+      compadd "${more[@]}" -a plain
+    fi
+  fi
+  if [[ -n $front ]]; then compset -P "$front"; fi
+  case "$kind" in
+    file) _files ;;
+    directory) _files -/ ;;
+    store) _files -g '*.sow(-.)' ;;
+  esac
+}
+if [[ $funcstack[1] == _sowctl ]]; then _sowctl "$@"; else compdef _sowctl sowctl; fi
+"""
+
+_FISH = """\
+# fish completion for sowctl
+function __sowctl
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    # What is quoted and not ended yet is told without its quotation mark.
+    set -l plain (string replace -r '^["\\']' '' -- $current)
+    set -l lines ($words[1] completion fish -- $words[2..-1] "$plain" 2>/dev/null)
+    set -l head (string split \\t -- $lines[1])
+    for line in $lines[2..-1]
+        echo $line
+    end
+    set -l front $head[3]
+    set -l path (string replace -- "$front" '' "$plain")
+    switch $head[1]
+        case file
+            for one in (__fish_complete_path $path)
+                echo $front$one
+            end
+        case directory
+            for one in (__fish_complete_directories $path)
+                echo $front$one
+            end
+        case store
+            for one in (__fish_complete_path $path | string match -r '.*(?:\\.sow|/)(?:\\t.*)?$')
+                echo $front$one
+            end
+    end
+end
+complete -c sowctl -f -a '(__sowctl)'
+"""
