@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from sowctl.engine.search.plan import Plan
     from sowctl.engine.sources.digest import Digest
-    from sowctl.engine.upkeep.repairing import Repair
+    from sowctl.engine.upkeep.repairing import StoreRepair
     from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.snapshot import SnapshotReport
@@ -220,7 +220,7 @@ class TopicHandle:
             return report
         raise _no_store(self.config)
 
-    def repair(self, *, earlier: bool = False, dry_run: bool = False) -> Repair:
+    def repair(self, *, earlier: bool = False, dry_run: bool = False) -> StoreRepair:
         """Save what is sound of a damaged store: its ``report``, and ``items()`` for what it lacked."""
         from sowctl.engine.verbs.upkeep.repair import repair
 
