@@ -11,7 +11,7 @@ import pytest
 
 from sowctl.engine.fold.rebuild import Rebuilt, rebuild
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.sources import past, recovery
+from sowctl.engine.sources import current, past, recovery
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.verbs.history import versions
@@ -19,7 +19,7 @@ from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.reader import Journal
-from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+from tests.support.instances import START, Lab, config_xml, message, put_back, topic_xml, verified
 
 
 @pytest.fixture
@@ -101,6 +101,27 @@ def test_files_that_go_behind_the_question_whether_all_are_there(
     monkeypatch.setattr(place, name, answered)
     with pytest.raises(MissingError) as caught:
         ask(lab)
+    assert caught.value.code == "SOW-JRN-063"
+
+
+def test_files_that_go_while_a_reader_reads_what_its_store_lacks(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay(lab.open(), lab.open().topics, ReplayOptions(until_txid=30, into=str(tmp_path / "behind")))
+    (behind,) = (tmp_path / "behind").rglob("*.sow")
+    put_back(lab, "t", behind)
+    assert len(lab.query("t")) == 120
+    asked = current.check_position
+
+    def answered(*args: Any) -> int:
+        found = asked(*args)
+        for path in lab.journals()[:-1]:
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(current, "check_position", answered)
+    with pytest.raises(MissingError) as caught:
+        lab.query("t")
     assert caught.value.code == "SOW-JRN-063"
 
 
