@@ -22,7 +22,8 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "R3": (
-        "crash states, 60 of each of 29 workloads, 500 of a journal / all, 500,000 of a journal: nothing acknowledged lost",
+        "crash states, 60 of each of 29 workloads, 500 of a journal / all, 500,000 of a journal: nothing acknowledged "
+        "lost",
         (
             "crash/test_crash_states.py::test_nothing_acknowledged_is_lost",
             "crash/test_upkeep.py::test_the_power_goes",
