@@ -92,7 +92,9 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "sowctl.xml").write_text(self.xml)
+        # An instance that is looked at is not written to: who looks may be killed, and others look at the same time.
+        if not self.config.exists() or self.config.read_text() != self.xml:
+            self.config.write_text(self.xml)
         self._random = Numbers()
 
     @property

@@ -188,6 +188,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> N
     assert not to.exists()
 
 
+def test_a_lab_over_a_restored_instance_writes_nothing(lab: BackupLab) -> None:
+    """Suites that kill who restores would take a configuration that the lab was writing for one that restore left."""
+    lab.take()
+    restored, _ = lab.bring_back()
+    before = restored.config.stat().st_mtime_ns
+    assert lab.beside(restored.directory).config.stat().st_mtime_ns == before
+
+
 def test_never_over_something(lab: BackupLab) -> None:
     lab.take()
     with pytest.raises(RefusedError) as caught:
