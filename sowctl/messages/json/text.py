@@ -9,6 +9,7 @@ from sowctl.values.compare import double_text, first
 from sowctl.values.fields import Number, SlotValue
 
 _JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_text(value: SlotValue) -> bytes:
@@ -16,6 +17,8 @@ def json_text(value: SlotValue) -> bytes:
     scalar = first(value)
     if scalar is None:
         return b"null"
+    if type(scalar) is float and scalar - scalar == 0:
+        return double_text(scalar).encode()
     if isinstance(scalar, Number):
         # The text may come from another format, where +5 or 007 are numbers; JSON has no such spelling.
         if _JSON_NUMBER(scalar.text):
@@ -29,12 +32,12 @@ def json_text(value: SlotValue) -> bytes:
         # NaN and the infinities are the numbers whose difference from themselves is not 0.
         return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
     text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
-    return json.dumps(text, ensure_ascii=False).encode()
+    return _encoded(text).encode()
 
 
 def quoted(text: str) -> bytes:
     """A JSON string."""
-    return json.dumps(text, ensure_ascii=False).encode()
+    return _encoded(text).encode()
 
 
 def untyped_text(raw: bytes) -> bytes:

@@ -8,6 +8,7 @@ object of nothing but NULLs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from sowctl.messages.base import Members, SelectList
@@ -68,8 +69,18 @@ def rebuilt(payload: bytes, node: Spanned) -> bytes:
     return payload[node.start : node.end]
 
 
+@lru_cache(256)
+def _member(name: str) -> bytes:
+    """What stands before a member's value."""
+    return quoted(name) + b":"
+
+
 def built(fields: Members) -> bytes:
     """An object of these fields."""
+    if all(len(names) == 1 for names, _ in fields):
+        # Messages of groups are mostly flat, and made by the million.
+        texts = {names[0]: json_text(value) for names, value in fields}
+        return b"{" + b",".join([_member(name) + text for name, text in texts.items()]) + b"}"
     tree: dict[str, Node] = {}
     for names, value in fields:
         _put(tree, names, json_text(value))
