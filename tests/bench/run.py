@@ -19,6 +19,7 @@ NAMES = (
         "replay",
         "scan",
         "query",
+        "grouping",
         "views",
         "indexes",
         "figures",
