@@ -82,7 +82,10 @@ class Aggregation:
             found = scan.matching(size, numbers)
             return self.results(found, memory=memory, records=records, sure=sure, lasting=lasting)
         numbers.examined, numbers.matched = way.source.visible_records(), way.count() or 0
-        return self.results((), rows or (), columns, memory=memory, records=numbers.matched, lasting=lasting)
+        # Rows have the records that changed since indexes were built among them; columns have not.
+        changed = way.changed() if columns is not None else {}
+        more = [(list(changed), list(changed.values()))] if changed else []
+        return self.results(more, rows or (), columns, memory=memory, records=numbers.matched, lasting=lasting)
 
     def results(
         self,

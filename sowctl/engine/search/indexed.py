@@ -27,6 +27,7 @@ from sowctl.engine.search.plan import (
 from sowctl.errors import SowError
 from sowctl.memo import rownumbers as p
 from sowctl.memo.format import BadMemo
+from sowctl.store.codec import all_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -139,22 +140,33 @@ class Found:
         return rows_of(self._memos, columns, self._places, slots, self.source, self._matcher)
 
     def columns(self, slots: Sequence[Slot]) -> Columns | None:
-        """What :meth:`rows` gives, as columns by slot, txids and times, where there are enough records for that."""
+        """What :meth:`rows` gives, as columns by slot, txids and times, where there are enough records for that.
+
+        Records that changed since indexes were built stand in no column: :meth:`changed` gives those.
+        """
         left = self._memos.records if self._left is None else len(self._left)
-        # Changed records stand in no column: rows can be put between others, columns cannot.
-        if (
-            not by_columns(left, lasting=self._lasting)
-            or self.plan.residual
-            or self.source.hides
-            or self._memos.changed
-        ):
+        if not by_columns(left, lasting=self._lasting) or self.plan.residual or self.source.hides:
             return None
         from sowctl.engine.search.memofields import columns_of
 
+        places: Sequence[int] | None = self._places
+        if self._memos.changed:
+            gone = self._memos.changed_places()
+            places = [place for place in (range(left) if places is None else places) if place not in gone]
         try:
-            return columns_of(self._memos, self._places, slots)
+            found = columns_of(self._memos, places, slots)
         except ImportError:
             return None  # numpy is not there: rows will do
+        if found is not None and self._memos.changed:
+            txids = {txid for txid, _ in all_stamps(self.changed().values())}
+            # Of records with one txid the order of keys may tell which is the later one, and these come apart.
+            if not txids.isdisjoint(found[1].tolist()):
+                return None
+        return found
+
+    def changed(self) -> dict[bytes, bytes]:
+        """The records that changed since the indexes were built, if they match; in key order."""
+        return self._changed() if self._memos.changed else {}
 
     def _changed(self) -> dict[bytes, bytes]:
         """The records that changed since the indexes were built, if they match; in key order."""

@@ -50,6 +50,10 @@ class Named:
     def columns(self, slots: Sequence[Slot]) -> None:
         """None: keys tell no fields of their records."""
 
+    def changed(self) -> dict[bytes, bytes]:
+        """What indexes do not know: nothing, where none are asked."""
+        return {}
+
     def first(self, key: OrderKey, wanted: int) -> Pairs | None:
         """None: keys tell no order of their records."""
         return None
