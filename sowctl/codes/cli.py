@@ -334,6 +334,12 @@ CODES: dict[str, str] = {
         Why: An option was given that the chosen format does not know, such as a template for csv.
         Do: Leave the option out, or choose the format that it belongs to.
         """,
+    "SOW-OUT-013": """3 a record with too many members for columns
+
+        Why: The record has more first-level members than a table, csv or tsv can have columns, or a template fields to
+        choose from: 16,384.
+        Do: Take ``--format ndjson``, or leave fields out with ``--select``.
+        """,
     "SOW-OUT-020": """2 a template format without template
 
         Why: ``--format template`` prints what ``--template`` says, which is missing.

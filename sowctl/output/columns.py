@@ -2,17 +2,20 @@
 
 With ``--columns`` these; else the metadata where it is wanted, and the first-level members of the first 1,000 records
 in the order in which they were first seen. A member that appears only later gets no column; it is counted, and the
-renderer says so. So the columns depend on the records alone, and nothing is buffered beyond the first thousand.
+renderer says so. A record with more members than columns are of use is refused. So the columns depend on the records
+alone, and nothing is buffered beyond the first thousand.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from msgspec import Struct
 
+from sowctl.errors import InputError
 from sowctl.output.display import escaped
 from sowctl.output.members import as_text, at, members
 from sowctl.output.options import NAMES, Column, OutputOptions
@@ -22,6 +25,12 @@ from sowctl.values.paths import Path, Step
 from sowctl.values.rawmembers import RawColumns, raw_columns
 
 SAMPLE = 1_000
+MOST_MEMBERS = 16_384
+"""First-level members that a record may have: spreadsheets have no more columns, and each is an object here."""
+_SHORTEST = 5
+"""Bytes that a member takes at least: quotes, a colon, a value and a comma."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
+_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
 class Row(Struct, frozen=True):
@@ -173,6 +182,7 @@ def _members(batch: Batch, payloads: Sequence[bytes]) -> RawColumns | None:
     """The first-level members of payloads of stored records, by columns; None where only rows can tell."""
     if stored_of(batch) is None:
         return None
+    _refuse_wide(batch, payloads)
     # Like rows, from a view with the members that columns show.
     lines = list(map(batch.members_view, payloads))
     try:
@@ -183,7 +193,42 @@ def _members(batch: Batch, payloads: Sequence[bytes]) -> RawColumns | None:
     return raw_columns(lines)
 
 
+def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
+    """Refuse a record with more than :data:`MOST_MEMBERS`. Raises InputError ``SOW-OUT-013``."""
+    if max(map(len, payloads), default=0) < _SHORTEST * MOST_MEMBERS:
+        return
+    for number, payload in enumerate(payloads):
+        if len(payload) >= _SHORTEST * MOST_MEMBERS and _is_wide(batch.members_view(payload)):
+            key = batch.records[number].sow_key
+            raise InputError(
+                "SOW-OUT-013",
+                f"record {key} has more than {MOST_MEMBERS:,} members, more than a table can have columns",
+                place=batch.topic,
+                hint="take --format ndjson, or leave fields out with --select",
+                sow_key=key,
+            )
+
+
+def _is_wide(text: bytes) -> bool:
+    """Whether an object has more members than that. They are counted in its bytes, up to one too many, and not made."""
+    if text.count(b",") < MOST_MEMBERS or not _OBJECT.match(text):
+        return False
+    depth = commas = 0
+    for token in _TOKEN.finditer(text):
+        mark = text[token.start()]
+        if mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+        elif mark == b","[0] and depth == 1:
+            commas += 1
+            if commas == MOST_MEMBERS:
+                return True
+    return False
+
+
 def _rows(batch: Batch, wants_meta: bool) -> Iterator[Row]:
+    _refuse_wide(batch, batch.payloads)
     for record in batch.records:
         known = metadata(batch, record) if wants_meta else {}
         # a record without a message has no members; the view of nothing would make a column for it

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import pytest
 
-from sowctl.errors import UsageError
-from sowctl.output.columns import SAMPLE, heading
+from sowctl.errors import InputError, UsageError
+from sowctl.output.columns import MOST_MEMBERS, SAMPLE, heading
 from sowctl.output.formats import Rendered, make
 from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape
 from sowctl.output.records import OutputBatch, OutputRecord
@@ -97,3 +98,24 @@ def test_a_byte_is_at_most_255() -> None:
 
 def test_unescape_leaves_other_backslashes() -> None:
     assert unescape(r"a\nb\\c\d" + "\\") == "a\nb\\c\\d\\"
+
+
+@pytest.mark.parametrize("name", ["csv", "tsv", "table"])
+@pytest.mark.parametrize("chosen", [(), parse_columns("/m1")])
+def test_a_record_with_too_many_members_is_refused_by_its_key(name: str, chosen: tuple[Any, ...]) -> None:
+    def shown(payload: str) -> bytes:
+        out = io.BytesIO()
+        batch = OutputBatch("orders", "json", bytes, [OutputRecord(b'{"m1":1}', 5), OutputRecord(payload.encode(), 7)])
+        make(name, OutputOptions(columns=chosen)).write([batch], out)
+        return out.getvalue()
+
+    members = [f'"m{number}":"x,{{\\"y"' for number in range(MOST_MEMBERS + 1)]
+    # Items of an array, members of members and commas in texts are none of the record's own members.
+    items = ",".join(["0"] * 3 * MOST_MEMBERS)
+    within = f'{{"m1":[{items}],"m2":{{{",".join(members)}}}}}'
+    assert shown(within) and shown(f" {{{','.join(members[:-1])}}}") and shown(f"[{items}]")
+    for text in (f"{{{','.join(members)}}}", f" \n{{ {', '.join(members)}}}"):
+        with pytest.raises(InputError, match="record 7 has more than 16,384 members") as caught:
+            shown(text)
+        assert (caught.value.code, caught.value.place) == ("SOW-OUT-013", "orders")
+        assert "--format ndjson" in (caught.value.hint or "")
