@@ -105,6 +105,12 @@ CODES: dict[str, str] = {
         Do: ``--journal`` shows what the journals hold, where there are any.
         See: sowctl-history(1)
         """,
+    "SOW-QRY-023": """2 origins of derived fields
+
+        Why: Views, conflated topics and queues are computed: no entry of the journal sets their fields.
+        Do: Ask for the record of the topic that they are made of.
+        See: sowctl-blame(1)
+        """,
     "SOW-DIF-001": """2 states without common keys
 
         Why: The two sides make the keys of their records in different ways, so that nothing says which belong together.

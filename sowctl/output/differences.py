@@ -15,10 +15,11 @@ from sowctl.output.members import dump, is_json_line
 from sowctl.output.options import Terminal
 from sowctl.output.records import ShownRecord, View
 from sowctl.values.differences import MISSING, FieldChange, FieldPath, path_text
-from sowctl.values.times import format_end
+from sowctl.values.times import format_end, format_time
 
-_MARKS = {"changed": "~", "added": "+", "removed": "-"}
-_COLORS = {"~": "33", "+": "32", "-": "31", "head": "1", "dim": "2"}
+_MARKS = {"changed": "~", "added": "+", "removed": "-", "repeated": "=", "known": "*"}
+_COLORS = {"~": "33", "+": "32", "-": "31", "=": "2", "*": "2", "head": "1", "dim": "2"}
+_BYTES_ALONE = "    the same fields in other bytes"
 _BAR = 40
 """Characters that the longest bar of a statistic has, at most."""
 
@@ -41,6 +42,26 @@ class Change(Protocol):
     def fields(self) -> Sequence[FieldChange]: ...
     @property
     def facts(self) -> Sequence[Fact]: ...
+
+
+class Version(ShownRecord, Protocol):
+    """A version of a record, as :mod:`sowctl.engine.verbs.history` has it."""
+
+    @property
+    def client(self) -> str | None: ...
+    @property
+    def lossy(self) -> bool: ...
+
+
+class VersionDifference(Protocol):
+    """A version beside its forerunner."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def version(self) -> Version: ...
+    @property
+    def fields(self) -> Sequence[FieldChange]: ...
 
 
 class Counts(Protocol):
@@ -70,6 +91,10 @@ class DiffText:
         yield self._paint("head", self._cut(f"--- {display(before)}"))
         yield self._paint("head", self._cut(f"+++ {display(after)}"))
 
+    def title(self, text: str) -> Iterator[str]:
+        """What the lines below are about."""
+        yield self._paint("head", self._cut(display(text)))
+
     def change(self, change: Change, view: View) -> Iterator[str]:
         """One record."""
         mark = _MARKS[change.kind]
@@ -82,7 +107,7 @@ class DiffText:
         yield f"{self._paint(mark, mark)} {self._paint('head', self._cut(display(change.key), 2))}"
         yield from self.fields(change.fields, change.facts)
         if not change.fields and not change.facts:
-            yield self._paint("dim", "    the same fields in other bytes")
+            yield self._paint("dim", _BYTES_ALONE)
 
     def fields(self, fields: Sequence[FieldChange], facts: Sequence[Fact] = (), indent: str = "    ") -> Iterator[str]:
         """The fields of a changed record, one below the other."""
@@ -106,6 +131,21 @@ class DiffText:
         yield self._paint("~", self._cut(front.rstrip()))
         yield self._paint("-", self._cut(f"{indent}    - {old}"))
         yield self._paint("+", self._cut(f"{indent}    + {new}"))
+
+    def version(self, change: VersionDifference, view: View) -> Iterator[str]:
+        """A version beside its forerunner: when it was, by whom, and what is different in it."""
+        version, mark = change.version, _MARKS[change.kind]
+        words = [format_time(version.timestamp), f"txid {version.txid}"]
+        words += [f"client {display(version.client)}"] if version.client is not None else []
+        told = {"removed": "deleted", "repeated": "repeated", "known": "the first that is known"}.get(change.kind)
+        words += [told] if told is not None else []
+        words += ["with others before the next one"] if version.lossy else []
+        yield f"{self._paint(mark, mark)} {self._paint('head', self._cut('  '.join(words), 2))}"
+        if change.kind in ("added", "known"):
+            yield self._paint(mark, self._cut(f"    {display(view(version.payload))}"))
+        yield from self.fields(change.fields)
+        if change.kind == "changed" and not change.fields:
+            yield self._paint("dim", _BYTES_ALONE)
 
     def statistic(self, name: str, counts: Counts, longest: int) -> Iterator[str]:
         """How much of a topic differs, with a bar; then its fields. ``longest`` is the largest number of any topic."""
@@ -151,6 +191,17 @@ def as_json(topic: str, message_type: str, change: Change, view: View) -> str:
     else:
         row.append(("data", view(record.payload).decode("utf-8", "replace")))
     return escaped("{" + ",".join(f'"{name}":{value}' for name, value in row) + "}")
+
+
+def version_json(change: VersionDifference, facts: Mapping[str, Any], view: View) -> str:
+    """A version beside its forerunner as a line of JSON: its metadata, what it is, and its fields that differ."""
+    row = [(name, dump(value)) for name, value in facts.items()]
+    row.append(("change", dump(change.kind)))
+    if change.kind == "changed":
+        row.append(("fields", fields_json(change.fields)))
+    elif change.kind in ("added", "known"):
+        row.append(("data", view(change.version.payload).decode("utf-8", "replace")))
+    return escaped("{" + ",".join(f"{dump(name)}:{value}" for name, value in row) + "}")
 
 
 def fields_json(fields: Sequence[FieldChange]) -> str:

@@ -81,17 +81,23 @@ class Sink:
             self.invocation.note(note)
         return rendered.records
 
-    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> int:
-        """Write facts about the instance - not records of it - in the same formats; returns their number."""
+    def write_rows(self, rows: Iterable[Mapping[str, Any] | bytes]) -> int:
+        """Write facts about the instance - not records of it - in the same formats; returns their number.
+
+        A row in bytes is a JSON object, such as one whose numbers have the digits of a message.
+        """
         # Facts are no records: their members may be called like metadata without meaning it.
         self.renderer = formats.make(self.format, replace(self.options, facts=True))
         return self.write(_row_batches(rows))
 
 
-def _row_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
+def _row_batches(rows: Iterable[Mapping[str, Any] | bytes]) -> Iterator[Batch]:
     import json
 
     for row in rows:
+        if isinstance(row, bytes):
+            yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(row)])
+            continue
         payload = escaped(json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":"))).encode()
         yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(payload)])
 

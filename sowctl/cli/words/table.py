@@ -54,6 +54,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
     Command("expire", "expire", "remove the records whose lifetime is over", DATA),
     Command("history", "history", "print the versions that records had, and until when", TIME),
+    Command("blame", "blame", "print who set which field of a record, and when", TIME),
     Command("diff", "diff", "compare two states of topics, stores or instances by key and field", TIME),
     Command("snapshot", "snapshot", "write the state of a topic at an earlier time", TIME),
     Command("replay", "replay", "rebuild stores from the journals, or verify them against the journals", TIME),

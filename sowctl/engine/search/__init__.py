@@ -3,6 +3,7 @@
 ``optiontext``  the option text of a query command, read into options
 ``terms``       options checked and compiled before any store is opened
 ``keytext``     what the text of a key means
+``keyhistory``  the versions of single keys, out of a store or out of the journals
 ``scan``        a target opened, its plan made and executed, in one process or several
 ``forked``      a further process for a part of a long reading
 ``plan``        the way to the records, as a value: by keys, by indexes, or by reading all of them

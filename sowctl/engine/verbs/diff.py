@@ -147,7 +147,7 @@ def compare(before: Side, after: Side, options: DiffOptions) -> Comparison:
         old, new = _opened(before, held), _opened(after, held)
         one = old if old is not None else new
         if one is None:
-            raise MissingError(NEVER_PUBLISHED, "there is nothing to compare on either side", place=before.name)
+            return _empty(before, after)
         if old is not None and new is not None and old.message_type != new.message_type:
             raise UsageError(
                 "SOW-DIF-002",
@@ -172,6 +172,16 @@ def compare(before: Side, after: Side, options: DiffOptions) -> Comparison:
             changes,
             held.pop_all(),
         )
+
+
+def _empty(before: Side, after: Side) -> Comparison:
+    """A topic that has nothing on either side."""
+    named = before if before.target is not None else after
+    topic = named.target.topic if named.target is not None else None
+    assert topic is not None
+    kind = named.instance.type_of(topic.message_type)
+    names = topic.label, topic.message_type, before.name, after.name
+    return Comparison(*names, DiffCounts(), kind, False, False, iter(()), ExitStack())
 
 
 def _gives_lifetimes(side: Side) -> bool:

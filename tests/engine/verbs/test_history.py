@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.search.keyhistory import VersionRecord
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.history import VersionRecord, versions
+from sowctl.engine.verbs.history import versions
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.hashes import client_hash
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml

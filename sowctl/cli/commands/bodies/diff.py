@@ -1,4 +1,4 @@
-"""What ``diff`` prints of each topic, and its status."""
+"""What ``diff`` prints of each topic, and its status; what ``history --diff`` prints of versions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,45 @@ from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.output.differences import DiffText, as_json, counts_json, envelope, words
+from sowctl.output.differences import DiffText, as_json, counts_json, envelope, version_json, words
 from sowctl.output.display import display
 from sowctl.output.options import Terminal
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.diff import Comparison, DiffCounts
+    from sowctl.engine.verbs.history import VersionBatch
 
 FLUSHED = 256 << 10
 """Bytes of output that are written together."""
+
+
+def _text(invocation: Invocation) -> DiffText:
+    """Lines for people, as standard output takes them."""
+    streams = invocation.streams
+    shown, colored = is_terminal(streams.stdout), streams.colored(streams.stdout)
+    terminal = Terminal(streams.columns(), streams.encoding(), colored) if shown else None
+    return DiffText(terminal, colored=colored)
+
+
+def show_versions(invocation: Invocation, batch: VersionBatch, *, as_json: bool) -> None:
+    """Print every version of a batch beside the one before it."""
+    from sowctl.engine.verbs.history import version_changes
+    from sowctl.output.records import metadata
+
+    text, view, key = _text(invocation), batch.kind.view, b""
+    several = len({record.key for record in batch.records}) > 1
+    lines: list[str] = []
+    for change in version_changes(batch):
+        version = change.version
+        if as_json:
+            lines.append(version_json(change, metadata(batch, version), view))
+            continue
+        if several and version.key != key:
+            key = version.key
+            lines += text.title(f"{batch.topic} {version.user_key or version.sow_key}")
+        lines += text.version(change, view)
+    invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    invocation.streams.stdout.flush()
 
 
 class Showing:
@@ -23,15 +53,11 @@ class Showing:
     def __init__(
         self, invocation: Invocation, format: str, *, stat: bool = False, summary: bool = False, most: int | None = None
     ) -> None:
-        streams = invocation.streams
-        shown = is_terminal(streams.stdout)
-        colored = streams.colored(streams.stdout) and (shown or streams.color == "always")
-        terminal = Terminal(streams.columns(), streams.encoding(), colored) if shown else None
         self._invocation = invocation
         self._format = format
         self._counting = stat or summary
         self._stat, self._most = stat, most
-        self._text = DiffText(terminal, colored=colored)
+        self._text = _text(invocation)
         self._done: list[tuple[str, DiffCounts]] = []
         self._pending: list[bytes] = []
         self._size = 0

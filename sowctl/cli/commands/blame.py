@@ -1,0 +1,93 @@
+"""``sowctl blame``: who set which field of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.words.options import At, Columns, FixNames, Force, Format, MessageType, NoHeaders, Output, Target
+from sowctl.output.display import display
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.engine.verbs.blame import Blame
+
+EXAMPLES = (
+    "sowctl blame orders 10417",
+    "sowctl blame customers C0042 --at 2026-01-05T10:00:00Z --format csv",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Target,
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or the values of the key fields joined by commas")],
+    fields: Annotated[bool, option("--fields", help="KEYs are never SOW keys, always key-field values")] = False,
+    at: At = None,
+    message_type: MessageType = None,
+    format: Format = None,
+    columns: Columns = None,
+    fix_names: FixNames = False,
+    no_headers: NoHeaders = False,
+    output: Output = None,
+    force: Force = False,
+) -> int:
+    """Print for every field of a record the entry that last changed it: its time, its txid, its publisher.
+
+    Each field that holds no further fields is a row; items of an array of objects have rows of their own, other arrays
+    are one value. An entry that repeats a value does not set it. Deltas count as what they were merged into. A deletion
+    starts over, and so does a lifetime that was over. The journal answers; for a topic that no journal records, the
+    versions that it retains, which know no publishers. Where entries or versions before are gone, earlier is true: the
+    value may be older. Ends with status 1 where there is no record of a key.
+    """
+    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.lookup import one
+    from sowctl.cli.words.when import moment
+    from sowctl.engine.verbs.blame import blame
+
+    sink = Sink(invocation, Choice(format, columns=columns, output=output, force=force, no_headers=no_headers))
+    when = moment(invocation, at)
+    with invocation.open_instance(target, fix_names=fix_names) as instance:
+        found = blame(instance, one(instance, target, message_type), keys, fields=fields, at=when.of(instance))
+    brief = sink.format == "table" and columns is None
+    sink.write_rows(row for record in found for row in _rows(record, brief=brief, several=len(found) > 1))
+    for record in found:
+        _note_missing(invocation, target, record)
+    return 1 if any(not record.fields for record in found) else 0
+
+
+def _rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
+    """Rows as JSON, whose numbers have their own digits; ``brief``: what fits a line, for people."""
+    from sowctl.output.members import dump
+    from sowctl.values.differences import path_text
+
+    doubtful = any(origin.earlier for origin in record.fields)
+    for origin in record.fields:
+        version = origin.version
+        row: dict[str, Any] = {"key": record.text} if several or not brief else {}
+        row |= {"field": path_text(origin.path), "value": origin.value, "timestamp": format_time(version.timestamp)}
+        row |= {"txid": version.txid, "client": version.client}
+        if not brief:
+            row |= {"sow_key": str(version.sow_key), "bookmark": version.bookmark}
+            row |= {"correlation_id": version.correlation_id}
+        if doubtful or not brief:
+            row["earlier"] = origin.earlier
+        yield dump(row).encode("utf-8", "surrogatepass")
+
+
+def _note_missing(invocation: Invocation, target: str, record: Blame) -> None:
+    if record.fields:
+        return
+    last = record.last
+    place = f"{display(target)}: "
+    if last is None:
+        invocation.note(f"{place}nothing is known of key {display(record.text)}")
+        return
+    by = f" by {display(last.client)}" if last.client is not None else ""
+    if record.gone == "expired":
+        invocation.note(f"{place}{display(record.text)} expired at {format_time(last.expiration)}")
+    elif record.gone is not None:
+        when = f"at {format_time(last.timestamp)}, txid {last.txid}{by}"
+        invocation.note(f"{place}{display(record.text)} was deleted {when}")

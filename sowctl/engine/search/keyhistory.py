@@ -1,0 +1,216 @@
+"""The versions of single keys: those that a store retains, or every entry that the journals hold of them.
+
+Called by the verbs that tell of a record's past: history, blame. A topic with History answers from its store
+(``behaviour`` 2); what lies outside its window is not shown, whether or not a writer has pruned it yet. Any topic that
+a journal records answers from there when asked to, with everything that the journals still hold, also what the
+granularity has dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sowctl.engine.fold.blocks import values_of
+from sowctl.engine.records import StoredRecord
+from sowctl.engine.search.keytext import keys_meant, not_a_key
+from sowctl.engine.sources.opening import open_now
+from sowctl.engine.sources.versions import VersionsSource
+from sowctl.engine.topics.expiration import is_expired
+from sowctl.engine.topics.positions import naming_replay, open_log
+from sowctl.engine.topics.retention import Version, prune, retention, value_of, version_of
+from sowctl.errors import MissingError, UsageError
+from sowctl.identity.bookmarks import bookmark_of
+from sowctl.journal.format import INSERTED, UNKEYED
+from sowctl.store.codec import TOMBSTONE, expiration_of
+from sowctl.values.times import format_time
+
+if TYPE_CHECKING:
+    from sowctl.config.model import Expiration, TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.topics.targets import Target
+    from sowctl.journal.block import Entry
+    from sowctl.store.meta import Definition
+
+
+class VersionRecord(StoredRecord):
+    """A version: a stored value, the instant at which it stopped being current (None: it has not), and its entry.
+
+    ``lossy``: between it and the next version there were others, which were not retained; so it may have been replaced
+    before ``until``. ``owner``: the publisher id of the instance whose journal the entry is from.
+    """
+
+    __slots__ = ("_entry", "_owner", "lossy", "until")
+
+    def __init__(
+        self, key: bytes, value: bytes, until: int | None, lossy: bool, entry: Entry | None = None, owner: int = 0
+    ) -> None:
+        super().__init__(key, value)
+        self.until = until
+        self.lossy = lossy
+        self._entry = entry
+        self._owner = owner
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is a deletion: then it has no message."""
+        return bool(self.value[0] & TOMBSTONE)
+
+    @property
+    def inserted(self) -> bool | None:
+        """Whether there was no record before it, as its journal entry says; None for a version that a store keeps."""
+        return None if self._entry is None else bool(self._entry.flags & INSERTED)
+
+    @property
+    def client(self) -> str | None:
+        """The name of its publisher, where its journal entry has one."""
+        return None if self._entry is None else self._entry.client
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is a message to show."""
+        return not self.deleted
+
+    @property
+    def bookmark(self) -> str | None:
+        """Of a journal entry; a version that a store keeps has none."""
+        entry = self._entry
+        if entry is None:
+            return None
+        return str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._owner))
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """What a record has besides, and the facts of a version."""
+        facts: dict[str, Any] = {
+            **(super().extra or {}),
+            "operation": "delete" if self.deleted else "publish",
+            "until": None if self.until is None else format_time(self.until),
+            "lossy": self.lossy,
+        }
+        if self._entry is not None:
+            facts |= {"client": self._entry.client, "sequence": self._entry.sequence or None}
+        return facts
+
+
+class KeyVersions(NamedTuple):
+    """The versions of some keys, oldest first, and the keys that each text may mean, the likelier first."""
+
+    topic: str
+    message_type: str
+    found: dict[bytes, list[VersionRecord]]
+    named: list[list[bytes]]
+
+    def each(self, texts: Sequence[str]) -> Iterator[tuple[str, list[VersionRecord]]]:
+        """Every text with the versions that it names; none where nothing is known of them."""
+        for text, keys in zip(texts, self.named, strict=True):
+            # The likelier meaning of a text comes first; the second counts only where nothing is known of the first.
+            yield text, next((self.found[key] for key in keys if self.found.get(key)), [])
+
+
+def versions_of(
+    instance: Instance, target: Target, texts: Sequence[str], *, fields: bool, journal: bool
+) -> KeyVersions:
+    """The versions of the records that ``texts`` name; ``journal``: from the journals, whatever the topic retains.
+
+    A text is tried as a SOW key first and then as the values of the key fields, unless ``fields`` says that it is the
+    latter. Raises UsageError ``SOW-QRY-001`` and others for texts that cannot be keys, ``SOW-QRY-022`` for a topic
+    without History, MissingError ``SOW-QRY-021`` where no journal records it, and what reading raises.
+    """
+    return (_of_journal if journal else _of_store)(instance, target, texts, fields)
+
+
+def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:
+    topic = target.topic
+    if topic is not None and topic.history is None:
+        raise UsageError(
+            "SOW-QRY-022",
+            f"topic {topic.name!r} keeps no history",
+            hint="--journal shows what the journals hold" if topic.journalled else "query shows its present records",
+            topic=topic.name,
+        )
+    rule = retention(topic.history) if topic is not None else None
+    with closing(open_now(instance, target)) as source, naming_replay(topic):
+        named = _named(texts, target, source.definition, fields)
+        view = VersionsSource(source, topic, instance.now)
+        found = {}
+        for key in {key for keys in named for key in keys}:
+            kept = view.timeline(key)
+            if rule is not None:
+                # Whether a writer has pruned yet must not show: the answer depends on the entries and the clock alone.
+                kept = prune(kept, instance.now, rule.window)
+            found[key] = _retained(key, kept)
+        return KeyVersions(source.topic, source.message_type, found, named)
+
+
+def _named(texts: Sequence[str], target: Target, definition: Definition | None, fields: bool) -> list[list[bytes]]:
+    """The keys that each text may mean. Raises UsageError ``SOW-QRY-001`` for one that no record can have."""
+    meant = keys_meant(texts, target, definition, fields=fields)
+    for text, keys in zip(texts, meant, strict=True):
+        if not keys:
+            raise not_a_key(text)
+    return meant
+
+
+def _retained(key: bytes, kept: Sequence[Version]) -> list[VersionRecord]:
+    return [
+        VersionRecord(key, value_of(key, version), following.time if following is not None else None, version.lossy)
+        for version, following in pairwise([*kept, None])
+        if version is not None
+    ]
+
+
+def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:
+    topic = target.topic
+    if topic is None or not topic.journalled:
+        name = topic.name if topic is not None else str(target.path)
+        keeps = topic is None or topic.history is not None
+        hint = "leave --journal out" if keeps else "it keeps no history either: query shows its present records"
+        raise MissingError("SOW-QRY-021", f"no journal records {name!r}", hint=hint)
+    named = _named(texts, target, None, fields)
+    wanted = {key for keys in named for key in keys}
+    ref = topic.name, topic.message_type
+    entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
+    with open_log(instance, whole=True) as log:
+        # Either all entries are shown, or it is said that older ones are gone.
+        log.need_all()
+        if not log.covers(ref):
+            instance.notify(
+                f"topic {topic.name!r}: older journals are gone; what is left begins at {log.first_txid} "
+                f"(looked in {log.searched})"
+            )
+        for block in log.blocks(topic=ref):
+            # A search through the block's key column, also across two keys: a block that is taken in vain is looked at
+            # exactly below.
+            raw = bytes(block.columns().keys)
+            if not any(key in raw for key in wanted):
+                continue
+            keys, values = values_of(block, ref, unkeyed=True)
+            rows = zip(keys, values, (one for one in block.entries() if one.topic == ref), strict=True)
+            for key, value, entry in rows:
+                if key in wanted and not entry.flags & UNKEYED and _is_meant(topic, entry):
+                    entries.setdefault(key, []).append((value, entry))
+    found = {key: list(_logged(key, rows, instance, topic.expiration)) for key, rows in entries.items()}
+    return KeyVersions(topic.name, topic.message_type, found, named)
+
+
+def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
+    if topic.logical is None:
+        return True
+    return entry.logical_topic is not None and topic.logical.takes(entry.logical_topic.decode("utf-8", "replace"))
+
+
+def _logged(
+    key: bytes, rows: Sequence[tuple[bytes, Entry]], instance: Instance, rule: Expiration
+) -> Iterator[VersionRecord]:
+    """The entries of a key as versions; one that expired was current until its stamp."""
+    now, owner = instance.now, instance.publisher
+    for place, (value, entry) in enumerate(rows):
+        until = version_of(rows[place + 1][0]).time if place + 1 < len(rows) else None
+        stamp = expiration_of(value)
+        # An expired record was gone at its stamp, although no entry says so (behaviour 11.14).
+        if is_expired(rule, stamp, now) and (until is None or stamp < until):
+            until = stamp
+        yield VersionRecord(key, value, until, False, entry, owner)

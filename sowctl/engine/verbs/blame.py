@@ -1,0 +1,126 @@
+"""blame: who set each field of a record to what it is, and when: the last entry that changed it.
+
+The entries of a key are gone through in the order of their txids, as the journal has them: deltas are merged there. A
+field that an entry repeats unchanged keeps its origin; a deletion, or a record that is inserted anew, starts over. What
+differs between two entries :mod:`sowctl.values.differences` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.search.keyhistory import VersionRecord, versions_of
+from sowctl.engine.topics.expiration import is_expired
+from sowctl.errors import UsageError
+from sowctl.values.differences import FieldPath, differences, leaves, tree_of
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.topics.targets import Target
+
+
+Gone = str
+"""Why there is no record: ``deleted`` or ``expired``."""
+
+
+class FieldOrigin(Struct, frozen=True):
+    """A field that holds no further fields, its value, and the version that set it.
+
+    ``earlier``: that version or one before it, which is not known any more.
+    """
+
+    path: FieldPath
+    value: Any
+    version: VersionRecord
+    earlier: bool
+
+
+class Blame(DescribedStruct, frozen=True):
+    """One record. ``text`` named it. ``versions`` are how many are known; none: nothing is known of the key.
+
+    ``gone``: the record is not there at the instant, and why; ``last`` is its last version.
+    """
+
+    text: str
+    topic: str
+    message_type: str
+    fields: Sequence[FieldOrigin] = ()
+    versions: int = 0
+    last: VersionRecord | None = None
+    gone: Gone | None = None
+
+
+def blame(
+    instance: Instance, target: Target, texts: Sequence[str], *, fields: bool = False, at: int | None = None
+) -> list[Blame]:
+    """The origins of all fields of the records that ``texts`` name, now or as of ``at`` (microseconds UTC).
+
+    The journal answers where one records the topic, else the versions that it retains. Raises UsageError
+    ``SOW-QRY-022`` where there is neither, ``SOW-QRY-023`` for what is derived from topics, and what reading raises.
+    """
+    topic = target.topic
+    if topic is not None and topic.derived is not None:
+        raise UsageError(
+            "SOW-QRY-023",
+            f"{topic.label!r} is a {topic.derived.kind}: no entry sets its fields",
+            hint="ask for the record of the topic that it is made of",
+        )
+    journal = topic is not None and topic.journalled
+    answer = versions_of(instance, target, texts, fields=fields, journal=journal)
+    view = instance.type_of(answer.message_type).members_view
+    found = []
+    for text, known in answer.each(texts):
+        versions = [one for one in known if at is None or one.timestamp <= at]
+        made = Blame(text, answer.topic, answer.message_type, versions=len(versions))
+        if versions:
+            last = versions[-1]
+            gone = _gone(topic, last, instance.now if at is None else at)
+            origins = () if gone is not None else tuple(origins_of(versions, view))
+            made = Blame(text, answer.topic, answer.message_type, origins, len(versions), last, gone)
+        found.append(made)
+    return found
+
+
+def origins_of(versions: Sequence[VersionRecord], view: Callable[[bytes], bytes]) -> Iterator[FieldOrigin]:
+    """The fields of the last of ``versions``, which are those of one key, oldest first."""
+    tree: Any = None
+    origins: dict[FieldPath, tuple[VersionRecord, bool]] = {}
+    before: VersionRecord | None = None
+    for version in versions:
+        if version.deleted:
+            tree, origins, before = None, {}, version
+            continue
+        after = tree_of(view(version.payload))
+        if before is None or before.deleted or version.inserted:
+            # What stood before the first version that is known may have had these values, unless it says itself that
+            # there was nothing.
+            mark = version, before is None and not version.inserted
+            origins = dict.fromkeys((path for path, _ in leaves(after)), mark)
+        else:
+            touched = {change.path for change in differences(tree, after)}
+            mark = version, before.lossy
+            origins = {
+                path: mark if path not in origins or _is_within(path, touched) else origins[path]
+                for path, _ in leaves(after)
+            }
+        tree, before = after, version
+    if before is not None and not before.deleted:
+        for path, value in leaves(tree):
+            yield FieldOrigin(path, value, *origins[path])
+
+
+def _is_within(path: FieldPath, touched: set[FieldPath]) -> bool:
+    return any(path[:length] in touched for length in range(len(path) + 1))
+
+
+def _gone(topic: TopicConfig | None, last: VersionRecord, at: int) -> Gone | None:
+    if last.deleted:
+        return "deleted"
+    if topic is not None and is_expired(topic.expiration, last.expiration, at):
+        return "expired"
+    return None

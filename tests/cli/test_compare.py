@@ -1,0 +1,170 @@
+"""What diff, blame and history --diff print: words, colours, widths, statuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+CONFIG = config_xml(topic_xml("t") + topic_xml("u"), ("t",))
+OTHER = CONFIG.replace("sow/%n", "sow2/%n").replace("<JournalDirectory>journal", "<JournalDirectory>journal2")
+EARLY, LATE = "2026-01-05T08:00:00Z", "2026-01-05T09:00:00Z"
+
+
+@pytest.fixture
+def run(cli: Cli) -> Callable[..., str]:
+    """Runs a line that must end with the status given, and returns what it prints."""
+    Path("sowctl.xml").write_text(CONFIG)
+    Path("other").mkdir()
+    Path("other/sowctl.xml").write_text(OTHER)
+
+    def call(*argv: str, status: int = 0, now: str = LATE, **options: object) -> str:
+        done = cli(*argv, "--now", now, **options)
+        assert done.status == status, done
+        call.err = done.err  # type: ignore[attr-defined]
+        return done.out
+
+    call("publish", "t", stdin=b'{"id":1,"a":1,"note":"x"}\n{"id":2}\n', now=EARLY)
+    call("publish", "t", "--client", "oms", stdin=b'{"id":1,"a":2,"new":[1]}\n{"id":3}\n')
+    call("delete", "t", "--filter", "/id = 2", "--yes")
+    return call
+
+
+TEXT = """\
+--- t@2026-01-05T08:00:00Z
++++ t
++ 3: {"id":3}
+- 2: {"id":2}
+~ 1
+    ~ /a: 1 -> 2
+    - /note: "x"
+    + /new: [1]
+"""
+
+
+def _in_any_order(text: str) -> list[str]:
+    """Blocks of lines that belong together, in an order that no hash decides."""
+    blocks: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(" "):
+            blocks[-1] += "\n" + line
+        else:
+            blocks.append(line)
+    return sorted(blocks)
+
+
+def test_text_for_people_is_the_same_in_a_pipe_but_for_colours(run: Callable[..., str]) -> None:
+    out = run("diff", f"t@{EARLY}", "t", status=1)
+    assert _in_any_order(out) == _in_any_order(TEXT)
+    assert run.err == "t: 1 changed, 1 added, 1 removed, 0 equal\n"  # type: ignore[attr-defined]
+    assert run("diff", f"t@{EARLY}", status=1) == out
+    shown = run("diff", f"t@{EARLY}", "t", status=1, tty="out", environ={"NO_COLOR": "1", "COLUMNS": "60"})
+    assert shown == out
+    colored = run("diff", f"t@{EARLY}", "t", status=1, tty="out", environ={"TERM": "xterm"})
+    assert "\x1b[32m+ 3" in colored and "\x1b[31m- 2" in colored
+    assert run("diff", "t", "t", "--quiet") == "" and run("diff", "t", f"t@{LATE}") == ""
+
+
+def test_lines_end_at_the_edge_of_a_terminal_and_nowhere_else(run: Callable[..., str]) -> None:
+    long = "w" * 100
+    run("publish", "t", stdin=f'{{"id":1,"a":2,"new":[1],"w":"{long}"}}\n{{"id":9,"w":"{long}"}}\n'.encode())
+    run("publish", "t", stdin=f'{{"id":1,"a":2,"new":[1],"w":"b{long}"}}\n'.encode(), now="2026-01-05T10:00:00Z")
+    environ = {"NO_COLOR": "1", "COLUMNS": "60"}
+    later = {"status": 1, "now": "2026-01-05T10:00:00Z"}
+    shown = run("diff", f"t@{LATE}..2026-01-05T10:00:00Z", tty="out", environ=environ, **later)
+    assert max(map(len, shown.splitlines())) == 60
+    assert '        - "www' in shown and '        + "bwww' in shown
+    assert long in run("diff", f"t@{LATE}", "t", **later)
+
+
+def test_json_and_statistics(run: Callable[..., str]) -> None:
+    rows = [json.loads(line) for line in run("diff", f"t@{EARLY}", "t", "--format", "json", status=1).splitlines()]
+    assert {row["key"]: row["change"] for row in rows} == {"1": "changed", "2": "removed", "3": "added"}
+    changed = next(row for row in rows if row["key"] == "1")
+    assert changed["fields"] == [
+        {"path": "/a", "before": 1, "after": 2},
+        {"path": "/note", "before": "x"},
+        {"path": "/new", "after": [1]},
+    ]
+    assert (
+        run("diff", f"t@{EARLY}", "t", "--stat", status=1) == "t | 3 ~+-\n    /a    | 1\n    /new  | 1\n    /note | 1\n"
+    )
+    assert run("diff", f"t@{EARLY}", "t", "--summary", status=1) == "t  1 changed, 1 added, 1 removed, 0 equal\n"
+    counted = json.loads(run("diff", f"t@{EARLY}", "t", "--stat", "--format", "json", status=1))
+    assert (counted["changed"], counted["fields"]) == (1, {"/a": 1, "/note": 1, "/new": 1})
+    only = run("diff", f"t@{EARLY}", "t", "--top-n", "1", status=1)
+    assert len(_in_any_order(only)) == 3
+    meta = run("diff", f"t@{EARLY}", "t", "--meta", "--key", "1", "--format", "json", status=1)
+    assert [fact["name"] for fact in json.loads(meta)["metadata"]] == ["timestamp", "txid"]
+
+
+def test_envelopes_make_another_instance_into_this_one(run: Callable[..., str]) -> None:
+    run("publish", "t", "-c", "other/sowctl.xml", stdin=b'{"id":2}\n{"id":5}\n')
+    both = "other", "sowctl.xml"
+    assert run("diff", *both, "--summary", "--topic", "t", status=1).startswith("t  0 changed, 2 added, 2 removed")
+    lines = run("diff", *both, "--format", "envelopes", status=1)
+    run("publish", "--framing", "envelope", "-c", "other/sowctl.xml", stdin=lines.encode(), now="2026-01-05T10:00:00Z")
+    assert "2 inserted, 0 updated, 2 deleted" in run.err  # type: ignore[attr-defined]
+    assert run("diff", *both) == ""
+    here, there = (run("hash", "t", "--payloads", "-c", config) for config in ("sowctl.xml", "other/sowctl.xml"))
+    assert here == there
+    # One topic of the other instance, at an instant.
+    assert run("diff", f"other:t@{LATE}", "t", "--summary", status=1).startswith("t  ")
+
+
+def test_sides_that_do_not_go_together(run: Callable[..., str]) -> None:
+    for words, code in (
+        (("t",), "SOW-DIF-005"),
+        (("other", "t"), "SOW-DIF-005"),
+        (("t", "t", "--topic", "t"), "SOW-DIF-005"),
+        (("t@1", "t", "--format", "envelopes", "--loose"), "SOW-DIF-006"),
+        (("t@nonsense",), "SOW-VAL"),
+        (("t@1", "t", "--on", "/"), "SOW-VAL-001"),
+    ):
+        run("diff", *words, status=2)
+        assert f"error[{code}" in run.err, words  # type: ignore[attr-defined]
+    run("diff", "nowhere@1", "t", status=10)
+
+
+def test_files_need_no_configuration(run: Callable[..., str]) -> None:
+    store = next(Path("sow").glob("t*.sow"))
+    copy = Path("copy.sow")
+    copy.write_bytes(store.read_bytes())
+    Path("sowctl.xml").rename("elsewhere")
+    assert run("diff", str(store), str(copy)) == ""
+
+
+def test_a_name_with_an_at_sign_is_a_name(run: Callable[..., str]) -> None:
+    Path("sowctl.xml").write_text(CONFIG.replace("<Name>u<", "<Name>u@1<"))
+    run("publish", "u@1", stdin=b'{"id":1}\n')
+    assert run("diff", "u@1", "u@1") == ""
+
+
+def test_blame_and_history_with_differences(run: Callable[..., str]) -> None:
+    table = run("blame", "t", "1", tty="out", environ={"NO_COLOR": "1"}).splitlines()
+    assert [line.split() for line in table if "─" not in line] == [
+        ["field", "value", "timestamp", "txid", "client"],
+        ["/id", "1", "2026-01-05T08:00:00.000000Z", "1"],
+        ["/a", "2", "2026-01-05T09:00:00.000000Z", "3", "oms"],
+        ["/new", "[1]", "2026-01-05T09:00:00.000000Z", "3", "oms"],
+    ]
+    row = json.loads(run("blame", "t", "1").splitlines()[1])
+    assert (row["field"], row["value"], row["client"], row["earlier"]) == ("/a", 2, "oms", False)
+    assert run("blame", "t", "2", status=1) == ""
+    assert run.err == "t: 2 was deleted at 2026-01-05T09:00:00.000000Z, txid 5\n"  # type: ignore[attr-defined]
+    assert run("history", "t", "1", "2", "--journal", "--diff").splitlines()[1:7] == [
+        "+ 2026-01-05T08:00:00.000000Z  txid 1",
+        '    {"id":1,"a":1,"note":"x"}',
+        "~ 2026-01-05T09:00:00.000000Z  txid 3  client oms",
+        "    ~ /a: 1 -> 2",
+        '    - /note: "x"',
+        "    + /new: [1]",
+    ]
+    rows = [json.loads(one) for one in run("history", "t", "2", "--journal", "--diff", "-F", "ndjson").splitlines()]
+    assert [one["change"] for one in rows] == ["added", "removed"]
+    run("history", "t", "1", "--journal", "--diff", "--format", "csv", status=2)
