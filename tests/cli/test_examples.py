@@ -29,7 +29,7 @@ OTHER_STATUS = {
     "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35": 1,
     "sowctl diff orders@2026-01-05T10:00:00Z orders --stat": 1,
     "sowctl diff orders@1200..1210": 1,
-    "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --fields /creditLimit": 1,
+    "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --only /creditLimit": 1,
     # What stands before the pipe says that there is a difference.
     "sowctl diff other.xml sowctl.xml --format envelopes | sowctl publish --framing envelope -c other.xml": 1,
     "sowctl config diff sowctl.xml other.xml": 1,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "sowctl diff orders@2026-01-05T10:00:00Z orders --stat",
     "sowctl diff orders@1200..1210",
-    "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --fields /creditLimit",
+    "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --only /creditLimit",
     "sowctl diff sowctl.xml amps.xml --summary",
     "sowctl diff other.xml sowctl.xml --format envelopes | sowctl publish --framing envelope -c other.xml",
 )
@@ -36,8 +36,8 @@ def run(
     key: Annotated[
         list[str] | None, option("--key", help="only the record of this key; may be repeated", metavar="KEY")
     ] = None,
-    fields: Annotated[
-        str | None, option("--fields", help="only differences in these fields, such as /qty,/price", metavar="PATHS")
+    only: Annotated[
+        str | None, option("--only", help="only differences in these fields, such as /qty,/price", metavar="PATHS")
     ] = None,
     ignore: Annotated[
         str | None, option("--ignore", help="no differences in these fields, such as /time", metavar="PATHS")
@@ -82,17 +82,17 @@ def run(
     from sowctl.cli.sides import pairs
     from sowctl.engine.verbs.diff import DiffOptions, compare
 
-    if format == "envelopes" and (fields or ignore or loose or on or stat or summary or top_n is not None):
+    if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
         raise UsageError(
             "SOW-DIF-006",
-            "envelopes make all of A into B: --fields, --ignore, --loose, --on, --top-n, --stat, --summary do not go "
+            "envelopes make all of A into B: --only, --ignore, --loose, --on, --top-n, --stat, --summary do not go "
             "with them",
             hint="leave them out; --filter and --key choose records",
         )
     options = DiffOptions(
         filter=filter,
         keys=tuple(key) if key else None,
-        fields=_paths(fields),
+        fields=_paths(only),
         ignored=_paths(ignore),
         on=_paths(on),
         loose=loose,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.engine.following.subscription import Subscription
     from sowctl.engine.queues.queue import QueueMessage
     from sowctl.engine.records import StoredRecord
-    from sowctl.engine.verbs.history import VersionRecord
+    from sowctl.engine.search.keyhistory import VersionRecord
 
 __all__ = [
     "Event",

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
         ReplayReport,
         TopicInfo,
     )
+    from sowctl.engine.search.keyhistory import VersionRecord
     from sowctl.engine.search.plan import Plan
     from sowctl.engine.sources.digest import Digest
     from sowctl.engine.upkeep.repairing import StoreRepair
     from sowctl.engine.verbs.check import CheckRun
-    from sowctl.engine.verbs.history import VersionRecord
     from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
     from sowctl.errors import SowError
