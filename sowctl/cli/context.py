@@ -16,6 +16,7 @@ from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_t
 from sowctl.values.units import parse_seconds
 
 if TYPE_CHECKING:
+    from sowctl.cli.kept import KeptConfigurations
     from sowctl.engine.instance import Instance
 
 FOREVER = 3_000_000_000.0
@@ -42,7 +43,7 @@ class Settings(Struct, frozen=True):
 class Invocation:
     """One run of one command. ``durable`` says at any time what an interruption would leave, in words, and ``resume``
     at its end how to go on from there; ``own_process`` that the process is this program's alone. ``limit`` starts the
-    clock of --timeout with its seconds."""
+    clock of --timeout with its seconds. ``kept``: configurations that other commands of this process have read."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -56,6 +57,7 @@ class Invocation:
         self.own_process = False
         self.limit: Callable[[float], None] | None = None
         self.lock_wait = 10.0
+        self.kept: KeptConfigurations | None = None
 
     def settle(self, settings: Settings) -> None:
         """Take over the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds, --timeout begins.
@@ -150,6 +152,13 @@ class Invocation:
         from sowctl.engine.instance import Instance
 
         self.detail(f"configuration {path}, clock {format_time(self.clock())}")
+        if self.kept is not None:
+            from sowctl.cli.kept import LastingInstance
+
+            config = self.kept.load(path, self.environ, root)
+            return LastingInstance(
+                config, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
+            )
         return Instance.open(
             path,
             root=root,

@@ -16,13 +16,16 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
+
+if TYPE_CHECKING:
+    from sowctl.cli.kept import KeptConfigurations
 
 GC_OBJECTS = 100_000
 TIMED_OUT, HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 124, 129, 130, 141, 143, 70
@@ -121,15 +124,18 @@ def main(
     seam: Seam = SEAM,
     clock: Clock = system_clock,
     own_process: bool = False,
+    kept: KeptConfigurations | None = None,
 ) -> int:
     """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing.
 
+    ``kept``: the configurations that this process has read already, where it runs several command lines.
     ``own_process``: the process runs no program but this one, so that signal handlers may be set.
     """
     # The colour is looked up before anything is parsed, because what is wrong with the options is shown in it, too.
     streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process
+    invocation.kept = kept
     invocation.limit = _limit if own_process else None
     try:
         status = _dispatch(invocation, argv)

@@ -190,6 +190,25 @@ CODES: dict[str, str] = {
         Do: Answer all questions, or give ``--topic``.
         See: sowctl-config-init(1)
         """,
+    "SOW-CLI-102": """2 a line that is no command
+
+        Why: A line of ``sowctl shell`` has a character that a shell would act on (``|``, ``>``, ``;``, ``&`` and
+        others) outside of quotation marks, or a quotation that does not end.
+        Do: Put filters and messages into quotation marks.
+        See: sowctl-shell(1)
+        """,
+    "SOW-CLI-103": """2 a shell within the shell
+
+        Why: ``shell`` is the one command that the shell does not run.
+        Do: Leave the shell with ``exit`` first.
+        See: sowctl-shell(1)
+        """,
+    "SOW-CLI-104": """4 a terminal without its package
+
+        Why: Editing, completion and history of ``sowctl shell`` need prompt_toolkit, which is not installed.
+        Do: Install ``sowctl[tui]``, or give the commands from a pipe or a file.
+        See: sowctl-shell(1)
+        """,
     "SOW-CLI-098": """2 nothing to complete, or two things
 
         Why: ``completion`` prints the script of one shell, or with ``--names`` the names that a script asks for.

@@ -53,6 +53,7 @@ FILES = {
     "done.ndjson": '{"orderId":10002}\n',
     "topics.xml": topic_xml("t"),
     "shop.bookmarks": "",
+    "checks.txt": "info orders\nquery orders '/qty > 500' --count\n",
     "process-order": "#!/bin/sh\nexec cat\n",
     "load-lines": "#!/bin/sh\nexec cat\n",
     "load.py": "import pathlib, sys\npathlib.Path(sys.argv[1]).read_text()\n",

@@ -7,6 +7,7 @@ program. Nothing is run, and nothing raised: where something cannot be found out
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -20,7 +21,7 @@ from sowctl.cli.words.options import FORMATS, GLOBALS, LEADING_VALUES
 from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES, Command, find, members
 
 if TYPE_CHECKING:
-    from sowctl.cli.context import Invocation
+    from sowctl.cli.context import Invocation, Settings
 
 _FILTERS = ("FILTER", "EXPR")
 _FIELDS = ("LIST", "PATH")
@@ -57,14 +58,17 @@ class _Line(Struct):
     given: dict[str, str] = field(default_factory=dict)
 
 
-def offers(invocation: Invocation, words: Sequence[str], current: str, known: Known | None = None) -> Offers:
-    """What completes ``current`` behind ``words``. ``known`` serves several questions about one instance."""
+def offers(
+    invocation: Invocation, words: Sequence[str], current: str, seen: dict[Settings, Known] | None = None
+) -> Offers:
+    """What completes ``current`` behind ``words``. ``seen`` keeps what was found out for the next question."""
     line = _read(words)
-    if known is None:
-        # The configuration is the one that the line itself names.
-        settings = {name: line.given[name] for name in ("config", "root") if name in line.given}
-        invocation.settings = replace(invocation.settings, quiet=True, **settings)
-        known = Known(invocation)
+    # The configuration is the one that the line itself names.
+    named = {name: line.given[name] for name in ("config", "root") if name in line.given}
+    asking = copy(invocation)
+    asking.settings = replace(invocation.settings, quiet=True, **named)
+    seen = {} if seen is None else seen
+    known = seen.setdefault(asking.settings, Known(asking))
     if line.unknown:
         return Offers()
     if line.waiting is not None:

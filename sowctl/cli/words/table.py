@@ -130,6 +130,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("demo", "demo", "make a small instance with data to try the commands on", SELF),
     Command("explain", "explain", "say what error codes mean, and what to do", SELF),
     Command("man", "man", "show a manual page", SELF),
+    Command("shell", "shell", "run many commands in one process, at a terminal or from a pipe", SELF),
     Command("completion", "completion", "print a completion script for bash, zsh or fish", SELF),
 )
 

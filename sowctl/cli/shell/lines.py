@@ -1,0 +1,157 @@
+"""Lines cut into words as a POSIX shell cuts them: quotation marks, backslashes, comments; nothing else of a shell.
+
+Variables, patterns and ``~`` stay as they are written. What a shell takes for a pipe, a redirection or the end of a
+command is refused outside quotation marks: a filter ``/qty > 5`` that was written without them must not be guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from sowctl.errors import UsageError
+
+_SPECIAL = frozenset("|&;<>()`")
+_ESCAPED = frozenset('$`"\\')
+"""What a backslash takes its meaning from within double quotation marks; before others it is itself."""
+
+
+class Word(Struct):
+    """A word, and where it begins in the text. ``open`` is the quotation mark that is not ended yet, if any."""
+
+    text: str
+    start: int
+    open: str = ""
+
+
+class Unfinished(Exception):
+    """A quotation mark is open, or the text ends with a backslash: it goes on in the next line."""
+
+
+class _Cutter:
+    """Goes through a text once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words: list[Word] = []
+        self.open = ""
+        self.joined = False
+        self._word: Word | None = None
+        self._cut()
+
+    def _cut(self) -> None:
+        at, text = 0, self.text
+        while at < len(text):
+            letter = text[at]
+            if self.open:
+                at = self._within(at, letter)
+            elif letter == "\\":
+                # At the end of a line it joins this with the next one, of which there may be none yet.
+                self.joined = at + 1 == len(text) or (text[at + 1] == "\n" and at + 2 == len(text))
+                if at + 1 < len(text) and text[at + 1] != "\n":
+                    self._add(at, text[at + 1])
+                at += 2
+            elif letter.isspace():
+                self._word = None
+                at += 1
+            elif letter == "#" and self._word is None:
+                end = text.find("\n", at)
+                at = len(text) if end < 0 else end
+            elif letter in "'\"":
+                self._add(at, "")
+                self.open = letter
+                at += 1
+            elif letter in _SPECIAL:
+                raise _no_shell(text, at)
+            else:
+                self._add(at, letter)
+                at += 1
+        if self._word is not None:
+            self._word.open = self.open
+
+    def _within(self, at: int, letter: str) -> int:
+        if letter == self.open:
+            self.open = ""
+            return at + 1
+        following = self.text[at + 1 : at + 2]
+        if letter == "\\" and self.open == '"' and following in {*_ESCAPED, "\n"} and following:
+            self._add(at, "" if following == "\n" else following)
+            return at + 2
+        self._add(at, letter)
+        return at + 1
+
+    def _add(self, at: int, letters: str) -> None:
+        if self._word is None:
+            self._word = Word("", at)
+            self.words.append(self._word)
+        self._word.text += letters
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a command. Raises Unfinished, and UsageError ``SOW-CLI-102`` for what a shell would act on."""
+    cut = _Cutter(text)
+    if cut.open or cut.joined:
+        raise Unfinished
+    return [word.text for word in cut.words]
+
+
+def being_written(text: str) -> tuple[list[str], Word]:
+    """The words before the last one, and the last one, which is empty behind a blank. Raises UsageError."""
+    cut = _Cutter(text)
+    if not cut.words or (not cut.open and text[-1:].isspace()):
+        return [word.text for word in cut.words], Word("", len(text))
+    *before, last = cut.words
+    return [word.text for word in before], last
+
+
+def quoted(text: str, mark: str, *, finished: bool) -> str:
+    """A text as it is written so that it is one word: plain where it can be, else within quotation marks.
+
+    ``mark`` is the one that it was begun with, if any. Where it is not ``finished`` the closing mark is left out.
+    """
+    if not mark and text and not set(text) & {*_SPECIAL, *"'\"\\#"} and not any(map(str.isspace, text)):
+        return text
+    if mark == "'" and "'" not in text:
+        return f"'{text}" + ("'" if finished else "")
+    inner = "".join("\\" + letter if letter in _ESCAPED else letter for letter in text)
+    return f'"{inner}' + ('"' if finished else "")
+
+
+def commands(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
+    """The commands of a script, each with the number of its first line; a quotation mark may span lines."""
+    number = 0
+    for line in lines:
+        first, text = number + 1, line
+        number += 1
+        while _goes_on(text) and (following := next(lines, None)) is not None:
+            text += following
+            number += 1
+        yield first, text
+
+
+def _goes_on(text: str) -> bool:
+    try:
+        words_of(text)
+    except Unfinished:
+        return True
+    except UsageError:
+        pass
+    return False
+
+
+def unfinished() -> UsageError:
+    """The error of a command whose quotation mark is open where the input ends."""
+    words = "the last command is not finished: a quotation mark is open, or a backslash ends its line"
+    return UsageError("SOW-CLI-102", words, hint="end the quotation with the mark that began it")
+
+
+def _no_shell(text: str, at: int) -> UsageError:
+    begin = text.rfind("\n", 0, at) + 1
+    line = text[begin:].partition("\n")[0]
+    return UsageError(
+        "SOW-CLI-102",
+        f"'{text[at]}' outside of quotation marks is no part of a command here",
+        hint="put filters into quotation marks; --output FILE writes into a file",
+        excerpt=f"{line}\n{' ' * (at - begin)}^",
+    )

@@ -1,0 +1,132 @@
+"""One command after the other in this process, each behind the one error boundary, as if it were a process of its own.
+
+What they share: configurations that were read, and stores, which stay open from one command to the next. Both notice
+what others do to the files meanwhile. A command line of its own cannot end the shell, whatever happens in it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from sowctl.cli.kept import KeptConfigurations
+from sowctl.cli.main import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, main
+from sowctl.cli.shell.lines import Unfinished, commands, unfinished, words_of
+from sowctl.cli.streams import ClosedInput
+from sowctl.cli.words.options import GLOBALS, VARIABLES
+from sowctl.engine.instance import Instance
+from sowctl.errors import SowError, UsageError
+
+if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
+
+ENDING = frozenset({HUNG_UP, BROKEN_PIPE, TERMINATED})
+"""Statuses of commands behind which there is nobody to go on for."""
+LEAVING = ("exit", "quit")
+
+
+class Runner:
+    """Runs commands with the streams of an invocation; its global options are the defaults of all of them."""
+
+    def __init__(self, invocation: Invocation, stdin: BinaryIO) -> None:
+        self.invocation = invocation
+        self.left = False
+        self._stdin = stdin
+        self._kept = KeptConfigurations()
+        invocation.kept = self._kept
+        self._environ = dict(invocation.environ) | _as_variables(invocation)
+
+    def __enter__(self) -> Runner:
+        from sowctl.store.opening.sharing import keep
+
+        keep()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from sowctl.store.opening.sharing import drop
+
+        drop()
+        Instance().close()
+
+    def run(self, text: str) -> int:
+        """Run one command and return its status; 0 for an empty line. ``left`` is set by ``exit`` and ``quit``."""
+        try:
+            words = _without_name(words_of(text))
+            if words[:1] == ["shell"]:
+                raise UsageError("SOW-CLI-103", "this is the shell already", hint="'exit' leaves it")
+        except Unfinished:
+            return self._refused(unfinished())
+        except SowError as error:
+            return self._refused(error)
+        if not words:
+            return 0
+        if words[0] in LEAVING and len(words) == 1:
+            self.left = True
+            return 0
+        return self._called(words)
+
+    def _called(self, words: Sequence[str]) -> int:
+        outer = self.invocation
+        streams = outer.streams
+        try:
+            return main(
+                words,
+                environ=self._environ,
+                stdin=self._stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                seam=outer.seam,
+                clock=outer.clock,
+                own_process=outer.own_process,
+                kept=self._kept,
+            )
+        finally:
+            if outer.own_process and outer.settings.timeout is None:
+                # The time of a command's --timeout ends with it.
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _refused(self, error: SowError) -> int:
+        from sowctl.cli.boundary import report
+
+        report(error, self.invocation.streams, self.invocation.settings.error_format)
+        return error.exit_status
+
+
+def batch(invocation: Invocation, *, stop_on_error: bool) -> int:
+    """Run the commands of standard input, one a line, to its end; the status of the first that failed.
+
+    The commands have no input of their own: what follows in the input are commands.
+    """
+    first = 0
+    with Runner(invocation, ClosedInput()) as runner:
+        for number, text in commands(_lines(invocation.streams.stdin)):
+            status = runner.run(text)
+            if status:
+                first = first or status
+                invocation.note(f"line {number} ended with status {status}")
+            if runner.left or status in ENDING or status == INTERRUPTED or (status and stop_on_error):
+                break
+    return first
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    for line in stream:
+        yield line.decode("utf-8", "surrogateescape")
+
+
+def _without_name(words: list[str]) -> list[str]:
+    """Lines of documentation begin with the name of the program."""
+    return words[1:] if words[:1] == ["sowctl"] else words
+
+
+def _as_variables(invocation: Invocation) -> dict[str, str]:
+    """The global options that the shell was given, as the variables that set them for its commands."""
+    found = {}
+    for parameter in GLOBALS:
+        value = getattr(invocation.settings, parameter.name)
+        # Its own --timeout is that of the whole shell, whose timer runs already.
+        if value == parameter.default or parameter.name == "timeout":
+            continue
+        found[VARIABLES[parameter.name]] = value if isinstance(value, str) else str(min(int(value), 3))
+    return found
