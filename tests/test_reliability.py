@@ -22,7 +22,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "R3": (
-        "crash states, 60 of each of 29 workloads, 500 of a journal / all, 500,000 of a journal: nothing acknowledged "
+        "crash states, 40 of each of 29 workloads, 500 of a journal / all, 500,000 of a journal: nothing acknowledged "
         "lost",
         (
             "crash/test_crash_states.py::test_nothing_acknowledged_is_lost",
