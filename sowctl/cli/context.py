@@ -17,10 +17,13 @@ from sowctl.values.units import parse_seconds
 
 if TYPE_CHECKING:
     from sowctl.cli.kept import KeptConfigurations
+    from sowctl.cli.meter import Meter
     from sowctl.engine.instance import Instance
 
 FOREVER = 3_000_000_000.0
 """Seconds; about a century, which every lock call still accepts."""
+TELLING = frozenset({"publish", "subscribe", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"})
+"""Commands that say themselves how far they are, or that have no end."""
 CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 
 
@@ -43,7 +46,8 @@ class Settings(Struct, frozen=True):
 class Invocation:
     """One run of one command. ``durable`` says at any time what an interruption would leave, in words, and ``resume``
     at its end how to go on from there; ``own_process`` that the process is this program's alone. ``limit`` starts the
-    clock of --timeout with its seconds. ``kept``: configurations that other commands of this process have read."""
+    clock of --timeout with its seconds. ``kept``: configurations that other commands of this process have read.
+    An ``endless`` run has no progress to show; ``meter`` shows that of others."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -55,6 +59,8 @@ class Invocation:
         self.durable: str | None = None
         self.resume: str | None = None
         self.own_process = False
+        self.endless = False
+        self.meter: Meter | None = None
         self.limit: Callable[[float], None] | None = None
         self.lock_wait = 10.0
         self.kept: KeptConfigurations | None = None
@@ -127,8 +133,18 @@ class Invocation:
         """
         instance = self._opened(targets)
         if fix_names:
-            return replace(instance, fix_names=True)
-        return instance
+            instance = replace(instance, fix_names=True)
+        return self._watched(instance)
+
+    def _watched(self, instance: Instance) -> Instance:
+        """The instance with a meter for its long readings, where progress is shown and the command has an end."""
+        wanted = self.settings.progress
+        if self.endless or self.command in TELLING or not (wanted == "json" or self.shows_progress()):
+            return instance
+        from sowctl.cli.meter import Meter
+
+        self.meter = Meter(self.streams, self.command, wanted, shown=self.shows_progress())
+        return replace(instance, watch=self.meter.tell)
 
     def _opened(self, targets: tuple[str, ...]) -> Instance:
         from sowctl.engine.instance import Instance

@@ -139,6 +139,8 @@ def main(
     invocation.limit = _limit if own_process else None
     try:
         status = _dispatch(invocation, argv)
+        if invocation.meter is not None:
+            invocation.meter.end()
         # Within the boundary: what the last write could not put out is an error like any other.
         stdout.flush()
         return status

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from sowctl.errors import RefusedError
@@ -17,7 +17,10 @@ _STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold"
 
 
 class Streams:
-    """Standard input, output and error as binary streams, with the environment that says how to dress them."""
+    """Standard input, output and error as binary streams, with the environment that says how to dress them.
+
+    ``under`` takes away what stands in the last line of the terminal before something is said.
+    """
 
     def __init__(
         self,
@@ -28,10 +31,18 @@ class Streams:
         color: str = "auto",
     ) -> None:
         self.stdin = stdin
-        self.stdout = stdout
+        self._stdout = stdout
         self.stderr = stderr
         self.environ = environ
         self.color = color
+        self.under: Callable[[], None] | None = None
+
+    @property
+    def stdout(self) -> BinaryIO:
+        """Standard output, with the last line of the terminal free for what is written next."""
+        if self.under is not None:
+            self.under()
+        return self._stdout
 
     def colored(self, stream: BinaryIO) -> bool:
         """Whether colour belongs on ``stream``: --color, then NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR, then TERM."""
@@ -54,6 +65,8 @@ class Streams:
 
     def talk(self, text: str) -> None:
         """Write a line (or lines) to standard error. A standard error that is gone is no reason to stop."""
+        if self.under is not None:
+            self.under()
         try:
             # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
             self.stderr.write(text.encode("utf-8", "backslashreplace") + b"\n")

@@ -63,6 +63,10 @@ class OpenTopic(Protocol):
         """Keys and stored values in key order, up to ``count`` at a time, without those that are over at ``now``."""
 
 
+def _unwatched(what: str, done: int, total: int) -> None:
+    return
+
+
 def _unopened(_: TopicConfig) -> OpenTopic | None:
     return None
 
@@ -72,7 +76,8 @@ class Instance(DescribedStruct, frozen=True):
 
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
     gives a topic that a session of this run has open, because a store is opened but once in a process;
-    ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``lasting``: it is a program's,
+    ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``watch`` is told how far a long
+    reading has come: of what, how many, of how many. ``lasting``: it is a program's,
     which asks again and again, not a command's, which asks once.
     """
 
@@ -88,6 +93,7 @@ class Instance(DescribedStruct, frozen=True):
     opened: Callable[[TopicConfig], OpenTopic | None] = _unopened
     fix_names: bool = False
     noted: set[str] = field(default_factory=set)
+    watch: Callable[[str, int, int], None] = _unwatched
 
     @classmethod
     def open(
@@ -133,6 +139,11 @@ class Instance(DescribedStruct, frozen=True):
         if about not in self.noted:
             self.noted.add(about)
             self.notify(text)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody wants to know how far a long reading has come."""
+        return self.watch is not _unwatched
 
     @property
     def log(self) -> TransactionLog | None:

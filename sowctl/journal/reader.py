@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
 
-from sowctl.errors import DamageError, MissingError
+from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
@@ -31,7 +31,8 @@ def _unheard(_: Gap) -> None:
 class Journal:
     """An instance's journal as it is when asked; many may read while one writes. Not for several threads at once.
 
-    ``lineage`` 16 bytes. ``on_gap`` is told of every gap that entries are read around.
+    ``lineage`` 16 bytes. ``on_gap`` is told of every gap that entries are read around,
+    ``on_read`` by :meth:`blocks` how many txids of how many are behind it.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Journal:
         self.lineage = self._folder.last().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
         self.on_gap: Callable[[Gap], None] = _unheard
+        self.on_read: Callable[[int, int], None] | None = None
 
     @classmethod
     def exists(cls, directory: Path, instance: str, archive: Path | None = None) -> bool:
@@ -248,6 +250,7 @@ class Journal:
         ``after``. Raises DamageError (exit 5) with file, offset and txids; with ``resync`` yields a :class:`Damage` in
         its place and goes on behind it.
         """
+        reach = self._reach(after, until)
         for item in self._scan.refs(after, topic, start, resync):
             if isinstance(item, Damage):
                 yield item
@@ -255,6 +258,8 @@ class Journal:
             header = item.header
             if until is not None and header.first_txid > until:
                 return
+            if reach is not None and self.on_read is not None and header.last_txid > reach[0]:
+                self.on_read(min(header.last_txid, reach[1]) - reach[0], reach[1] - reach[0])
             # Reading begins at a place between groups, which may lie well before `after`: what is not wanted is passed
             # over by its header.
             if header.last_txid <= max(after, start.txid if start is not None else 0):
@@ -293,6 +298,17 @@ class Journal:
             assert not isinstance(item, Damage)
             if item.header.is_gap:
                 yield item.gap()
+
+    def _reach(self, after: int, until: int | None) -> tuple[int, int] | None:
+        """The txids before and at the end of a walk, for who watches it; None where that cannot be told."""
+        if self.on_read is None:
+            return None
+        try:
+            last = self.last_txid()
+            return max(after, self.first_txid - 1), last if until is None else min(until, last)
+        except SowError:
+            # The walk itself comes to what is wrong, at its place, and says it.
+            return None
 
     def _tell(self, ref: BlockRef, topic: Topic | None) -> None:
         """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""

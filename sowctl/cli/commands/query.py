@@ -136,6 +136,7 @@ def run(
     asked = replace(asked, at=when.time)
     printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     if follow:
+        invocation.endless = True
         from sowctl.cli.commands.bodies.subscribe import follow_query
 
         shaping = (at, count, statistics, explain, projection, sow_key, fresh, *printing)

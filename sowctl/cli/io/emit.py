@@ -73,6 +73,8 @@ class Sink:
     def write(self, batches: Iterable[Batch]) -> int:
         """Write all batches; returns the number of records."""
         if self.path is None:
+            if self.options.terminal is not None:
+                batches = self._alone(batches)
             rendered = self.renderer.write(batches, self.invocation.streams.stdout)
         else:
             with whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream:
@@ -80,6 +82,13 @@ class Sink:
         for note in rendered.notes:
             self.invocation.note(note)
         return rendered.records
+
+    def _alone(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches, with no line of progress on the terminal from the first one on."""
+        for batch in batches:
+            if self.invocation.meter is not None:
+                self.invocation.meter.end()
+            yield batch
 
     def write_rows(self, rows: Iterable[Mapping[str, Any] | bytes]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number.

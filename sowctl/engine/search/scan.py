@@ -153,6 +153,7 @@ class Scan:
         marks = matcher.marks(source.meta.records)
         # This process reads the first part, while the others read theirs.
         first = self._others[0].start if self._others else None
+        source.processes = 1 + len(self._others)
         yield from filtered(source.runs(read, stop=first, marks=marks), matcher, counts, decoded)
         if not self._others:
             return

@@ -57,7 +57,7 @@ class CurrentSource(StoredSource):
     """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
 
     ``path`` is that of the store, None if it lives only as long as this source. ``scanned`` counts the store's records
-    that :meth:`part` has passed.
+    that :meth:`part` has passed, and tells ``watch``; ``processes`` is how many read a part of the keys each.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class CurrentSource(StoredSource):
         config: TopicConfig | None,
         now: int,
         path: Path | None = None,
+        watch: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self.config = config
         self.path = path
@@ -76,6 +77,8 @@ class CurrentSource(StoredSource):
         self.meta: StoreMeta = snapshot.meta
         self.overlay = overlay
         self.scanned = 0
+        self.processes = 1
+        self._watch = watch
         self._held = held
         self._snapshot = snapshot
         self._now = now
@@ -131,6 +134,9 @@ class CurrentSource(StoredSource):
     def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
         for keys, values, run in runs:
             self.scanned += len(keys)
+            # Of several processes each reads a part of the keys: this one's part ends when the others' do, about.
+            if self._watch is not None:
+                self._watch("records", self.scanned, self.meta.records // self.processes)
             yield keys, values, run
 
     def visible_records(self) -> int:
@@ -271,7 +277,9 @@ def open_current(
                 snapshot.renew()
                 if snapshot.meta.applied == before:
                     raise
-        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, path if path == topic.file else None)
+        own = path if path == topic.file else None
+        watch = instance.watch if instance.is_watched else None
+        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, own, watch)
 
 
 def open_file(instance: Instance, path: Path, *, admit: Admit | None = None) -> CurrentSource:

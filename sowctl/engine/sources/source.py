@@ -74,7 +74,8 @@ class StoredSource(Source, Protocol):
     """The present state of a whole store: what indexes, counts and further processes ask besides.
 
     ``path`` is that of the store, None if it lives only as long as this source; ``hides``: records may have expired;
-    ``scanned`` counts the store's records that :meth:`Source.part` and :meth:`runs` have passed.
+    ``scanned`` counts the store's records that :meth:`Source.part` and :meth:`runs` have passed;
+    ``processes`` is how many read a part of its keys each.
     """
 
     config: TopicConfig | None
@@ -83,6 +84,7 @@ class StoredSource(Source, Protocol):
     overlay: Overlay | None
     hides: bool
     scanned: int
+    processes: int
 
     @property
     def snapshot(self) -> Snapshot:

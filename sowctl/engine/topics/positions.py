@@ -94,8 +94,11 @@ def open_log(
 
 
 def _named(instance: Instance, journal: Journal) -> Journal:
-    """With every gap that entries are read around told to ``instance.notify``, each once in a run."""
+    """With every gap that entries are read around told to ``instance.notify``, each once in a run, and how far a walk
+    has come to ``instance.watch``."""
     journal.on_gap = lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note)
+    if instance.is_watched:
+        journal.on_read = lambda done, total: instance.watch("journal entries", done, total)
     return journal
 
 

@@ -78,6 +78,10 @@ def session(invocation: Invocation, master: str | None, conf: Sequence[str] | No
     wanted = pairs("--conf", conf)
     verbose = invocation.settings.verbose > 0
     app = f"sowctl {invocation.command}"
+    if invocation.shows_progress():
+        # Gone when the first stage is told of; starting takes longer than most short jobs.
+        invocation.streams.stderr.write(f"\r\x1b[K{invocation.command}: starting Spark".encode())
+        invocation.streams.stderr.flush()
     with (
         _silent(verbose),
         open_session(master or LOCAL, environment=invocation.environ, conf=wanted, app=app, verbose=verbose) as spark,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.reporting import RefusedWarnings, show_report
 from sowctl.cli.io.sources import STDIN, explain_refusal, foreign, frames, framing_of, kind_of, refuse_unreadable
+from sowctl.cli.meter import words_of
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import SowError
 from sowctl.messages.framing.frames import framed
@@ -58,6 +59,7 @@ class Publishing:
         self.rejects = 0
         self._started = self._drawn = time.monotonic()
         self._line = False
+        self._size = 0
 
     def __enter__(self) -> Publishing:
         if self._path is not None:
@@ -84,6 +86,8 @@ class Publishing:
         """The inputs, opened in turn. Raises OSError at once where one of them cannot be opened."""
         refuse_unreadable(names)
         self._names = names
+        if len(names) == 1 and names[0] != "-" and Path(names[0]).is_file():
+            self._size = Path(names[0]).stat().st_size
         return frames(self.invocation, names, self.framing or "lines")
 
     def acknowledged(self, batch: Acknowledged) -> None:
@@ -101,7 +105,7 @@ class Publishing:
             row = {"published": self.published, "last_txid": batch.last_txid, "offset": batch.end}
             self.invocation.streams.talk(json.dumps(row))
         elif self.invocation.shows_progress():
-            self._draw()
+            self._draw(batch.end)
 
     def rejected(self, refused: Rejected) -> None:
         """Count a refused message; write it to the rejects file, else say it."""
@@ -160,12 +164,16 @@ class Publishing:
         if self._last is not None:
             explain_refusal(error, [self._last], self.kind, self.invocation.command)
 
-    def _draw(self) -> None:
+    def _draw(self, place: int) -> None:
         now = time.monotonic()
         if now - self._drawn < _EVERY:
             return
         self._drawn, self._line = now, True
         rate = self.published / (now - self._started)
         stream = self.invocation.streams.stderr
-        stream.write(f"\r{self.published:,} published, {rate:,.0f} a second ".encode())
+        # Behind the file's size lies only what was packed in it.
+        known = 0 < place <= self._size
+        left = words_of((now - self._started) * (self._size - place) / place) if known else ""
+        rest = f", {100 * place // self._size} % of the file, {left} left" if known else ""
+        stream.write(f"\r\x1b[K{self.published:,} published, {rate:,.0f} a second{rest} ".encode())
         stream.flush()

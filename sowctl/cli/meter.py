@@ -1,0 +1,93 @@
+"""How far a long reading has come: one line on standard error, written over itself and gone at the end.
+
+Nothing is drawn in the first seconds, since most commands end within them, nor once records go to the terminal. With
+``--progress always`` it is drawn at once, with ``--progress json`` it is an object a second.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from sowctl.cli.streams import Streams
+
+PATIENCE = 2.0
+"""Seconds before the first drawing."""
+EVERY = 0.2
+"""Seconds between two drawings."""
+TOLD_EVERY = 1.0
+"""Seconds between two objects."""
+_ERASE = "\r\x1b[K"
+
+
+class Meter:
+    """``mode`` is that of --progress, ``shown`` whether auto means yes; ``clock`` counts seconds.
+
+    ``name`` is the command; one meter counts one thing after another, such as the journal and then a store.
+    """
+
+    def __init__(
+        self, streams: Streams, name: str, mode: str, *, shown: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._streams, self._name, self._clock = streams, name, clock
+        self._json = mode == "json"
+        self._on = shown or self._json
+        self._next = clock() + (0.0 if mode == "always" else TOLD_EVERY if self._json else PATIENCE)
+        self._counted: tuple[str, int] | None = None
+        self._begin = 0.0
+        self._from = 0
+        self._drawn = False
+        if self._on and not self._json:
+            streams.under = self.erase
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """``done`` of ``total`` ``what``, such as records. Cheap where nothing is to be drawn yet."""
+        if not self._on:
+            return
+        now = self._clock()
+        if (what, total) != self._counted:
+            # Another thing is counted from here: its rate is not that of the one before.
+            self._counted, self._begin, self._from = (what, total), now, done
+        if now < self._next:
+            return
+        seconds = now - self._begin
+        left = seconds * (total - done) / (done - self._from) if done > self._from else None
+        if self._json:
+            self._next = now + TOLD_EVERY
+            row = {"command": self._name, "counted": what, "done": done, "total": total}
+            self._streams.talk(json.dumps(row | {"seconds_left": None if left is None else round(left, 1)}))
+            return
+        self._next = now + EVERY
+        share = f"{100 * done // total} % of " if total else ""
+        rest = f", {words_of(left)} left" if left is not None else ""
+        self._write(f"{_ERASE}{self._name}: {share}{total:,} {what}{rest}")
+        self._drawn = True
+
+    def erase(self) -> None:
+        """Take the line away, before something else is written; it may be drawn again."""
+        if self._drawn:
+            self._drawn = False
+            self._write(_ERASE)
+
+    def end(self) -> None:
+        """Take the line away for good: from here on, what is written tells how far it has come."""
+        self.erase()
+        self._on = self._on and self._json
+
+    def _write(self, text: str) -> None:
+        try:
+            self._streams.stderr.write(text.encode())
+            self._streams.stderr.flush()
+        except (OSError, ValueError):
+            self._on = False
+
+
+def words_of(seconds: float) -> str:
+    """``12 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    whole = int(seconds + 0.5)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

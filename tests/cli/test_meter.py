@@ -1,0 +1,105 @@
+"""The line of progress: when it is drawn, what it says, and that it never stands in the way."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli.meter import Meter, words_of
+from sowctl.cli.streams import Streams
+from tests.cli.conftest import Cli
+
+
+class Tty(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Desk:
+    """Streams and a meter whose clock is set by hand."""
+
+    def __init__(self, mode: str, *, shown: bool = True) -> None:
+        self.now = 100.0
+        self.err = Tty()
+        self.streams = Streams(io.BytesIO(), Tty(), self.err, {})
+        self.meter = Meter(self.streams, "replay", mode, shown=shown, clock=lambda: self.now)
+
+    def tell(self, seconds: float, done: int, total: int = 1000, what: str = "records") -> str:
+        self.now += seconds
+        self.meter.tell(what, done, total)
+        return self.said()
+
+    def said(self) -> str:
+        text = self.err.getvalue().decode()
+        self.err.seek(0)
+        self.err.truncate()
+        return text
+
+
+def test_a_line_after_two_seconds_at_most_five_times_a_second() -> None:
+    desk = Desk("auto")
+    assert desk.tell(0, 0) == desk.tell(1, 100) == ""
+    assert desk.tell(1, 200) == "\r\x1b[Kreplay: 20 % of 1,000 records, 8 s left"
+    assert desk.tell(0.1, 210) == ""
+    assert desk.tell(2.9, 500) == "\r\x1b[Kreplay: 50 % of 1,000 records, 5 s left"
+    # Something else is counted from here: nothing is known of its rate yet.
+    assert desk.tell(1, 10, 50, "journal entries") == "\r\x1b[Kreplay: 20 % of 50 journal entries"
+    assert desk.tell(1, 0, 0) == "\r\x1b[Kreplay: 0 records"
+
+
+def test_what_is_said_or_printed_takes_the_line_away() -> None:
+    desk = Desk("always")
+    assert desk.tell(0, 1)
+    desk.streams.talk("a note")
+    assert desk.said() == "\r\x1b[Ka note\n"
+    assert desk.tell(1, 2)
+    desk.streams.stdout.write(b"data")
+    assert desk.said() == "\r\x1b[K"
+    assert desk.tell(1, 3)
+    desk.meter.end()
+    assert desk.said() == "\r\x1b[K"
+    assert desk.tell(9, 4) == ""
+
+
+def test_objects_for_programs() -> None:
+    desk = Desk("json", shown=False)
+    assert desk.tell(0.5, 1) == ""
+    row = json.loads(desk.tell(1.5, 251))
+    assert row == {"command": "replay", "counted": "records", "done": 251, "total": 1000, "seconds_left": 4.5}
+    desk.meter.end()
+    assert desk.tell(1, 1000)
+
+
+def test_nothing_is_drawn_where_nobody_looks() -> None:
+    desk = Desk("auto", shown=False)
+    assert desk.tell(10, 1) == ""
+    desk.err.close()
+    lost = Desk("always")
+    lost.err.close()
+    lost.meter.tell("records", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3725, "1 h 02 min")]
+)
+def test_words_of_a_time(seconds: float, words: str) -> None:
+    assert words_of(seconds) == words
+
+
+def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:
+    assert cli("demo", "d").status == 0
+    config = ("-c", str(Path("d/sowctl.xml")))
+    for argv, what in (
+        (("query", "orders", "--no-index", "/qty > 1", "--count"), "900 records"),
+        (("query", "orders", "--count", "--at", "2026-01-05T10:00:00Z"), "journal entries"),
+        (("replay", "orders", "--rebuild"), "journal entries"),
+    ):
+        drawn = cli(*argv, *config, "--progress", "always")
+        silent = cli(*argv, *config)
+        assert (drawn.status, drawn.out) == (silent.status, silent.out)
+        assert what in drawn.err, argv
+        assert drawn.err.endswith("\x1b[K") or drawn.err.endswith("\n"), argv
+        assert "\x1b[K" not in silent.err
