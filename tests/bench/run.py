@@ -30,6 +30,8 @@ NAMES = (
         "messages",
     ),
     *("spark", "pipeline", "queues", "following", "latency"),
+    *("publish", "replay", "scan", "query", "views", "indexes", "figures", "startup", "idle", "memory", "messages"),
+    *("spark", "pipeline", "queues", "following", "latency", "backup"),
 )
 SIZED = ("idle", "spark", "pipeline")
 
