@@ -45,8 +45,12 @@ class ColumnBuilder:
 
     def add(self, values: Sequence[SlotValue]) -> None:
         """The values of the next records."""
-        kinds = set(map(type, values))
         self._records += len(values)
+        # Codes are looked up before anything is known of the types: only a String finds one.
+        if self._strings and (codes := self._known_codes(values)) is not None:
+            self._codes.append(codes)
+            return
+        kinds = set(map(type, values))
         # Three forms, from the cheapest to the most general; a column goes over to the next one when a value does not
         # fit, and never back. What came so far is carried over.
         if self._numbers is not None:
@@ -126,6 +130,15 @@ class ColumnBuilder:
         new = [text for text in dict.fromkeys(texts) if text and text not in known]
         known.update(zip(new, count(len(known)), strict=False))
         return np.fromiter(map(cast("Any", known.get), texts, repeat(-1)), np.int32, len(texts))
+
+    def _known_codes(self, values: Sequence[SlotValue]) -> Array | None:
+        """The codes of values that are all Strings known already; None where one is something else, or NULL."""
+        assert self._strings is not None
+        try:
+            codes = map(self._strings.__getitem__, cast("Sequence[str]", values))
+            return np.fromiter(codes, np.int32, len(values))
+        except (KeyError, TypeError):
+            return None
 
     def _add_words(self, values: Sequence[SlotValue]) -> None:
         known = self._words
