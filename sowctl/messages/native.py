@@ -41,7 +41,7 @@ class Form(Struct, frozen=True):
 def form_of(kind: MessageType) -> Form:
     """JSON has numbers of any length and no bytes; the tree formats have bytes of their own; the others have texts."""
     if kind.json_text:
-        return Form(_base64, _digits)
+        return JSON
     if isinstance(kind, TreeType):
         return Form(lambda value: value, lambda value: plain(_number(value)))
     return Form(_base64, _number)
@@ -153,6 +153,10 @@ def _number(value: Decimal) -> Number | str:
     if value == value.to_integral_value() and abs(value) < 1 << 63:
         return Number(int(value), text.encode())
     return Number(float(value), text.encode()) if Decimal(repr(float(value))) == value else text
+
+
+JSON = Form(_base64, _digits)
+"""Of messages of type json."""
 
 
 def _seconds(value: timedelta) -> Decimal:

@@ -1,4 +1,7 @@
-"""What a query gives a program: records one by one or in batches, dicts, and a table of a notebook."""
+"""What a query gives a program: records one by one or in batches, dicts, Arrow data, and a table of a notebook.
+
+The columns of Arrow data are those of ``query --format arrow``: :mod:`sowctl.arrow` makes them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from sowctl.arrow.passes import Block
+    from sowctl.arrow.tables import Table
     from sowctl.engine.records import RecordBatch, StoredRecord
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.search.plan import Plan
@@ -31,6 +36,8 @@ class Result:
         self._name = name
         self._ahead: list[RecordBatch] = []
         self._begun = False
+        self._held: list[RecordBatch] | None = None
+        self._tables: dict[bool, Table] = {}
 
     def __repr__(self) -> str:
         state = "begun" if self._begun else "not read yet"
@@ -60,6 +67,37 @@ class Result:
         Numbers that are neither 64-bit integers nor doubles become the nearest double.
         """
         return [_fields(view) for batch in self for view in map(batch.view, batch.payloads)]
+
+    def to_arrow(self, *, meta: bool = False) -> Table:
+        """The messages as a pyarrow.Table: a column for each of their fields, typed so that it holds every value.
+
+        ``meta``: with columns such as ``_sow_key`` and ``_timestamp`` besides. Whoever asks again gets the same table.
+        Raises ConfigError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can be
+        columns.
+        """
+        if meta not in self._tables:
+            from sowctl.arrow.needed import need
+
+            need("to_arrow()", "pyarrow")
+            from sowctl.arrow.tables import table_of
+
+            if self._held is None:
+                self._held = list(self)
+            held = self._held
+            self._tables[meta] = table_of(lambda: (_block(batch, meta=meta) for batch in held))
+        return self._tables[meta]
+
+    def to_pandas(self, *, meta: bool = False) -> Any:
+        """The messages as a pandas.DataFrame, by way of :meth:`to_arrow`."""
+        return self.to_arrow(meta=meta).to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The table of :meth:`to_arrow` for libraries that read Arrow data without a copy: Polars, DuckDB, pandas."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Its schema, for libraries that ask for it first."""
+        return self.to_arrow().schema.__arrow_c_schema__()
 
     def count(self) -> int:
         """How many records there are, without reading them where indexes tell; instead of iterating."""
@@ -94,6 +132,19 @@ class Result:
                 if len(seen) > SHOWN:
                     return _table(self._name, seen[:SHOWN], more=True)
         return _table(self._name, seen, more=False)
+
+
+def _block(batch: RecordBatch, *, meta: bool) -> Block:
+    """A batch as the columns are made of it."""
+    from sowctl.arrow.metadata import USUAL
+    from sowctl.arrow.passes import Block
+
+    views = batch.payloads if batch.message_type == "json" else list(map(batch.members_view, batch.payloads))
+    if not meta:
+        return Block(views)
+    of_batch = {"_topic": batch.topic, "_message_type": batch.message_type}
+    names = [name for name in USUAL if name not in of_batch]
+    return Block(views, [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records])
 
 
 def _fields(view: bytes) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from json import dumps
 from typing import Any
 
 import pytest
 
+import sowctl
 from sowctl.engine.api import TopicHandle
 from sowctl.engine.api.result import SHOWN
 from tests.support.instances import Lab, message
@@ -60,6 +63,107 @@ def test_looking_at_a_result_takes_nothing_from_it(topic: TopicHandle) -> None:
 def test_nothing_in_a_message_is_markup(fields: dict[str, Any], cells: str, lab: Lab) -> None:
     lab.publish("t", message(id=1, **fields))
     assert cells in lab.open().topic("t").query()._repr_html_()
+
+
+ROWS = [
+    {"id": 1, "v": "a", "n": {"x": 1.5}, "l": [1, 2]},
+    {"id": 2, "v": None, "n": {"x": 2}, "l": []},
+    {"id": 3, "w": "only here"},
+]
+
+
+@pytest.fixture
+def mixed(lab: Lab) -> TopicHandle:
+    """A topic of records whose fields differ."""
+    lab.publish("t", *map(dumps, ROWS))
+    return lab.open().topic("t")
+
+
+def test_a_table_has_a_column_for_every_field(mixed: TopicHandle) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = mixed.query(order_by="/id").to_arrow()
+    assert dict(zip(table.schema.names, map(str, table.schema.types), strict=True)) == {
+        "id": "int64",
+        "v": "string",
+        "n": "struct<x: double>",
+        "l": "list<element: int64>",
+        "w": "string",
+    }
+    assert [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()] == [
+        ROWS[0],
+        {"id": 2, "n": {"x": 2.0}, "l": []},
+        ROWS[2],
+    ]
+    assert mixed.query("/id = 99").to_arrow().num_rows == 0
+    assert isinstance(table, pyarrow.Table)
+
+
+def test_a_text_where_a_number_was_widens_its_column(lab: Lab) -> None:
+    pytest.importorskip("pyarrow")
+    count = 10_500
+    lab.publish("t", *(message(id=number, v=number) for number in range(count)), message(id=count, v="late"))
+    column = lab.open().topic("t").query(order_by="/id").to_arrow().column("v")
+    assert (str(column.type), column[0].as_py(), column[count].as_py()) == ("string", "0", "late")
+
+
+def test_metadata_are_columns_where_they_are_asked_for(mixed: TopicHandle) -> None:
+    pytest.importorskip("pyarrow")
+    result = mixed.query(order_by="/id")
+    assert "_txid" not in result.to_arrow().schema.names
+    rows = result.to_arrow(meta=True).select(["id", "_sow_key", "_txid", "_timestamp", "_topic"]).to_pylist()
+    keys = [record.sow_key for record in mixed.query(order_by="/id").records()]
+    when = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    assert rows == [
+        {"id": number, "_sow_key": key, "_txid": number, "_timestamp": when, "_topic": "t"}
+        for number, key in enumerate(keys, start=1)
+    ]
+    assert result.to_arrow() is result.to_arrow()
+
+
+def test_libraries_read_a_result_as_it_is(mixed: TopicHandle) -> None:
+    """Each through the stream of the Arrow C interface, more than once, and pyarrow shares its memory."""
+    pyarrow = pytest.importorskip("pyarrow")
+    result = mixed.query(order_by="/id")
+    for _ in range(2):
+        read = pyarrow.table(result)
+        assert read.column("id").to_pylist() == [1, 2, 3]
+        assert read.column("id").chunk(0).buffers()[1].address == result.to_arrow()["id"].chunk(0).buffers()[1].address
+    assert pyarrow.schema(result) == result.to_arrow().schema
+
+
+def test_pandas_reads_a_result(mixed: TopicHandle) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("pandas")
+    frame = mixed.query(order_by="/id").to_pandas()
+    assert frame["id"].tolist() == [1, 2, 3]
+    assert frame["n"][0] == {"x": 1.5}
+
+
+def test_duckdb_reads_a_result(mixed: TopicHandle) -> None:
+    pytest.importorskip("pyarrow")
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("result", mixed.query(order_by="/id").to_arrow())
+    assert connection.sql("SELECT sum(id), max(n.x) FROM result").fetchall() == [(6, 2.0)]
+    result = mixed.query(order_by="/id")  # found by its name
+    assert duckdb.sql("SELECT count(*), sum(id) FROM result").fetchall() == [(3, 6)]
+    assert result.to_arrow().num_rows == 3
+
+
+def test_polars_reads_a_result(mixed: TopicHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "")  # which its import would leave behind
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(mixed.query(order_by="/id"))
+    assert frame["id"].to_list() == [1, 2, 3]
+    assert frame["n"].struct.field("x").to_list() == [1.5, 2.0, None]
+
+
+def test_without_pyarrow_the_extra_is_named(mixed: TopicHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sowctl.arrow.needed.find_spec", lambda name: None)
+    with pytest.raises(sowctl.ConfigError, match=r"to_arrow\(\) needs the package pyarrow") as caught:
+        mixed.query().to_arrow()
+    assert caught.value.hint == "pip install 'sowctl[arrow]'"
 
 
 def test_counting_and_planning(topic: TopicHandle) -> None:

@@ -1,0 +1,45 @@
+"""Blocks of messages as a table in memory, for programs (sowctl-python(7), ARROW)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from sowctl.arrow.passes import Block, write_columns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Table: TypeAlias = "pyarrow.Table"
+
+
+class _Held:
+    """Where the batches of one pass go: a list."""
+
+    def __init__(self, out: BinaryIO, schema: pyarrow.Schema) -> None:
+        self.schema = schema
+        self.batches: list[pyarrow.RecordBatch] = []
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Keep some rows."""
+        self.batches.append(batch)
+
+    def close(self) -> None:
+        """Nothing is left to be written."""
+
+
+def table_of(blocks: Callable[[], Iterable[Block]]) -> Table:
+    """The table of what ``blocks`` yields, each time that it is called. Raises as :func:`write_columns`."""
+    import pyarrow as pa
+
+    passes: list[_Held] = []
+
+    def begin(out: BinaryIO, schema: pyarrow.Schema) -> _Held:
+        # Of an earlier pass, whose types did not hold a later message, nothing counts.
+        passes[:] = [_Held(out, schema)]
+        return passes[0]
+
+    write_columns(blocks, begin, io.BytesIO())
+    (last,) = passes
+    return pa.Table.from_batches(last.batches, last.schema)
