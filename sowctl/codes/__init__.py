@@ -7,8 +7,9 @@ text here. Nothing that reads or writes data imports this room; tests compare it
 
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``backup``, ``bookmarks``, ``cli``,
 ``configuration``, ``engine`` (instances, topics, findings of ``check``), ``exchange``, ``expressions``, ``following``,
-``journal``, ``messages`` (types, framings, keys, paths and times), ``publishing`` (deleting too), ``queries``
-(comparing, replay and snapshot too), ``queues``, ``spark``, ``store``, ``upkeep``, ``views``.
+``journal``, ``looking`` (schemas, figures, the browser), ``messages`` (types, framings, keys, paths and times),
+``publishing`` (deleting too), ``queries`` (comparing, replay and snapshot too), ``queues``, ``spark``, ``store``,
+``upkeep``, ``views``.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-RPL": ErrorArea("Rebuilding and verifying", "queries", "sowctl-replay(1)"),
     "SOW-SNP": ErrorArea("Snapshots", "queries", "sowctl-snapshot(1)"),
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),
+    "SOW-STA": ErrorArea("Schemas and figures", "looking", "sowctl-stats(1)"),
     "SOW-STO": ErrorArea("Stores", "store", "sow-store(5)"),
     "SOW-UPK": ErrorArea("Looking after files", "upkeep", "sow-journal(5)"),
     "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),

@@ -12,6 +12,7 @@ From what a program calls down to what all rooms share; each room imports only r
 * ``writing``: from an input to acknowledged entries, batch by batch.
 * ``keys``: from messages to SOW keys.
 * ``search``: from a query to the records that match, in the order asked for.
+* ``profile``: from payloads to figures: paths, types, distinct values, quantiles, messages per minute.
 * ``extensions``: functions that a configuration's Modules add to the expression language.
 * ``sources``: a topic's state now or at an instant, as records in key order.
 * ``fold``: from journal entries to stored records.

@@ -15,6 +15,7 @@
 * ``delimited``: csv and tsv
 * ``table``: columns for people
 * ``exports``: which format a file gets by its ending
+* ``charts``: bars and sparklines, and the figures of fields drawn with them
 * ``reports``: what a verb did
 * ``outline``: names and values, indented
 * ``changes``: differences between two things

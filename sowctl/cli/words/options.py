@@ -69,6 +69,9 @@ MessageType: TypeAlias = Annotated[
 LiteralTopic: TypeAlias = Annotated[
     bool, option("--literal-topic", help="the target is a name, never a regular expression")
 ]
+Sample: TypeAlias = Annotated[
+    str | None, option("--sample", help="look at so many records, or at such a part of them: 10000, 5%", metavar="N")
+]
 Regex: TypeAlias = Annotated[bool, option("--regex", help="the target is a regular expression; lists what it matches")]
 At: TypeAlias = Annotated[
     str | None, option("--at", help="the state as of a time, a bookmark or a txid", metavar="WHEN")

@@ -10,6 +10,7 @@ two of them share stands below, in the room whose decision it is. In the order o
 * ``replay``: stores from journals. ``reindex``: memo indexes built or removed.
 * ``queue``: queues by name, and their messages as records.
 * ``upkeep/``: what keeps stores and journals in order.
+* ``schema``, ``stats``: what messages consist of, and figures of their fields and of the journal.
 * ``info``, ``check``, ``journal``: what files there are, whether they are sound, what stands in a journal.
 
 The digest of a topic, which the command ``hash`` prints, is :mod:`sowctl.engine.sources.digest`: replay compares it.

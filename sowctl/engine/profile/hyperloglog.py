@@ -1,0 +1,73 @@
+"""HyperLogLog: how many different values there were, from 4,096 small counters (Flajolet and others, 2007).
+
+A value's hash chooses a counter by its first 12 bits; the counter keeps the longest run of zeros that the rest began
+with. The estimate is that of Ertl (arXiv:1702.01284, "New cardinality estimation algorithms for HyperLogLog sketches",
+algorithm 6), which needs no table of corrections and holds from none to 2**64 values. The standard error is
+1.04 / sqrt(4096), about 1.6 %.
+
+Called by :mod:`sowctl.engine.profile.tally`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+BITS = 12
+COUNTERS = 1 << BITS
+ERROR = 1.04 / math.sqrt(COUNTERS)
+"""The standard error, as a part of the number."""
+_REST = 64 - BITS
+
+
+class HyperLogLog:
+    """Counts what is added to it; the same hash counts once."""
+
+    def __init__(self) -> None:
+        self._counters = np.zeros(COUNTERS, np.uint8)
+
+    def add(self, hashes: Iterable[int]) -> None:
+        """Take values by their 64-bit hashes."""
+        found = np.fromiter(hashes, np.uint64)
+        places = (found >> np.uint64(_REST)).astype(np.int64)
+        rest = found & np.uint64((1 << _REST) - 1)
+        # 52 bits are exact as a double, whose exponent is the number of bits up to the first that is set.
+        lengths = np.frexp(rest.astype(np.float64))[1]
+        np.maximum.at(self._counters, places, (_REST + 1 - lengths).astype(np.uint8))
+
+    def estimate(self) -> int:
+        """How many different values there were, about."""
+        counts = np.bincount(self._counters, minlength=_REST + 2).tolist()
+        found = COUNTERS * _tau(1 - counts[_REST + 1] / COUNTERS)
+        for place in range(_REST, 0, -1):
+            found = 0.5 * (found + counts[place])
+        found += COUNTERS * _sigma(counts[0] / COUNTERS)
+        return 0 if math.isinf(found) else round(COUNTERS * COUNTERS / (2 * math.log(2) * found))
+
+
+def _sigma(part: float) -> float:
+    """Ertl's correction for counters that are still zero."""
+    if part == 1:
+        return math.inf
+    weight, total, before = 1.0, part, -1.0
+    while total != before:
+        part *= part
+        before = total
+        total += part * weight
+        weight += weight
+    return total
+
+
+def _tau(part: float) -> float:
+    """Ertl's correction for counters that can count no further."""
+    if part in (0.0, 1.0):
+        return 0.0
+    weight, total, before = 1.0, 1 - part, -1.0
+    while total != before:
+        part = math.sqrt(part)
+        before = total
+        weight *= 0.5
+        total -= (1 - part) ** 2 * weight
+    return total / 3

@@ -1,0 +1,37 @@
+"""What was seen of messages as a JSON Schema (draft 2020-12), which all of these messages satisfy.
+
+Called by the command ``schema``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sowctl.engine.profile.shape import Shape
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema(root: Shape, title: str) -> dict[str, Any]:
+    """The schema of the messages below ``root``. A member is required where no object lacked it."""
+    return {"$schema": DIALECT, "title": title, **_of(root)}
+
+
+def _of(shape: Shape) -> dict[str, Any]:
+    types = [name for name, count in shape.types.items() if count]
+    if "integer" in types and "number" in types:
+        # There a number may be an integer.
+        types.remove("integer")
+    # Bytes without fields are shown as a text in base64.
+    if "bytes" in types:
+        return {"type": "string", "contentEncoding": "base64"}
+    found: dict[str, Any] = {"type": types[0] if len(types) == 1 else types} if types else {}
+    if shape.members:
+        found["properties"] = {name: _of(member) for name, member in shape.members.items()}
+        required = [name for name, member in shape.members.items() if not member.missing]
+        if required:
+            found["required"] = required
+    if shape.elements is not None:
+        found["items"] = _of(shape.elements)
+    return found

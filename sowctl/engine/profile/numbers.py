@@ -1,0 +1,225 @@
+"""The numbers of one path: how many, minimum, maximum, mean, quantiles, histogram, in bounded memory.
+
+All numbers are held as long as the paths of a question have room for them (:class:`Store`); then quantiles are exact.
+Where they outgrow it, the path with the most numbers keeps the sketch of Manku, Rajagopalan and Lindsay (1998): buffers
+of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank by half a
+step at most; the sum of these is known, and is told as ``error``.
+
+Called by the verb ``stats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+HELD = 8_000_000
+"""Numbers that all paths of a question hold together: 64 MB."""
+BUFFER = 2048
+"""Numbers in a buffer of a sketch."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_EXACT = 1 << 53
+"""Integers up to here are exact as doubles."""
+_WIDE = 5
+"""How much more room other integers take than doubles do."""
+
+
+class Bar(Struct, frozen=True):
+    """The numbers from ``low`` (inclusive) to ``high`` (exclusive; of the last bar inclusive)."""
+
+    low: float
+    high: float
+    count: int
+
+
+class Numbers:
+    """The numbers of one path. ``count`` are finite; ``infinite`` ones, too large for a double, are only counted."""
+
+    def __init__(self, store: Store) -> None:
+        self.count = 0
+        self.infinite = 0
+        self.minimum: int | float | None = None
+        self.maximum: int | float | None = None
+        self._whole = 0
+        self._parts: list[float] = []
+        self._held: list[Array] = []
+        self._levels: list[list[Array]] | None = None
+        self._keep_second: list[bool] = []
+        self._moved = self._size = 0
+        store.paths.append(self)
+
+    @property
+    def held(self) -> int:
+        """How many numbers are held one by one, integers that fit no double as often as they are larger."""
+        return self._size if self._levels is None else 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all numbers are held."""
+        return self._levels is None
+
+    @property
+    def error(self) -> float:
+        """By how much of all numbers the rank of a quantile may be wrong, at most."""
+        return self._moved / self.count if self.count else 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """The arithmetic mean: sums are rounded once for each batch. None where the sum is no double."""
+        total = _sum([self._whole, *self._parts])
+        return total / self.count if self.count and math.isfinite(total) else None
+
+    def add(self, values: Sequence[int | float]) -> None:
+        """Take the numbers of a batch."""
+        if float in set(map(type, values)) and not all(map(math.isfinite, values)):
+            finite = [value for value in values if math.isfinite(value)]
+            self.infinite += len(values) - len(finite)
+            values = finite
+        if not values:
+            return
+        low, high = min(values), max(values)
+        self.minimum = low if self.minimum is None else min(self.minimum, low)
+        self.maximum = high if self.maximum is None else max(self.maximum, high)
+        self.count += len(values)
+        if set(map(type, values)) == {int}:
+            self._whole += sum(values)  # type: ignore[assignment]  # no double among them
+        else:
+            self._parts.append(_sum(values))
+        wide = low < -_EXACT or high > _EXACT
+        # Integers beyond what a double holds stay as they are: quantiles are numbers that were there.
+        wide = wide and any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values)
+        taken = np.array(values, object if wide else np.float64)
+        self._size += len(values) * (_WIDE if wide else 1)
+        if len(self._parts) > 1000:
+            self._parts = [_sum(self._parts)]
+        self._held.append(taken)
+        if self._levels is not None:
+            self._shrink()
+
+    def sketch(self) -> None:
+        """Let go of the numbers, and estimate quantiles from now on."""
+        self._levels = []
+        self._shrink()
+
+    def _shrink(self) -> None:
+        assert self._levels is not None
+        for taken in self._held:
+            doubles = taken.astype(np.float64)
+            for start in range(0, len(doubles), BUFFER):
+                self._put(0, doubles[start : start + BUFFER])
+        self._held = []
+
+    def _put(self, level: int, some: Array) -> None:
+        """Put numbers that stand for ``2 ** level`` each into the buffer of their level; a full one goes up."""
+        assert self._levels is not None
+        if level == len(self._levels):
+            self._levels.append([])
+            self._keep_second.append(False)
+        buffer = self._levels[level]
+        buffer.append(some)
+        if sum(map(len, buffer)) < 2 * BUFFER:
+            return
+        joined = np.sort(np.concatenate(buffer))
+        even = len(joined) // 2 * 2
+        # Of an odd number the last stays behind. First and second of each pair are kept in turn, so that errors of one
+        # step and the next go in both directions.
+        self._levels[level] = [joined[even:]] if even < len(joined) else []
+        second = self._keep_second[level]
+        self._keep_second[level] = not second
+        self._moved += 1 << level
+        self._put(level + 1, joined[int(second) : even : 2])
+
+    def _weighted(self) -> tuple[Array, Array]:
+        """The numbers in ascending order, and how many each stands for."""
+        if self._levels is None:
+            joined = self._joined()
+            return joined, np.ones(len(joined), np.int64)
+        parts = [(np.concatenate(some), 1 << level) for level, some in enumerate(self._levels) if some]
+        numbers = np.concatenate([some for some, _ in parts])
+        weights = np.concatenate([np.full(len(some), weight, np.int64) for some, weight in parts])
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], weights[order]
+
+    def _joined(self) -> Array:
+        if not self._held:
+            return np.zeros(0)
+        mixed = any(part.dtype == object for part in self._held)
+        joined = np.concatenate([part.astype(object) for part in self._held] if mixed else self._held)
+        joined.sort()
+        self._held = [joined]
+        return joined
+
+    def quantiles(self, ranks: Sequence[float] = QUANTILES) -> list[int | float]:
+        """For each rank p the smallest number that at least p of all numbers do not exceed; one that was there."""
+        if not self.count:
+            return []
+        numbers, weights = self._weighted()
+        below = np.cumsum(weights)
+        total = int(below[-1])
+        places = [int(np.searchsorted(below, max(1, math.ceil(rank * total)))) for rank in ranks]
+        return [self._shown(numbers[place]) for place in places]
+
+    def _shown(self, number: Any) -> int | float:
+        found = float(number) if not isinstance(number, int) else number
+        # Where all were integers, so is what is shown of them.
+        whole = not self._parts and isinstance(found, float) and found.is_integer()
+        return int(found) if whole else found
+
+    def histogram(self, bars: int) -> list[Bar]:
+        """About ``bars`` bars of one width, a round number, from below the minimum to above the maximum."""
+        if not self.count or self.minimum is None or self.maximum is None:
+            return []
+        numbers, weights = self._weighted()
+        edges = edges_of(float(self.minimum), float(self.maximum), bars)
+        counts, _ = np.histogram(numbers.astype(np.float64), edges, weights=weights)
+        return [Bar(low, high, int(count)) for low, high, count in zip(edges, edges[1:], counts, strict=False)]
+
+
+class Store:
+    """What the numbers of one question may take together."""
+
+    def __init__(self, held: int = HELD) -> None:
+        self.limit = held
+        self.paths: list[Numbers] = []
+
+    def settle(self) -> None:
+        """Make room where there is none left. Called after each batch."""
+        exact = [path for path in self.paths if path.is_exact]
+        held = sum(path.held for path in exact)
+        for path in sorted(exact, key=lambda one: -one.held):
+            if held <= self.limit:
+                return
+            held -= path.held
+            path.sketch()
+
+
+def edges_of(low: float, high: float, bars: int) -> list[float]:
+    """The edges of at most ``bars`` + 1 bars that hold ``low`` and ``high``: multiples of 1, 2 or 5 times a power of
+    ten. One bar where all numbers are equal."""
+    if low == high:
+        return [low, high]
+    width = (high / bars - low / bars) or math.ulp(high)
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(power * by for by in (1, 2, 5, 10) if power * by >= width * (1 - 1e-9))
+    first, last = math.floor(low / step), math.ceil(high / step)
+    # The maximum belongs to the last bar, which it may end.
+    edges = [place * step for place in range(first, last + 1)]
+    # Numbers far from zero and close together have no round edges between them that differ.
+    if len(set(edges)) < len(edges) or len(edges) < 2 or not all(map(math.isfinite, edges)):
+        return [low, high]
+    return [float(f"{edge:.12g}") for edge in edges] if edges[0] <= low else [low, high]
+
+
+def _sum(values: Sequence[int | float]) -> float:
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        # Finite doubles whose sum is none: the mean is not told either.
+        return math.inf

@@ -1,0 +1,105 @@
+"""How many messages were published in each interval, by topic and by client.
+
+Only the columns of blocks are read, and of blocks outside of the range not even these. Where there are too many
+intervals to be told apart, they become twice as long, until they are not.
+
+Called by the verb ``stats``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from sowctl.journal.format import NO_PUBLISHER, PUBLISH
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
+
+MINUTE = 60_000_000
+"""Microseconds."""
+MOST_INTERVALS = 10_000
+"""Intervals from the first message to the last: a week of minutes."""
+MOST_COUNTS = 500_000
+"""Intervals with messages, of all topics and clients together."""
+
+
+class Series(Struct, frozen=True):
+    """The messages of a topic and a client (None: without a name) per interval, from the first one of all series on."""
+
+    topic: str
+    message_type: str
+    client: str | None
+    messages: int
+    counts: list[int]
+
+
+class RatesReport(Struct, frozen=True):
+    """All series, the one with the most messages first. ``begin`` is the start of the first interval, None where there
+    are no messages, ``interval`` its length, both in microseconds; ``wanted`` is the length that was asked for."""
+
+    begin: int | None
+    interval: int
+    wanted: int
+    messages: int
+    series: list[Series]
+
+
+class Rates:
+    """Counts messages by topic, client and interval."""
+
+    def __init__(self, interval: int = MINUTE, most: int = MOST_INTERVALS, counts: int = MOST_COUNTS) -> None:
+        self._wanted = self._interval = interval
+        self._most = most
+        self._most_counts = counts
+        self._found: dict[tuple[str, str, str | None], dict[int, int]] = {}
+
+    def add(self, block: Block, places: Iterable[int]) -> None:
+        """Count those entries of a block that are messages."""
+        columns = block.numpy_columns()
+        chosen = np.fromiter(places, np.int64)
+        chosen = chosen[columns.operations[chosen] == PUBLISH]
+        if not len(chosen):
+            return
+        slots = columns.times[chosen].astype(np.int64) // self._interval
+        pairs = columns.topics[chosen].astype(np.int64) << 16 | columns.publishers[chosen]
+        rows, counts = np.unique(np.stack((pairs, slots)), axis=1, return_counts=True)
+        for pair, slot, count in zip(*rows.tolist(), counts.tolist(), strict=True):
+            topic, who = block.topics[pair >> 16], pair & NO_PUBLISHER
+            client = None if who == NO_PUBLISHER else block.publishers[who][1]
+            of = self._found.setdefault((*topic, client), {})
+            of[slot] = of.get(slot, 0) + count
+        while self._outgrown():
+            self._double()
+
+    def _outgrown(self) -> bool:
+        ends = [slot for of in self._found.values() for slot in (min(of), max(of))]
+        total = sum(map(len, self._found.values()))
+        # Series as many as that keep what they have: no interval is long enough to make them fewer.
+        return max(ends) - min(ends) >= self._most or (total > self._most_counts and total > len(self._found))
+
+    def _double(self) -> None:
+        self._interval *= 2
+        for of in self._found.values():
+            merged: dict[int, int] = {}
+            for slot, count in of.items():
+                merged[slot // 2] = merged.get(slot // 2, 0) + count
+            of.clear()
+            of.update(merged)
+
+    def report(self) -> RatesReport:
+        """What was counted."""
+        slots = [slot for of in self._found.values() for slot in of]
+        if not slots:
+            return RatesReport(None, self._interval, self._wanted, 0, [])
+        first, last = min(slots), max(slots)
+        series = [
+            Series(topic, kind, client, sum(of.values()), [of.get(slot, 0) for slot in range(first, last + 1)])
+            for (topic, kind, client), of in self._found.items()
+        ]
+        series.sort(key=lambda one: -one.messages)
+        total = sum(one.messages for one in series)
+        return RatesReport(first * self._interval, self._interval, self._wanted, total, series)

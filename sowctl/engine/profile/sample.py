@@ -1,0 +1,91 @@
+"""Some of the records of a result: those whose keys have the lowest hashes, so that every run takes the same ones.
+
+All records are read; but a key's hash costs a hundredth of what reading its message does.
+
+Called by the verbs ``schema`` and ``stats``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappush, heappushpop
+
+import xxhash
+from msgspec import Struct
+
+from sowctl.engine.records import RecordBatch
+
+BATCH = 1000
+TOGETHER = 4 << 20
+"""Bytes of payloads that are handed on together. What is known of a path is brought up to date once for each time, so
+that of 1,000 paths few payloads cost as much as many; as trees they take about ten times as much memory."""
+_ALL = 1 << 64
+
+
+class Share(Struct, frozen=True):
+    """What is looked at: ``most`` records, or each one with the probability ``part``; None, None: all of them."""
+
+    most: int | None = None
+    part: float | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no record is left out."""
+        return self.most is None and self.part is None
+
+
+class Sampled:
+    """Iterate for the payloads of a sample of one topic's ``batches``; ``seen`` and ``taken`` count meanwhile."""
+
+    def __init__(self, batches: Iterable[RecordBatch], share: Share) -> None:
+        self.seen = 0
+        self.taken = 0
+        self._batches = batches
+        self._share = share
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        found = self._lowest(self._share.most) if self._share.most is not None else self._each()
+        held: list[bytes] = []
+        size = 0
+        for payloads in found:
+            self.taken += len(payloads)
+            held += payloads
+            size += sum(map(len, payloads))
+            if size > TOGETHER:
+                yield held
+                held, size = [], 0
+        if held:
+            yield held
+
+    def _each(self) -> Iterator[list[bytes]]:
+        limit = _ALL if self._share.part is None else int(self._share.part * _ALL)
+        for batch in self._batches:
+            self.seen += len(batch)
+            if limit == _ALL:
+                yield list(batch.payloads)
+                continue
+            places = [at for at, key in enumerate(batch.keys) if _hash(key) < limit]
+            if places:
+                # Payloads are cut out of the stored values when they are asked for: only what is taken is.
+                payloads = batch.payloads
+                yield [payloads[at] for at in places]
+
+    def _lowest(self, most: int) -> Iterator[list[bytes]]:
+        # A heap with the highest hash on top. The second number is the place in the result; no two are alike.
+        kept: list[tuple[int, int, bytes]] = []
+        for batch in self._batches:
+            payloads = batch.payloads
+            for at, key in enumerate(batch.keys, self.seen):
+                rank = -_hash(key)
+                if len(kept) < most:
+                    heappush(kept, (rank, at, payloads[at - self.seen]))
+                elif kept and rank > kept[0][0]:
+                    heappushpop(kept, (rank, at, payloads[at - self.seen]))
+            self.seen += len(batch)
+        kept.sort(key=lambda one: one[1])
+        for start in range(0, len(kept), BATCH):
+            yield [payload for _, _, payload in kept[start : start + BATCH]]
+
+
+def _hash(key: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(key)

@@ -1,0 +1,293 @@
+"""stats: the values of fields as figures, and how many messages were published when.
+
+Values are those that filters see: of a path that leads to several values, all of them. Memory is bounded: counts,
+quantiles and the most frequent values are exact as long as the values fit, and say so where they are not
+(:mod:`sowctl.engine.profile`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.profile.numbers import QUANTILES, Bar, Numbers, Store
+from sowctl.engine.profile.rates import MINUTE, Rates, RatesReport
+from sowctl.engine.profile.sample import Sampled, Share
+from sowctl.engine.profile.shape import Shapes
+from sowctl.engine.profile.tally import Frequent, Room, Tally
+from sowctl.engine.profile.trees import trees
+from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.targets import split_target
+from sowctl.engine.upkeep.searching.criteria import Criteria
+from sowctl.engine.upkeep.searching.entries import named_topics
+from sowctl.engine.views.collecting import no_collection
+from sowctl.errors import UsageError
+from sowctl.messages.base import columns_of
+from sowctl.values.fields import Slot, SlotValue, Values
+from sowctl.values.paths import Path
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.records import RecordBatch
+    from sowctl.messages.base import MessageType
+
+MOST_FIELDS = 100
+"""Fields that are looked at where none is named: of each a value or NULL is taken from every record."""
+TOP = 5
+BARS = 10
+
+
+class NumberFacts(DescribedStruct, frozen=True):
+    """The numbers among the values of a field. ``quantiles`` by rank; ``rank_error``: by how much of all numbers a rank
+    may be wrong at most, None where quantiles are exact. ``infinite`` numbers count for nothing else."""
+
+    count: int
+    infinite: int
+    minimum: int | float
+    maximum: int | float
+    mean: float | None
+    quantiles: dict[str, int | float]
+    rank_error: float | None
+    histogram: list[Bar]
+
+
+class FieldFacts(DescribedStruct, frozen=True):
+    """One field. ``records`` have a value there, ``without`` have none, or NULL, which an empty text is as well.
+
+    ``values`` are those of all records; ``types`` counts them. ``distinct`` of them differ; ``distinct_error`` is the
+    standard error of an estimate, None where it is exact. ``shortest`` and ``longest``: characters of texts.
+    """
+
+    path: str
+    records: int
+    without: int
+    values: int
+    types: dict[str, int]
+    distinct: int
+    distinct_error: float | None
+    first: str | None
+    last: str | None
+    shortest: int | None
+    longest: int | None
+    numbers: NumberFacts | None
+    top: list[Frequent]
+
+
+class StatsReport(DescribedStruct, frozen=True):
+    """The fields of one topic's messages. ``looked_at`` of ``records`` were read; ``unreadable`` ones among them are no
+    messages of their type. ``left_out`` fields are too many where none was named."""
+
+    topic: str
+    message_type: str
+    records: int
+    looked_at: int
+    unreadable: int
+    left_out: int
+    fields: list[FieldFacts]
+
+
+class _Field:
+    """What is known of one field so far."""
+
+    def __init__(self, path: Path, room: Room, store: Store) -> None:
+        self.path = path
+        self.records = self.without = self.values = 0
+        self.types: dict[str, int] = {}
+        self.tally = Tally(room, top=True)
+        self.numbers = Numbers(store)
+        self.first: str | None = None
+        self.last: str | None = None
+        self.shortest: int | None = None
+        self.longest: int | None = None
+
+    def add(self, column: Sequence[SlotValue]) -> None:
+        """Take the slot values of a batch."""
+        kinds = set(map(type, column))
+        flat: Sequence[Any] = column
+        if Values in kinds:
+            lists = [value.items if type(value) is Values else (value,) for value in column]
+            self.without += sum(1 for items in lists if not any(item not in (None, "", b"") for item in items))
+            flat = list(chain.from_iterable(lists))
+            kinds = set(map(type, flat))
+        else:
+            self.without += sum(map(column.count, (None, "", b"")))
+        self.records += len(column)
+        if kinds & {str, bytes}:
+            self._texts([_text(value) for value in flat if type(value) in (str, bytes) and value])
+        if bool in kinds:
+            self._count("boolean", truths := [value for value in flat if type(value) is bool])
+            self.tally.add_booleans(truths)
+        if kinds & {int, float}:
+            found = flat if kinds <= {int, float} else [value for value in flat if type(value) in (int, float)]
+            whole = sum(1 for value in found if type(value) is int) if float in kinds else len(found)
+            self.types["integer"] = self.types.get("integer", 0) + whole
+            self.types["number"] = self.types.get("number", 0) + len(found) - whole
+            self.values += len(found)
+            self.tally.add(found)
+            self.numbers.add(found)
+
+    def _count(self, kind: str, values: Sequence[object]) -> None:
+        self.types[kind] = self.types.get(kind, 0) + len(values)
+        self.values += len(values)
+
+    def _texts(self, texts: list[str]) -> None:
+        if not texts:
+            return
+        self._count("string", texts)
+        self.tally.add(texts)
+        low, high = min(texts), max(texts)
+        self.first = low if self.first is None else min(self.first, low)
+        self.last = high if self.last is None else max(self.last, high)
+        lengths = set(map(len, texts))
+        self.shortest = min(lengths | {self.shortest} if self.shortest is not None else lengths)
+        self.longest = max(lengths | {self.longest} if self.longest is not None else lengths)
+
+    def facts(self, top: int, bars: int) -> FieldFacts:
+        """What was found."""
+        distinct = self.tally.distinct()
+        return FieldFacts(
+            str(self.path),
+            self.records - self.without,
+            self.without,
+            self.values,
+            {name: count for name, count in self.types.items() if count},
+            distinct.count,
+            distinct.error or None,
+            self.first,
+            self.last,
+            self.shortest,
+            self.longest,
+            _numbers(self.numbers, bars) if self.numbers.count or self.numbers.infinite else None,
+            self.tally.frequent(top),
+        )
+
+
+def stats(
+    ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]],
+    topic: str,
+    kind: MessageType,
+    paths: Sequence[Path],
+    share: Share | None = None,
+    *,
+    top: int = TOP,
+    bars: int = BARS,
+) -> StatsReport:
+    """Read the records of one ``topic``, as often as ``ask`` is called: once, and before it once more to find the
+    fields where no ``paths`` are given. All records, or a ``share``.
+
+    Raises UsageError ``SOW-STA-001`` for a type without fields, and what reading the records raises.
+    """
+    if not kind.filterable:
+        raise UsageError(
+            "SOW-STA-001",
+            f"messages of type {kind.name} have no fields to look at",
+            hint="sowctl info has counts and sizes, sowctl stats --journal the messages per minute",
+            topic=topic,
+        )
+    share = share or Share()
+    left_out = 0
+    if not paths:
+        paths, left_out = _found(ask, kind, share)
+    room, store = Room(), Store()
+    fields = [_Field(path, room, store) for path in paths]
+    read = columns_of(kind.extractor([Slot(path) for path in paths]))
+    unreadable = 0
+    with ask() as batches, no_collection():
+        sampled = Sampled(batches, share)
+        for payloads in sampled:
+            columns, refused = read(payloads)
+            unreadable += len(refused)
+            bad = {one.index for one in refused}
+            for field, column in zip(fields, columns, strict=False):
+                field.add([value for at, value in enumerate(column) if at not in bad] if bad else column)
+            room.settle()
+            store.settle()
+    facts = [field.facts(top, bars) for field in fields]
+    return StatsReport(topic, kind.name, sampled.seen, sampled.taken, unreadable, left_out, facts)
+
+
+def _found(
+    ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]], kind: MessageType, share: Share
+) -> tuple[list[Path], int]:
+    """The paths at which there are values other than NULL, and how many there are beyond :data:`MOST_FIELDS`."""
+    from sowctl.values.paths import parse_path
+
+    shapes = Shapes(valued=False)
+    with ask() as batches, no_collection():
+        for payloads in Sampled(batches, share):
+            shapes.add(trees(payloads, kind.view))
+    scalar = {"string", "integer", "number", "boolean"}
+    fields = dict.fromkeys(shape.field for shape in shapes.root.walk() if shape.field and scalar & set(shape.types))
+    return [parse_path(field) for field in list(fields)[:MOST_FIELDS] if field], max(0, len(fields) - MOST_FIELDS)
+
+
+def _numbers(found: Numbers, bars: int) -> NumberFacts:
+    values = found.quantiles()
+    ranks = {f"{rank:.0%}": value for rank, value in zip(QUANTILES, values, strict=False)}
+    low, high = found.minimum, found.maximum
+    return NumberFacts(
+        found.count,
+        found.infinite,
+        low if low is not None else 0,
+        high if high is not None else 0,
+        found.mean,
+        ranks,
+        None if found.is_exact else found.error,
+        found.histogram(bars),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value if type(value) is str else value.decode("utf-8", "replace")  # type: ignore[union-attr]  # bytes then
+
+
+class Range(DescribedStruct, frozen=True):
+    """Which entries of a journal are counted: bounds inclusive, None is none; times in microseconds UTC."""
+
+    from_time: int | None = None
+    to_time: int | None = None
+    from_txid: int | None = None
+    to_txid: int | None = None
+    client: str | None = None
+
+
+def rates(
+    instance: Instance,
+    topics: Sequence[str],
+    within: Range,
+    *,
+    interval: int = MINUTE,
+    directory: FilePath | None = None,
+) -> RatesReport:
+    """The messages of ``topics``, of all where none is named, per ``interval`` of microseconds, by topic and client.
+
+    Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
+    what reading the journal raises.
+    """
+    from sowctl.identity.hashes import client_hash
+
+    found = Rates(interval)
+    with open_log(instance, directory=directory, whole=directory is None) as log:
+        names, message_type = named_topics(instance, log, [split_target(text) for text in topics])
+        wanted = Criteria(
+            names=names,
+            message_type=message_type,
+            client=None if within.client is None else client_hash(within.client),
+            from_time=within.from_time,
+            to_time=within.to_time,
+            from_txid=within.from_txid,
+            to_txid=within.to_txid,
+        )
+        for ref in log.unread(after=(within.from_txid or 1) - 1):
+            header = ref.header
+            if within.to_txid is not None and header.first_txid > within.to_txid:
+                break
+            if wanted.by_header(header) and wanted.by_map(header, ref.names()):
+                block = ref.load()
+                found.add(block, wanted.places(block))
+        tell_tail(instance, log)
+    return found.report()

@@ -1,0 +1,243 @@
+"""Bars and sparklines of characters, and the figures of ``stats`` drawn with them.
+
+What is drawn are the rows that programs get as JSON. A terminal that shows all characters gets blocks in eighths, any
+other the characters ``#`` and ``.:-=+*%@``. No text is drawn but through ``display``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from sowctl.output.display import clip, display, width
+from sowctl.output.options import Terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+Row = Mapping[str, Any]
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_HEIGHTS = "▁▂▃▄▅▆▇█"
+_PLAIN = ".:-=+*%@"
+_LABEL = 24
+"""Columns for the text in front of a bar, at most."""
+_LONGEST_BAR = 40
+SHORTEST = 8
+"""Columns that a sparkline has at least."""
+
+
+def bar(part: float, columns: int, *, unicode: bool = True) -> str:
+    """A bar over ``part`` of ``columns``; where there is anything, it shows."""
+    if part <= 0:
+        return ""
+    if not unicode:
+        return "#" * max(1, round(part * columns))
+    eighths = max(1, round(part * columns * 8))
+    return _EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def sparkline(counts: Sequence[int], highest: int, *, unicode: bool = True) -> str:
+    """One character for each count, a blank for none; ``highest`` is the count with the highest one."""
+    marks = _HEIGHTS if unicode else _PLAIN
+    return "".join(marks[min(7, count * 8 // (highest + 1))] if count else " " for count in counts)
+
+
+def grouped(counts: Sequence[int], columns: int) -> tuple[list[int], int]:
+    """Sums of so many counts in a row that they fit ``columns``, and how many that are."""
+    size = max(1, -(-len(counts) // max(1, columns)))
+    return [sum(counts[start : start + size]) for start in range(0, len(counts), size)], size
+
+
+def draw_fields(rows: Iterable[Row], terminal: Terminal, out: BinaryIO, topic: str | None = None) -> None:
+    """The fields of ``stats``: for each a heading, its figures, and bars; in front of them the ``topic``, if given."""
+    from rich.text import Text
+
+    with _Page(terminal, out) as page:
+        if topic is not None:
+            page.fold(Text(display(topic), style="bold underline"))
+        for row in rows:
+            heading = Text(display(row["path"]), style="bold")
+            heading.append("  " + ", ".join(_counts(row)), style="not bold")
+            page.fold(heading)
+            if row["numbers"] is not None:
+                _draw_numbers(page, row["numbers"])
+            if _shows_texts(row):
+                page.fold(Text(f"  {_lengths(row)}"))
+            if _shows_top(row):
+                unsure = any(one["missed"] for one in row["top"])
+                bars = [(_value(one["value"]), one["count"], "+" if one["missed"] else "") for one in row["top"]]
+                _draw_bars(page, bars, row["values"])
+                if unsure:
+                    page.fold(Text(f"  + up to {max(one['missed'] for one in row['top']):,} more"))
+
+
+def _shows_texts(row: Row) -> bool:
+    return row["shortest"] is not None
+
+
+def _lengths(row: Row) -> str:
+    short, long = row["shortest"], row["longest"]
+    length = f"{short:,}" if short == long else f"{short:,} to {long:,}"
+    first, last = clip(display(row["first"]), _LABEL), clip(display(row["last"]), _LABEL)
+    return f"first {first}, last {last}, {length} characters"
+
+
+def _shows_top(row: Row) -> bool:
+    """Whether some values occur more often than others; of numbers with a histogram only where these are few."""
+    few = row["numbers"] is None or row["distinct"] <= len(row["top"])
+    return few and any(one["count"] > 1 for one in row["top"])
+
+
+def _counts(row: Row) -> list[str]:
+    types = [name if len(row["types"]) == 1 else f"{name} {count:,}" for name, count in row["types"].items()]
+    about = "about " if row["distinct_error"] is not None else ""
+    parts = [" ".join(types) or "no values", f"{row['records']:,} records"]
+    if row["without"]:
+        parts.append(f"{row['without']:,} without")
+    if row["values"] != row["records"]:
+        parts.append(f"{row['values']:,} values")
+    return [*parts, f"{about}{row['distinct']:,} distinct"]
+
+
+def _draw_numbers(page: _Page, row: Row) -> None:
+    from rich.text import Text
+
+    quantiles = row["quantiles"]
+    figures = [("min", row["minimum"]), *quantiles.items(), ("max", row["maximum"]), ("mean", row["mean"])]
+    parts = [f"{name} {number(value)}" for name, value in figures if value is not None]
+    if row["rank_error"] is not None:
+        parts.append(f"(ranks within {row['rank_error']:.2%})")
+    if row["infinite"]:
+        parts.append(f"infinite {row['infinite']:,}")
+    line = ""
+    for part in parts:
+        # A name and its number stay together.
+        if line and len(line) + 2 + len(part) > page.columns:
+            page.line(Text(line))
+            line = ""
+        line += f"  {part}"
+    page.line(Text(line))
+    histogram = row["histogram"]
+    if len(histogram) > 1:
+        bars = [(f"{number(one['low'])} ..", one["count"], "") for one in histogram]
+        _draw_bars(page, bars, max(one["count"] for one in histogram), right=True)
+
+
+def _draw_bars(page: _Page, bars: Sequence[tuple[str, int, str]], whole: int, *, right: bool = False) -> None:
+    from rich.text import Text
+
+    labels = [clip(label, _LABEL) for label, _, _ in bars]
+    room = max(map(width, labels))
+    digits = max(len(f"{count:,}{mark}") for _, count, mark in bars)
+    columns = min(_LONGEST_BAR, page.columns - room - digits - 5)
+    for label, (_, count, mark) in zip(labels, bars, strict=True):
+        blank = " " * (room - width(label))
+        line = Text(f"  {blank + label if right else label + blank} ")
+        line.append(f"{f'{count:,}{mark}':>{digits}} ")
+        if columns > 0:
+            line.append(bar(count / whole if whole else 0, columns, unicode=page.unicode), style="cyan")
+        page.line(line)
+
+
+def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: BinaryIO) -> None:
+    """The messages per interval: a line and a sparkline for each topic and client."""
+    from rich.text import Text
+
+    with _Page(terminal, out) as page:
+        cells = [
+            (
+                clip(display(row["topic"]), _LABEL),
+                clip(display(row["client"] or "-"), _LABEL),
+                f"{row['messages']:,}",
+                f"{row['peak']:,}",
+            )
+            for row in rows
+        ]
+        heads = ("topic", "client", "messages", "peak")
+        widths = [max(map(width, column)) for column in zip(heads, *cells, strict=True)]
+        left = page.columns - sum(widths) - 2 * len(widths)
+        # Where there is no room beside the figures, the sparkline has a line of its own.
+        below = left < SHORTEST
+        room = page.columns - 2 if below else left
+        count = len(rows[0]["counts"])
+        size = grouped(rows[0]["counts"], room)[1]
+        interval = rows[0]["interval_seconds"]
+        mark = f"a mark is {span(interval * size)}, {-(-count // size):,} from {begins}"
+        page.fold(Text(f"{mark}; peak: messages in {span(interval)}"))
+        page.line(Text(_cells(heads, widths), style="bold"))
+        series = [grouped(row["counts"], room)[0] for row in rows]
+        highest = max(map(max, series))
+        for texts, counts in zip(cells, series, strict=True):
+            line = Text(_cells(texts, widths))
+            if below:
+                page.line(line)
+                line = Text("")
+            line.append("  ")
+            line.append(sparkline(counts, highest, unicode=page.unicode), style="cyan")
+            page.line(line)
+
+
+def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
+    cells = []
+    for at, (text, room) in enumerate(zip(texts, widths, strict=True)):
+        blank = " " * (room - width(text))
+        cells.append(text + blank if at < 2 else blank + text)
+    return "  ".join(cells)
+
+
+def number(value: int | float) -> str:
+    """A number for people: integers with separators, others with at most six digits."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in the largest unit that it is a multiple of: ``90s``, ``2m``, ``1h``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:,.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return display(value) if isinstance(value, str) else number(value)  # type: ignore[arg-type]  # a number then
+
+
+class _Page:
+    """Lines to an output, drawn by rich; use it in a ``with`` statement."""
+
+    def __init__(self, terminal: Terminal, out: BinaryIO) -> None:
+        self.columns = terminal.columns
+        self.unicode = terminal.unicode
+        self._terminal = terminal
+        self._out = out
+
+    def __enter__(self) -> _Page:
+        from rich.console import Console
+
+        terminal = self._terminal
+        self._text = TextIOWrapper(self._out, terminal.encoding, "backslashreplace", newline="\n", write_through=True)
+        self._console: Console = Console(
+            file=self._text,
+            width=terminal.columns,
+            force_terminal=terminal.colored,
+            color_system="auto" if terminal.colored else None,
+            no_color=not terminal.colored,
+            legacy_windows=False,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Otherwise the wrapper would close standard output with itself.
+        self._text.detach()
+
+    def line(self, text: Text) -> None:
+        """A line that fits."""
+        self._console.print(text, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+
+    def fold(self, text: Text) -> None:
+        """A text that goes on in the next line where it does not fit."""
+        self._console.print(text)

@@ -1,0 +1,117 @@
+"""``schema`` and ``stats`` on the command line: what is drawn, what programs get, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sowctl.output.charts import bar, grouped, number, span, sparkline
+from sowctl.output.display import width
+from tests.cli.conftest import Cli
+from tests.support.demo import NOW, make_demo
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demo that nothing here changes."""
+    return make_demo(tmp_path_factory.mktemp("looking"))
+
+
+def on(demo: Path, **more: str) -> dict[str, str]:
+    return {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "SOWCTL_NOW": NOW, "TERM": "xterm", **more}
+
+
+def test_schema_for_people_and_programs(demo: Path, cli: Cli) -> None:
+    drawn = cli("schema", "customers", environ=on(demo, COLUMNS="160", NO_COLOR="1"), tty="out")
+    assert drawn.err == "customers: 150 records\n"
+    assert [line.split()[:2] for line in drawn.out.splitlines()[2:5]] == [
+        ["/customerId", "string"],
+        ["/name", "string"],
+        ["/region", "string"],
+    ]
+    rows = json.loads(cli("schema", "customers", "--json", environ=on(demo)).out)
+    (tags,) = (row for row in rows if row["path"] == "/tags[*]")
+    assert (tags["field"], tags["types"], tags["distinct"]) == ("/tags", {"string": 153}, 5)
+    title = json.loads(cli("schema", "customers", "--json-schema", environ=on(demo)).out)["title"]
+    assert title == "customers"
+
+
+def test_views_the_past_and_patterns_are_targets(demo: Path, cli: Cli) -> None:
+    assert [json.loads(line)["path"] for line in cli("schema", "totals", environ=on(demo)).out.splitlines()] == [
+        "/region",
+        "/orders",
+        "/value",
+    ]
+    assert cli("schema", "orders", "--at", "2026-01-05T09:30:00Z", environ=on(demo)).err.startswith(
+        "orders: 166 records"
+    )
+    topics = {
+        json.loads(line)["topic"] for line in cli("schema", "^(orders|customers)$", environ=on(demo)).out.splitlines()
+    }
+    assert topics == {"orders", "customers"}
+
+
+@pytest.mark.parametrize("columns", [40, 60, 160])
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_figures_fit_the_terminal(demo: Path, cli: Cli, columns: int, locale: str) -> None:
+    for words in (("stats", "orders"), ("stats", "--journal")):
+        drawn = cli(*words, environ=on(demo, COLUMNS=str(columns), LC_ALL=locale), tty="out", stdin=b"")
+        assert drawn.status == 0
+        plain = drawn.out.replace("\x1b[1m", "").replace("\x1b[36m", "").replace("\x1b[0m", "")
+        assert "\x1b" not in plain
+        assert max(map(width, plain.splitlines())) <= columns
+        assert (locale == "C") == plain.isascii()
+
+
+@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colours_where_none_are_wanted(demo: Path, cli: Cli, variable: dict[str, str]) -> None:
+    for words in (("stats", "orders", "/price"), ("stats", "--journal"), ("schema", "orders")):
+        assert "\x1b" not in cli(*words, environ=on(demo) | variable, tty="out").out
+
+
+def test_figures_for_programs(demo: Path, cli: Cli) -> None:
+    (row,) = json.loads(cli("stats", "orders", "/price", "--json", environ=on(demo)).out)
+    assert (row["records"], row["numbers"]["minimum"], row["numbers"]["maximum"]) == (900, 19.8, 433.54)
+    assert sum(one["count"] for one in row["numbers"]["histogram"]) == 900
+    rows = json.loads(cli("stats", "--journal", "--json", environ=on(demo)).out)
+    assert {(row["topic"], row["messages"]) for row in rows} == {("quotes", 2000), ("orders", 1901), ("customers", 500)}
+    # A path may be given as schema prints it.
+    (row,) = json.loads(cli("stats", "customers", "/tags[*]", "--json", environ=on(demo)).out)
+    assert (row["path"], row["values"]) == ("/tags", 153)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("schema", "orders", "--sample", "0"), "SOW-STA-002"),
+        (("schema", "orders", "--sample", "101%"), "SOW-STA-002"),
+        (("stats", "orders", "--sample", "x%"), "SOW-STA-002"),
+        (("stats", "orders", "--since", "-1h"), "SOW-STA-003"),
+        (("stats", "orders", "/price", "--journal"), "SOW-STA-003"),
+        (("stats",), "SOW-CLI-003"),
+        (("stats", "--journal", "--interval", "0"), "SOW-CLI-022"),
+        (("schema", "orders", "--json-schema", "--json"), "SOW-CLI-012"),
+        (("schema", "orders", "/qty > 1", "--filter", "/qty > 2"), "SOW-CLI-013"),
+        (("schema", "orders", "/qty >"), "SOW-EXP-007"),
+        (("stats", "order"), "SOW-ENG-012"),
+        (("stats", "order", "--journal"), "SOW-ENG-012"),
+        (("stats", "orders", "price"), "SOW-VAL-001"),
+    ],
+)
+def test_what_is_refused(demo: Path, cli: Cli, words: tuple[str, ...], code: str) -> None:
+    done = cli(*words, environ=on(demo))
+    assert f"error[{code}]" in done.err
+    assert done.out == ""
+
+
+def test_bars_and_sparklines() -> None:
+    assert [bar(part, 4) for part in (0, 0.001, 0.5, 0.53, 1)] == ["", "▏", "██", "██▏", "████"]
+    assert [bar(part, 4, unicode=False) for part in (0, 0.001, 0.5, 1)] == ["", "#", "##", "####"]
+    assert sparkline([0, 1, 50, 100], 100) == " ▁▄█"
+    assert sparkline([0, 1, 50, 100], 100, unicode=False) == " .=@"
+    assert grouped([1, 2, 3, 4, 5], 2) == ([6, 9], 3)
+    assert grouped([1, 2], 2) == ([1, 2], 1)
+    assert [number(1234567), number(0.123456789), number(-2.5)] == ["1,234,567", "0.123457", "-2.5"]
+    assert [span(60), span(90), span(7200), span(86_400), span(0.5)] == ["1m", "90s", "2h", "1d", "0.5s"]

@@ -1,0 +1,141 @@
+"""schema and stats: what they say of the records of topics, and of the journal."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import pytest
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.profile.sample import Share
+from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.schema import SchemaReport, schema
+from sowctl.engine.verbs.stats import MOST_FIELDS, Range, StatsReport, rates, stats
+from sowctl.errors import UsageError
+from sowctl.values.paths import parse_path
+from tests.engine.conftest import MakeLab
+from tests.support.instances import START, Lab, config_xml, message, topic_xml
+
+MINUTE = 60_000_000
+
+
+def schema_of(lab: Lab, share: Share | None = None, **options: object) -> SchemaReport:
+    with lab.open() as instance:
+        targets = resolve(instance, "t", derived=True)
+        with closing(query(instance, targets, QueryOptions(**options))) as result:  # type: ignore[arg-type]
+            return schema(result, "t", instance.type_of("json"), share)
+
+
+def stats_of(lab: Lab, *paths: str, share: Share | None = None, top: int = 5) -> StatsReport:
+    with lab.open() as instance:
+        targets = resolve(instance, "t", derived=True)
+        kind = instance.type_of("json")
+        return stats(
+            lambda: closing(query(instance, targets, QueryOptions())),
+            "t",
+            kind,
+            list(map(parse_path, paths)),
+            share,
+            top=top,
+        )
+
+
+def _message(n: int) -> str:
+    extra = {"note": "late"} if n % 10 == 0 else {}
+    return message(id=n, price=n / 4, tags=["x"] * (n % 3), **extra)
+
+
+@pytest.fixture
+def filled(make_lab: MakeLab) -> Lab:
+    lab = make_lab(config_xml(topic_xml("t") + topic_xml("u"), ("t", "u")))
+    for minute in range(4):
+        for start in (1, 2):
+            numbers = range(50 * minute + start, 50 * minute + 51, 2)
+            lab.publish("t", *map(_message, numbers), client="ab"[start % 2])
+        lab.clock.tick(60)
+    lab.publish("u", message(id=1))
+    return lab
+
+
+def test_a_schema_reads_all_records_that_match(filled: Lab) -> None:
+    report = schema_of(filled, filter="/id > 100")
+    assert (report.records, report.looked_at, report.unreadable) == (100, 100, 0)
+    facts = {one.path: one for one in report.paths}
+    assert list(facts) == ["/id", "/price", "/tags", "/tags[*]", "/note"]
+    assert (facts["/id"].types, facts["/id"].distinct, facts["/id"].distinct_error) == ({"integer": 100}, 100, None)
+    assert facts["/price"].types == {"number": 100}
+    assert facts["/tags"].items == (0, 2)
+    assert (facts["/note"].missing, facts["/note"].examples) == (90, ["late"])
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(Share(most=20), 20, 20), (Share(part=0.3), 30, 90)])
+def test_a_sample_is_the_same_in_every_run(filled: Lab, share: Share, least: int, most: int) -> None:
+    report = schema_of(filled, share)
+    assert report.records == 200
+    assert least <= report.looked_at <= most
+    assert report.paths == schema_of(filled, share).paths
+    assert stats_of(filled, "/id", share=share).looked_at == report.looked_at
+
+
+def test_figures_of_named_fields(filled: Lab) -> None:
+    price, tags, note = stats_of(filled, "/price", "/tags", "/note").fields
+    assert price.numbers is not None
+    assert (price.numbers.minimum, price.numbers.maximum, price.numbers.mean) == (0.25, 50.0, 25.125)
+    assert price.numbers.quantiles["50%"] == 25.0
+    assert price.numbers.rank_error is None
+    assert [bar.count for bar in price.numbers.histogram] == [19] + [20] * 8 + [21]
+    assert (tags.records, tags.without, tags.values) == (134, 66, 201)
+    assert [(one.value, one.count) for one in tags.top] == [("x", 201)]
+    assert (note.records, note.without, note.shortest, note.longest, note.first) == (20, 180, 4, 4, "late")
+
+
+def test_fields_are_found_where_none_is_named(filled: Lab) -> None:
+    report = stats_of(filled)
+    assert [one.path for one in report.fields] == ["/id", "/price", "/tags", "/note"]
+    assert report.fields == stats_of(filled, "/id", "/price", "/tags", "/note").fields
+
+
+def test_of_too_many_fields_the_first_are_looked_at(filled: Lab) -> None:
+    filled.publish("t", json.dumps({"id": 0} | {f"f{n}": n for n in range(MOST_FIELDS)}))
+    report = stats_of(filled)
+    assert (len(report.fields), report.left_out) == (MOST_FIELDS, 4)
+
+
+def test_messages_without_fields_have_no_figures(filled: Lab) -> None:
+    with filled.open() as instance, pytest.raises(UsageError) as caught:
+        stats(lambda: closing(query(instance, [])), "t", instance.type_of("binary"), [])
+    assert caught.value.code == "SOW-STA-001"
+
+
+def test_rates_count_messages_by_topic_client_and_time(filled: Lab) -> None:
+    with filled.open() as instance:
+        report = rates(instance, [], Range(), interval=MINUTE)
+        assert (report.begin, report.interval, report.messages) == (START, MINUTE, 201)
+        found = {(one.topic, one.client): one.counts for one in report.series}
+        assert found == {
+            ("t", "b"): [25, 25, 25, 25, 0],
+            ("t", "a"): [25, 25, 25, 25, 0],
+            ("u", None): [0, 0, 0, 0, 1],
+        }
+        part = Range(from_time=START + MINUTE, to_time=START + 2 * MINUTE, client="a")
+        (one,) = rates(instance, ["t"], part, interval=MINUTE).series
+        assert (one.counts, one.messages) == ([25, 25], 50)
+        (few,) = rates(instance, ["t"], Range(from_txid=21, to_txid=30, client="b"), interval=MINUTE).series
+        assert few.messages == 5
+
+
+def test_intervals_become_longer_where_they_are_too_many(filled: Lab) -> None:
+    with filled.open() as instance:
+        report = rates(instance, ["t"], Range(), interval=10_000)
+    # Three minutes in at most 10,000 intervals.
+    assert report.interval == 20_000
+    assert report.messages == 200
+    assert sum(map(sum, (one.counts for one in report.series))) == 200
+
+
+def test_deletions_are_no_messages(filled: Lab) -> None:
+    with filled.open() as instance:
+        instance.topic("u").delete(filter="/id = 1")
+        assert rates(instance, ["u"], Range()).messages == 1
