@@ -14,24 +14,8 @@ from tests.bench.place import Place
 from tests.bench.rounds import Wrong
 
 NAMES = (
-    *(
-        "publish",
-        "replay",
-        "scan",
-        "query",
-        "grouping",
-        "views",
-        "indexes",
-        "figures",
-        "startup",
-        "idle",
-        "memory",
-        "output",
-        "messages",
-    ),
-    *("spark", "pipeline", "queues", "following", "latency"),
-    *("publish", "replay", "scan", "query", "views", "indexes", "figures", "startup", "idle", "memory", "messages"),
-    *("spark", "pipeline", "queues", "following", "latency", "backup"),
+    *("publish", "replay", "scan", "query", "grouping", "views", "indexes", "figures", "startup", "idle", "memory"),
+    *("output", "messages", "spark", "pipeline", "queues", "following", "latency", "backup"),
 )
 SIZED = ("idle", "spark", "pipeline")
 
