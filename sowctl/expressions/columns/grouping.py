@@ -25,7 +25,7 @@ _MOST_CODES = 1 << 40
 _FEW_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
 SUMMED = 16
-"""Messages per group from which on inputs are added up: of fewer, a list is shorter than a sum and made faster."""
+"""Messages per group from which on inputs are added up: of fewer, a list is shorter than a sum. Not measured."""
 Known: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
 _WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)

@@ -7,8 +7,8 @@ whatever order. What was cut off is exact, too, and goes the same way: two or th
 numbers. (S. M. Rump, T. Ogita, S. Oishi: Accurate floating-point summation, part I, 2008, section 3.)
 
 Called by :mod:`~sowctl.expressions.columns.grouping`. The sums go into the states of
-:mod:`sowctl.expressions.rows.sums`, which add up over batches. sum(qty * price) of 1,000,000 orders in four groups
-takes 8 ms of processor time; a list of each group's inputs and ``math.fsum`` took 190.
+:mod:`sowctl.expressions.rows.sums`, which add up over batches. 1,000,000 Doubles in four groups
+take 9 ms of processor time; sorting them by group into lists for ``math.fsum`` takes 70.
 """
 
 from __future__ import annotations
