@@ -3,8 +3,9 @@
 While groups are few, they stand in memory with what their inputs add up to. Where they outgrow it, messages that come
 then are not grouped but written, as columns, into files by equal parts of the range of the groups' keys; at the end
 one part after the other is grouped. So a group is made once, however many messages it has and however far apart they
-come. Called by :mod:`~sowctl.engine.search.aggregate` for queries and by :mod:`sowctl.engine.views.computing` for
-views. Ruled by ``behaviour`` 3.4 and 5.1.
+come. Called by :mod:`~sowctl.engine.search.aggregate`. Views and Spark group by the same
+:class:`~sowctl.expressions.columns.grouping.Grouper`, but write states of groups where these outgrow memory
+(:mod:`sowctl.engine.views.spilling`). Ruled by ``behaviour`` 3.4.
 
 1,000,000 orders in as many groups take 90 MB of RssAnon and 22.1 s of processor time so; in memory it was 1,086 MB and
 21.9 s (``python -m tests.bench.run grouping``).
