@@ -19,6 +19,7 @@ from tests.bench.rounds import ROOT, Wrong, judge, output_of
 
 TITLE = "memory: largest RssAnon, MB"
 LIMIT = 1 << 30
+_SORTED = ["--order-by", "/price", "--no-index"]
 LIMITED = [
     sys.executable,
     "-c",
@@ -62,9 +63,14 @@ def run(place: Place, rounds: int) -> None:
     snapshot = str(place.root / "memory.sow")
     for name, argv, limit in (
         ("query, everything", instance.command("query", "orders"), 150),
-        ("query --order-by, sorting in 64 MB", instance.command("query", "orders", "--order-by", "/price"), 250),
+        ("query --order-by, sorting in 64 MB", instance.command("query", "orders", *_SORTED), 250),
+        ("query --format csv", instance.command("query", "orders", "--format", "csv"), 150),
+        ("query --format table", instance.command("query", "orders", "--format", "table"), 150),
+        ("query --format json --meta", instance.command("query", "orders", "--format", "json", "--meta"), 250),
+        ("query --format msgpack", instance.command("query", "orders", "--format", "msgpack"), 150),
         ("query --order-by --top-n 10", instance.command("query", "orders", "--order-by", "/price", "-n", "10"), 150),
         ("snapshot into a .sow file", instance.command("snapshot", "orders", "--at", stamp, "--output", snapshot), 400),
+        ("snapshot as lines", instance.command("snapshot", "orders", "--at", stamp), 400),
         ("replay --verify", instance.command("replay", "orders", "--verify"), 400),
     ):
         Path(snapshot).unlink(missing_ok=True)

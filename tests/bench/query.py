@@ -166,6 +166,8 @@ def _calls(instance: Instance, query: Query, paths: dict[str, Path], rounds: int
     if query is COUNT and TYPED in found:
         faster = statistics.median(ratios(found, TYPED, INDEXED))
         judge(f"the evaluation: times as fast as {TYPED}", faster, 5.0)
+    elif query is QUERIES[3]:
+        judge(f"scan, 2 processes: time / {JSON}", statistics.median(ratios(found, SCAN2, JSON)), 1.0, most=True)
     elif query is QUERIES[0]:
         if TYPED in found:
             judge(f"with payloads: time / {TYPED}", statistics.median(ratios(found, INDEXED, TYPED)), 1.0, most=True)
@@ -188,6 +190,8 @@ def _called(
     if query is COUNT:
         ours = _evaluation(instance, str(query.ours["filter"]))
     calls: dict[str, Callable[[], list[bytes]]] = {INDEXED: ours, SCAN: lambda: scan(index_from=None, jobs=1)}
+    if query is QUERIES[3]:
+        calls[SCAN2] = lambda: scan(index_from=None, jobs=2)
     for name, path in paths.items():
         if name in (JSON, INDEX):
             database: Any = peers.sqlite_connect(str(path))
