@@ -39,7 +39,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Moment:
-    """What a publisher had done at an instant: messages acknowledged, seconds that it computed, and that it waited to."""
+    """What a publisher had done at an instant: messages acknowledged, seconds computed and waited for it."""
 
     at: float
     published: int
