@@ -111,6 +111,12 @@ CODES: dict[str, str] = {
         Do: Ask for the record of the topic that they are made of.
         See: sowctl-blame(1)
         """,
+    "SOW-QRY-024": """2 a field that no record has
+
+        Why: With ``--strict`` the query names a field that none of the records has, in its filter, order, select list,
+        projection, grouping or columns. Without it such a field is NULL everywhere, and a note tells of it.
+        Do: Mend the name, or leave ``--strict`` out.
+        """,
     "SOW-DIF-001": """2 states without common keys
 
         Why: The two sides make the keys of their records in different ways, so that nothing says which belong together.

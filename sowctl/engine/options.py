@@ -54,7 +54,8 @@ class QueryOptions(Struct, frozen=True):
     None: as many as pay. ``index_from``: records of a store from which on memo indexes are used and built; None: never.
     ``counted``: read on where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59),
     and count the records that keys and indexes spared. ``fresh``: compute a view or conflated topic from its topics,
-    and make its cache anew.
+    and make its cache anew. ``unknown``: a field that no record has, of those that are asked for or ``shown``, is
+    remarked behind the result (of a large store where its first records lack it), or refused before any is read.
     """
 
     filter: str | None = None
@@ -74,6 +75,8 @@ class QueryOptions(Struct, frozen=True):
     jobs: int | None = None
     counted: bool = True
     fresh: bool = False
+    shown: tuple[str, ...] = ()
+    unknown: Literal["ignore", "note", "error"] = "ignore"
 
 
 class SubscribeOptions(Struct, frozen=True):

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
-from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -90,6 +88,8 @@ def differences(before: Any, after: Any, *, loose: bool = False) -> list[FieldCh
 
 def applied(changes: Sequence[FieldChange], tree: Any) -> Any:
     """``tree`` with the values that the changes have after them; it is copied, not changed."""
+    from copy import deepcopy
+
     result = deepcopy(tree)
     for change in changes:
         if change.after is not MISSING:
@@ -184,6 +184,8 @@ def _is_rows(items: list[Any]) -> bool:
 
 
 def _is_equal(one: str, other: str) -> bool:
+    from decimal import Decimal, InvalidOperation
+
     try:
         return Decimal(one) == Decimal(other)
     except InvalidOperation:

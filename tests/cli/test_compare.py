@@ -168,3 +168,14 @@ def test_blame_and_history_with_differences(run: Callable[..., str]) -> None:
     rows = [json.loads(one) for one in run("history", "t", "2", "--journal", "--diff", "-F", "ndjson").splitlines()]
     assert [one["change"] for one in rows] == ["added", "removed"]
     run("history", "t", "1", "--journal", "--diff", "--format", "csv", status=2)
+
+
+def test_a_query_tells_of_fields_that_no_record_has(run: Callable[..., str]) -> None:
+    said = "no record of t has the field /nwe; did you mean /new?\n"
+    assert run("query", "t", "/nwe = 1") == "" and run.err == said  # type: ignore[attr-defined]
+    assert run("query", "t", "--columns", "/id,/nwe", "-n", "1").startswith("id,nwe\n") and run.err == said  # type: ignore[attr-defined]
+    run("query", "t", "/nwe = 1", "--quiet")
+    assert run.err == ""  # type: ignore[attr-defined]
+    assert run("query", "t", "/nwe = 1", "--strict", "--columns", "/id", status=2) == ""
+    assert "error[SOW-QRY-024]" in run.err and "hint: did you mean /new?" in run.err  # type: ignore[attr-defined]
+    assert run("query", "t", "/new = 1", "--strict", "--count") == "1\n"

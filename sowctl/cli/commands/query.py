@@ -72,6 +72,7 @@ def run(
     analyze: asking.Analyze = False,
     no_index: asking.NoIndex = False,
     jobs: asking.Jobs = None,
+    strict: asking.Strict = False,
     exit_status: asking.ExitStatus = False,
     follow: asking.Follow = False,
     fresh: asking.Fresh = False,
@@ -97,7 +98,8 @@ def run(
     time. EPOCH or 0 is the oldest state that can be answered for, 0|1| the present.
 
     --projection goes with --grouping; an empty one, --grouping '', makes one message of all records that match. With
-    --follow the command goes on with every message that matches; subscribe has more to say.
+    --follow the command goes on with every message that matches; subscribe has more to say. A note tells of a field
+    that no record has, or in large stores none of the first 10,000.
     """
     from contextlib import closing
 
@@ -133,7 +135,7 @@ def run(
     if options is not None:
         asked, at, literal_topic = asking.with_text(invocation, asked, options, at, literal_topic)
     when = moment(invocation, at)
-    asked = replace(asked, at=when.time)
+    asked = asking.with_unknown(invocation, replace(asked, at=when.time), columns, strict=strict)
     printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     if follow:
         invocation.endless = True

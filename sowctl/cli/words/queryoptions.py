@@ -61,12 +61,24 @@ NoIndex: TypeAlias = Annotated[bool, option("--no-index", help="use and build no
 Jobs: TypeAlias = Annotated[
     int | None, option("--jobs", "-j", help="processes that may read a large store", metavar="COUNT", minimum=1)
 ]
+Strict: TypeAlias = Annotated[
+    bool, option("--strict", help="end with status 2 where no record has a field that is named")
+]
 ExitStatus: TypeAlias = Annotated[bool, option("--exit-status", help="end with status 1 if nothing is found")]
 
 Fresh: TypeAlias = Annotated[
     bool, option("--fresh", help="compute a view or conflated topic anew, whatever its cache holds")
 ]
 Follow: TypeAlias = Annotated[bool, option("--follow", help="go on with what is published, until interrupted")]
+
+
+def with_unknown(invocation: Invocation, asked: QueryOptions, columns: str | None, *, strict: bool) -> QueryOptions:
+    """What a query is asked for, with what is to become of fields that no record has."""
+    from msgspec.structs import replace
+
+    shown = tuple(part.strip() for part in (columns or "").split(",") if part.strip().startswith(("/", "[")))
+    # Notes that are not to be seen are not looked for either.
+    return replace(asked, shown=shown, unknown="error" if strict else "ignore" if invocation.settings.quiet else "note")
 
 
 def with_text(

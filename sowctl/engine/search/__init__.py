@@ -18,6 +18,7 @@
 ``memofields``  fields of matching records from indexes instead of the records
 ``sorting``     results in an order by fields or by time, in bounded memory
 ``grouped``     groups in bounded memory, from rows or columns
+``lacking``     fields that a query names and no record has
 ``aggregate``   one message per group of the records that match
 
 Imports make no circle here, and leave the room only for :mod:`sowctl.engine.sources` and what lies below it.

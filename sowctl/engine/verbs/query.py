@@ -18,6 +18,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.keytext import key_of, keys_of
+from sowctl.engine.search.lacking import Lacking, Named
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.plan import Narrowing, Question
 from sowctl.engine.search.scan import Scan, filtered, scanning
@@ -25,6 +26,7 @@ from sowctl.engine.search.terms import after_of, check_options, order_of, select
 from sowctl.engine.sources.source import Matched, Pairs, Source, alone
 from sowctl.engine.topics.targets import Target, with_records
 from sowctl.engine.views.opening import can_be_told, check_fresh, open_target
+from sowctl.values.paths import Path, Step, parse_path
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -97,6 +99,7 @@ class _Run:
         # All texts are compiled before a store is opened, so a wrong filter is told at once.
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
+        self._lacking = Lacking(instance, options)
         self._narrowing: Narrowing | None = None
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
@@ -179,6 +182,8 @@ class _Run:
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
         opener = partial(open_target, fresh=self._options.fresh, memory=self._options.sort_memory)
+        lacking = self._lacking
+        lacking.begin()
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
 
@@ -193,7 +198,40 @@ class _Run:
                 numbers = QueryStatistics(scan.source.topic, scan.source.message_type)
                 self._place[scan.source.topic, scan.source.message_type] = len(self.statistics)
                 self.statistics.append(numbers)
-                yield scan, numbers
+                try:
+                    yield scan, numbers
+                except GeneratorExit:
+                    # Whoever reads has enough, or had an error, which tells more than a field that is not there.
+                    if numbers.returned and not shown:
+                        lacking.look(scan.source, scan.matcher, self._named(scan.matcher), target, numbers)
+                        lacking.tell()
+                    raise
+                if not shown:
+                    lacking.look(scan.source, scan.matcher, self._named(scan.matcher), target, numbers)
+        lacking.tell()
+
+    def _named(self, matcher: Matcher) -> Named:
+        """The fields that the query names: those of its filter, and others."""
+        asked = [slot.path for slot in matcher.filter.slots] if matcher.filter is not None else []
+        others = [parse_path(text) for text in self._options.shown]
+        if self._options.projection is not None:
+            aggregation = self._aggregation or self._compiled(matcher.topic, matcher.type.name)
+            others = [slot.path for slot in aggregation.program.slots]
+        else:
+            others += [key.path for key in self._order]
+            others += [Path(tuple(map(Step, names))) for include, names in self._select or () if include and names]
+        return asked, others
+
+    def refuse_unknown(self) -> None:
+        """Look at all records for the fields that are named, before any is handed out.
+
+        Raises UsageError ``SOW-QRY-024`` for one that none of them has.
+        """
+        for target in self._targets:
+            with closing(open_target(self._instance, target, self._options.at)) as source:
+                matcher = self._matcher(target, source)
+                self._lacking.look(source, matcher, self._named(matcher), target)
+        self._lacking.refuse()
 
     def _question(self, matcher: Matcher) -> Question:
         options = self._options
@@ -264,9 +302,12 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
 
     Of several targets those without any record yet are left out. Raises UsageError (exit 2) for texts and options at
     once; reading raises what sources raise, and InputError ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot
-    read.
+    read, and UsageError ``SOW-QRY-024`` where a field that no record has is an error.
     """
-    return QueryResult(_Run(instance, with_records(instance, targets, can_be_told), options))
+    run = _Run(instance, with_records(instance, targets, can_be_told), options)
+    if options.unknown == "error":
+        run.refuse_unknown()
+    return QueryResult(run)
 
 
 def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:
