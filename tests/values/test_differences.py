@@ -22,6 +22,7 @@ from sowctl.values.differences import (
 )
 from sowctl.values.jsontree import NumberText
 from sowctl.values.paths import parse_path
+from tests.support.messagetypes import SAMPLES, Sample
 
 _NAMES = st.sampled_from(["a", "b", "c", "odd name", "a/b", "", "\ud800", "]"])
 _SCALARS = st.one_of(
@@ -151,3 +152,13 @@ def test_paths_are_those_of_the_language_where_it_can_write_them() -> None:
 
 def test_a_view_that_is_no_json_is_its_own_text() -> None:
     assert tree_of(b"\xff{") == "\udcff{"
+
+
+@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.type().mergeable], ids=str)
+def test_messages_of_each_type_differ_at_the_paths_that_expressions_use(sample: Sample) -> None:
+    kind = sample.type()
+    before, after = kind.members_view(sample.message), kind.members_view(kind.merge(sample.message, sample.delta))
+    found = view_differences(before, after)
+    assert is_same(applied(found, tree_of(before)), tree_of(after))
+    # The delta changes n and brings z.
+    assert [path_text(change.path) for change in found] == [str(sample.at("n")), str(sample.at("z"))]

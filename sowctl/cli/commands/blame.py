@@ -63,12 +63,15 @@ def _rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
     from sowctl.output.members import dump
     from sowctl.values.differences import path_text
 
+    named = any(origin.version.client is not None for origin in record.fields)
     doubtful = any(origin.earlier for origin in record.fields)
     for origin in record.fields:
         version = origin.version
         row: dict[str, Any] = {"key": record.text} if several or not brief else {}
         row |= {"field": path_text(origin.path), "value": origin.value, "timestamp": format_time(version.timestamp)}
-        row |= {"txid": version.txid, "client": version.client}
+        row["txid"] = version.txid
+        if named or not brief:
+            row["client"] = version.client
         if not brief:
             row |= {"sow_key": str(version.sow_key), "bookmark": version.bookmark}
             row |= {"correlation_id": version.correlation_id}

@@ -106,9 +106,9 @@ class Showing:
                     self._say(*self._text.statistic(name, counts, longest))
         self._flush()
         different = sum(1 for _, counts in self._done if counts.different)
-        if self._counting and (self._stat or len(self._done) > 1):
-            topics = len(self._done)
-            self._invocation.note(f"{different:,} of {topics:,} topic{'s' if topics != 1 else ''} differ")
+        if self._counting and len(self._done) > 1:
+            verb = "differs" if different == 1 else "differ"
+            self._invocation.note(f"{different:,} of {len(self._done):,} topics {verb}")
         return 1 if different else 0
 
     def _say(self, *lines: str) -> None:
