@@ -34,17 +34,17 @@ class StructDecoder:
 
     ``strict``, for a type that was inferred: a message that is no object, a field that the type does not have and a
     value that does not fit raise :class:`~sowctl.arrow.jsoncolumns.Misfit` with the message's place in the
-    batch.
+    batch. ``partial``: messages may have other members all the same.
     """
 
-    def __init__(self, struct: pyarrow.StructType, *, strict: bool = False) -> None:
+    def __init__(self, struct: pyarrow.StructType, *, strict: bool = False, partial: bool = False) -> None:
         import msgspec
 
         self._type = struct
         self._strict = strict
-        self._one = msgspec.json.Decoder(_typed(struct, [0], strict))
+        self._one = msgspec.json.Decoder(_typed(struct, [0], strict, partial))
         self._trees = TreeReader()
-        self._coerce = coercion(struct, strict=strict)
+        self._coerce = coercion(struct, strict=strict, partial=partial)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked
         # at.
@@ -142,8 +142,9 @@ def _has_binary(kind: pyarrow.DataType) -> bool:
     return bool(t.is_binary(kind))
 
 
-def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
-    """The annotation for msgspec that accepts exactly the values which need no second look."""
+def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bool = False) -> Any:
+    """The annotation for msgspec that accepts exactly the values which need no second look; ``partial``: of a struct,
+    which may have other members."""
     import msgspec
     import pyarrow.types as t
 
@@ -153,7 +154,8 @@ def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
         names = {f"f{place}": field.name for place, field in enumerate(kind)}
         # Fields are renamed to numbers, because names in JSON need not be names in Python. ``gc=False``: decoded values
         # are in no cycle, so the collector need not look at them.
-        return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=strict)
+        forbidden = strict and not partial
+        return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=forbidden)
     if t.is_list(kind):
         return list[_nullable(kind.value_type, counter, strict)]  # type: ignore[misc]  # made at run time
     if t.is_map(kind):

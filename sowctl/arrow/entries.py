@@ -10,9 +10,14 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from sowctl.journal.format import NO_PUBLISHER
+from sowctl.arrow import arrays
+from sowctl.identity.bookmarks import bookmark_of
+from sowctl.identity.hashes import client_hash
+from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, PUBLISH, UNKEYED
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from sowctl.arrow.arrays import Numbers
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
@@ -104,3 +109,51 @@ def _joined(columns: list[Numbers]) -> Numbers:
     import numpy as np
 
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+_TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
+
+
+def entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.Array:
+    """One of the columns that the data source ``sow-journal`` has besides the message.
+
+    ``owner`` is in the bookmarks of entries without a client: the hash of the instance's name.
+    """
+    import pyarrow as pa
+
+    if name == "_sow_key":
+        return arrays.nullable_decimals(entries.numbers("keys"), (entries.numbers("flags") & UNKEYED) == 0)
+    if name == "_txid":
+        return arrays.longs(entries.txids)
+    if name == "_timestamp":
+        return arrays.instants(entries.numbers("times"))
+    if name == "_expiration":
+        return arrays.stamps(entries.numbers("expirations"))
+    if name in ("_topic", "_message_type"):
+        topics, places = entries.topics
+        return arrays.chosen([topic[name == "_message_type"] for topic in topics], places)
+    if name == "_operation":
+        return _operations(entries.operations)
+    if name == "_client":
+        clients, places = entries.clients
+        return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(entries.count, pa.string())
+    if name == "_bookmark":
+        return pa.array(_bookmarks(entries, owner), pa.string())
+    if name == "_sequence":
+        return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
+    return arrays.texts(entries.texts(_TEXTS[name]), entries.count)
+
+
+def _bookmarks(entries: EntryColumns, owner: int) -> list[str]:
+    # Entries without a client have a bookmark of their instance (behaviour 11.54).
+    clients, places = entries.clients
+    ids = {place: client_hash(client) for place, client in enumerate(clients)}
+    rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
+    return [str(bookmark_of(ids.get(place), sequence, txid, owner)) for place, sequence, txid in rows]
+
+
+def _operations(codes: Numbers) -> pyarrow.Array:
+    if (codes == PUBLISH).all():
+        return arrays.constant("publish", len(codes))
+    # Codes count from 1 without a gap, in the order of the table.
+    return arrays.chosen(list(OPERATIONS.values()), codes.astype("i4") - 1)

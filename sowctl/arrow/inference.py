@@ -9,7 +9,7 @@ never becomes NULL in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -39,10 +39,14 @@ _TOO_MANY = 1000
 
 
 class Inference:
-    """What was seen in some messages. Those that cannot be read or are no objects say nothing."""
+    """What was seen in some messages. Those that cannot be read or are no objects say nothing.
 
-    def __init__(self) -> None:
+    ``names``: only members with these names, in lower case, are looked at.
+    """
+
+    def __init__(self, names: Collection[str] | None = None) -> None:
         self._seen = _Seen()
+        self._names = names
 
     def add(self, views: Iterable[bytes]) -> None:
         """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MOST_FIELDS`."""
@@ -54,6 +58,8 @@ class Inference:
             except Unreadable:
                 continue
             if type(value) is dict:
+                if self._names is not None:
+                    value = {name: inner for name, inner in value.items() if name.lower() in self._names}
                 seen.note(value, budget)
 
     def merge(self, other: Inference) -> None:

@@ -111,17 +111,18 @@ class _Fields:
             setattr(self, f"f{place}", value)
 
 
-def coercion(kind: pyarrow.DataType, *, strict: bool = False) -> Coerce:
+def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = False) -> Coerce:
     """From any JSON value to what :func:`column` takes, None where it does not fit.
 
-    ``strict``: raises :class:`Misfit` there, and for members of an object that are not declared.
+    ``strict``: raises :class:`Misfit` there, and for members of an object that are not declared; of ``partial``
+    objects, for those of the objects in them alone.
     """
     if not strict:
         return _lenient(kind, coercion)
     import pyarrow.types as t
 
     if t.is_struct(kind):
-        return _strict_struct(kind)
+        return _strict_struct(kind, partial=partial)
     coerce, rounds = _lenient(kind, lambda inner: coercion(inner, strict=True)), t.is_decimal(kind)
 
     def strictly(value: Any) -> Any:
@@ -134,7 +135,7 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False) -> Coerce:
     return strictly
 
 
-def _strict_struct(kind: pyarrow.DataType) -> Coerce:
+def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
     members = [(field.name, coercion(field.type, strict=True)) for field in kind]
     known = {name for name, _ in members}
 
@@ -144,7 +145,7 @@ def _strict_struct(kind: pyarrow.DataType) -> Coerce:
         if not isinstance(value, dict):
             raise Misfit(f"{_shown(value)} is no object")
         # One is enough for the error, and the names on the way up are put in front of it by those around.
-        for name in value.keys() - known:
+        for name in () if partial else value.keys() - known:
             problem = Misfit("it is among no fields that were seen")
             problem.names.append(name)
             raise problem
@@ -198,6 +199,8 @@ def _lenient(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coer
         return _decimal(kind)
     if t.is_timestamp(kind) or t.is_date(kind):
         return _moment(kind)
+    if t.is_null(kind):
+        return lambda value: None
     raise TypeError(f"a message has no {kind}")  # refused by sowctl.spark.schema before it comes so far
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -43,14 +43,21 @@ class ColumnsWritten(Struct, frozen=True):
 
 
 def write_columns(
-    blocks: Callable[[], Iterable[Block]], make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter], out: BinaryIO
+    blocks: Callable[[], Iterable[Block]],
+    make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter],
+    out: BinaryIO,
+    *,
+    names: Collection[str] | None = None,
+    facts: Sequence[str] = metadata.USUAL,
 ) -> ColumnsWritten:
     """Write what ``blocks`` yields, each time that it is called, with the writer that ``make`` gives.
+
+    ``names``: only members with these names, in lower case. ``facts``: the metadata that have columns at any rate.
 
     Nothing goes to ``out`` before all is written. Raises what reading and writing raise, and LimitError
     ``SOW-SPK-083`` for more fields than can be columns.
     """
-    columns = _Columns()
+    columns = _Columns(names, facts)
     while True:
         with tempfile.TemporaryFile() as file:
             found = _written(blocks(), columns, make, file)
@@ -64,8 +71,9 @@ def write_columns(
 class _Columns:
     """Fields and metadata that have columns."""
 
-    def __init__(self) -> None:
-        self._fields = Fields()
+    def __init__(self, names: Collection[str] | None, facts: Sequence[str]) -> None:
+        self._fields = Fields(names)
+        self._usual = dict.fromkeys(facts)
         self._more: dict[str, None] = {}
 
     def look(self, block: Block) -> None:
@@ -90,14 +98,14 @@ class _Columns:
         array = self._fields.array(block.views)
         if array is None or more:
             return None
-        columns = array.flatten()
-        fields = list(array.type)
+        fields = list(self._fields.struct)
+        columns = array.flatten()[: len(fields)]
         if block.facts is not None:
             names = [name for name in self._more if name not in self.names]
             columns += metadata.columns(names, block.facts)
             fields += [pa.field(name, metadata.column_type(name)) for name in names]
         if not columns:
-            return pa.RecordBatch.from_struct_array(array)
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(array), pa.struct([])))
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _note(self, block: Block) -> bool:
@@ -105,7 +113,7 @@ class _Columns:
         if block.facts is None:
             return False
         before = len(self._more)
-        self._more.update(dict.fromkeys(metadata.USUAL))
+        self._more.update(self._usual)
         for row in block.facts:
             for name in row:
                 if name not in self._more and row[name] is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +34,14 @@ _NUMBER = re.compile(rb"[:,\[\s](-?(?:[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[
 
 
 class Fields:
-    """The types of the fields that messages have, as far as they were seen. ``struct``: one field for each member."""
+    """The types of the fields that messages have, as far as they were seen.
 
-    def __init__(self) -> None:
-        self._found = Inference()
+    ``names``: only members with these names, in lower case; others are passed over.
+    """
+
+    def __init__(self, names: Collection[str] | None = None) -> None:
+        self._names = None if names is None else sorted(names)
+        self._found = Inference(names)
         self._taken: pyarrow.StructType | None = None
 
     @property
@@ -59,7 +63,10 @@ class Fields:
         return before is not self._taken
 
     def array(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
-        """The columns of some JSON objects; None where these do not fit the types, which are wider then."""
+        """The columns of some JSON objects; None where these do not fit the types, which are wider then.
+
+        Behind the fields of ``struct`` there may be others, of nothing but null.
+        """
         if self._taken is None:
             self._take()
         found = self._read(views)
@@ -75,13 +82,22 @@ class Fields:
         return None if self.look(views) else self._decoder.views(views)
 
     def _take(self) -> None:
+        import pyarrow as pa
+
         self._taken = self._found.struct()
-        self._decoder = StructDecoder(self._taken, strict=True)
+        # A name that no message had may be a member of a later one: such a field takes null alone, so that it is seen.
+        known = {field.name.lower() for field in self._taken}
+        missing = [name for name in self._names or () if name not in known]
+        self._others = [_spelled(name) for name in missing]
+        kind = pa.struct([*self._taken, *((name, pa.null()) for name in missing)])
+        self._decoder = StructDecoder(kind, strict=True, partial=self._names is not None)
         self._doubles = _paths_of_doubles(self._taken)
 
     def _read(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
         """The columns of objects that fit at once; None for all others, and where a number may not be kept."""
         joined = b"\n".join(views)
+        if any(search.search(joined) for search in self._others):
+            return None
         array = self._decoder.whole(views, joined)
         if array is None or (self._doubles and not self._keeps_numbers(array, joined)):
             return None
@@ -116,6 +132,13 @@ def _is_kept(number: bytes) -> bool:
     return nearest.encode() == number or (
         nearest not in ("inf", "-inf") and Decimal(nearest) == Decimal(number.decode())
     )
+
+
+def _spelled(name: str) -> Any:
+    """What finds a member of this name in capitals and small letters as they come."""
+    import pcre2
+
+    return pcre2.compile(b'(?i)"\\Q%b\\E"\\s*:' % name.encode("utf-8", "replace").replace(b"\\E", b""))
 
 
 def _searches() -> list[Any]:

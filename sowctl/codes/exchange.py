@@ -14,4 +14,17 @@ CODES: dict[str, str] = {
         asks to pack a format that is packed already.
         Do: Take one of the endings in the hint.
         """,
+    "SOW-EXC-020": """2 a statement that DuckDB refuses
+
+        Why: The statement cannot be read, names a table or column that is not there, asks for files or settings
+        without ``--allow-files``, or fails while it runs; the words are DuckDB's.
+        Do: Correct the statement. The hint lists the tables where one is missing.
+        See: sowctl-sql(1)
+        """,
+    "SOW-EXC-021": """2 rows of several statements for one file
+
+        Why: A file, and a stream of Parquet or Arrow, has the columns of one result.
+        Do: Let one statement have rows; others can create tables for it.
+        See: sowctl-sql(1)
+        """,
 }

@@ -250,6 +250,10 @@ class _CodeHits:
 class Strings(_Coded):
     """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
 
+    def texts(self) -> tuple[memoryview, memoryview]:
+        """Where the Strings of the codes start, 8 bytes each, the end of the last behind them; and the Strings."""
+        return self._file.section(4), self._file.section(5)
+
     def distinct(self) -> list[SlotValue]:
         """See :class:`_Coded`."""
         ends, text = self._file.section(4).cast("Q").tolist(), bytes(self._file.section(5))

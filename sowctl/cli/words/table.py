@@ -50,6 +50,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("query", "query", "print the records of topics: filter, order, page, project, as of a time", DATA),
     Command("export", "export", "write records into a file: Parquet, Arrow, CSV, NDJSON, SQLite", DATA),
     Command("get", "get", "print single records by SOW key or key-field values", DATA),
+    Command("sql", "sql", "ask topics, histories and the journal in SQL, with DuckDB", DATA),
     Command("subscribe", "subscribe", "print the records of topics, then every change as it happens", DATA),
     Command("delete", "delete", "delete records by filter, by SOW key or by matching messages", DATA),
     Command("expire", "expire", "remove the records whose lifetime is over", DATA),

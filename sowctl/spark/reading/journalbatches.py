@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from sowctl.arrow import arrays
-from sowctl.arrow.entries import EntryColumns
+from sowctl.arrow.entries import EntryColumns, entry_column
 from sowctl.arrow.inference import misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.described import DescribedStruct
@@ -20,9 +20,8 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.blocks import mask_of, values_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
-from sowctl.identity.bookmarks import bookmark_of
 from sowctl.identity.hashes import client_hash
-from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, PUBLISH, UNKEYED
+from sowctl.journal.format import OPERATIONS, PUBLISH
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import TOMBSTONE, stamps
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
     from sowctl.messages.base import MessageType
     from sowctl.spark.origin import Origin
-
-_TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
 
 
 class JournalQuery(DescribedStruct, frozen=True):
@@ -173,38 +170,7 @@ class Batches:
             return self._instance.type_of("binary")
 
     def _column(self, name: str, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
-        import pyarrow as pa
-
-        count = entries.count
-        if name == PAYLOAD:
-            return self._payload(entries, mask)
-        if name == "_sow_key":
-            return arrays.nullable_decimals(entries.numbers("keys"), (entries.numbers("flags") & UNKEYED) == 0)
-        if name == "_txid":
-            return arrays.longs(entries.txids)
-        if name == "_timestamp":
-            return arrays.instants(entries.numbers("times"))
-        if name == "_expiration":
-            return arrays.stamps(entries.numbers("expirations"))
-        if name in ("_topic", "_message_type"):
-            topics, places = entries.topics
-            return arrays.chosen([topic[name == "_message_type"] for topic in topics], places)
-        if name == "_operation":
-            return _operations(entries.operations)
-        if name == "_client":
-            clients, places = entries.clients
-            return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(count, pa.string())
-        if name == "_bookmark":
-            return pa.array(self._bookmarks(entries), pa.string())
-        if name == "_sequence":
-            return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
-        return arrays.texts(entries.texts(_TEXTS[name]), count)
-
-    def _bookmarks(self, entries: EntryColumns) -> list[str]:
-        clients, places = entries.clients
-        ids = {place: client_hash(client) for place, client in enumerate(clients)}
-        rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
-        return [str(bookmark_of(ids.get(place), sequence, txid, self._owner)) for place, sequence, txid in rows]
+        return self._payload(entries, mask) if name == PAYLOAD else entry_column(name, entries, self._owner)
 
     def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
@@ -237,10 +203,3 @@ class Batches:
                 # Several types in one block: JSON views are what they have in common.
                 messages[place] = kinds[topic].view(messages[place])
         return decoder.views(messages)
-
-
-def _operations(codes: arrays.Numbers) -> pyarrow.Array:
-    if (codes == PUBLISH).all():
-        return arrays.constant("publish", len(codes))
-    # Codes count from 1 without a gap, in the order of the table.
-    return arrays.chosen(list(OPERATIONS.values()), codes.astype("i4") - 1)

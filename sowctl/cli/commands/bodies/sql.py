@@ -1,0 +1,92 @@
+"""How ``sowctl sql`` shows rows: in the formats that records have, or as they are in those that have types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.io.emit import Choice, Sink
+from sowctl.cli.io.outfile import whole_file
+from sowctl.errors import UsageError
+from sowctl.output.formats import make
+from sowctl.output.records import Batch, OutputBatch, OutputRecord
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TYPED = {"parquet": "Parquet", "arrow": "ArrowStream"}
+"""Formats with types of their own, and their writers: rows keep the types that SQL gave them."""
+
+
+class Results:
+    """Where the rows of statements go; made before anything is read, so that a wrong option costs nothing."""
+
+    def __init__(self, invocation: Invocation, options: tuple[Any, ...]) -> None:
+        self._sink = Sink(invocation, Choice(*options))
+
+    def write(self, results: Iterator[pyarrow.RecordBatchReader]) -> None:
+        """Write the rows of all statements; a file takes those of one."""
+        sink = self._sink
+        with ExitStack() as held:
+            out: BinaryIO = sink.invocation.streams.stdout
+            if sink.path is not None:
+                out = held.enter_context(whole_file(sink.path, force=sink.force, seam=sink.invocation.seam))
+            for number, reader in enumerate(results):
+                if number and (sink.path is not None or sink.format in TYPED):
+                    raise UsageError(
+                        "SOW-EXC-021",
+                        "several statements have rows, and one file or one stream takes those of one",
+                        hint="create tables of what comes before: CREATE TABLE t AS SELECT ...",
+                    )
+                if number and sink.format in ("table", "csv", "tsv"):
+                    out.write(b"\n")
+                self._one(reader, out)
+
+    def _one(self, reader: pyarrow.RecordBatchReader, out: BinaryIO) -> None:
+        if self._sink.format in TYPED:
+            from sowctl.arrow import files
+
+            writer = getattr(files, TYPED[self._sink.format])(out, reader.schema)
+            for batch in reader:
+                writer.write(batch)
+            writer.close()
+            out.flush()
+            return
+        from msgspec.structs import replace
+
+        from sowctl.values.paths import Path, Step
+
+        names = _names(reader.schema.names)
+        # Results are no records: a column may be called like metadata without meaning it.
+        options = replace(self._sink.options, facts=True)
+        if not options.columns and self._sink.format in ("table", "csv", "tsv"):
+            options = replace(options, columns=tuple(Path((Step(name),)) for name in names))
+        rendered = make(self._sink.format, options).write(_batches(reader, names), out)
+        for note in rendered.notes:
+            self._sink.invocation.note(note)
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    """Names of columns, each once: a later one of a name gets a number."""
+    found: dict[str, None] = {}
+    for name in names:
+        made, number = name, 1
+        while made in found:
+            made, number = f"{name}_{number}", number + 1
+        found[made] = None
+    return list(found)
+
+
+def _batches(reader: pyarrow.RecordBatchReader, names: list[str]) -> Iterator[Batch]:
+    import msgspec
+
+    from sowctl.arrow.build import json_cell
+
+    cells = [json_cell(field.type) for field in reader.schema]
+    encode = msgspec.json.Encoder(enc_hook=str).encode
+    for batch in reader:
+        columns = [list(map(cell, column.to_pylist())) for cell, column in zip(cells, batch.columns, strict=True)]
+        rows = [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(row) for row in rows])

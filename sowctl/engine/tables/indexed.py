@@ -1,0 +1,105 @@
+"""Columns of a table from memo indexes, as they lie in their files: no record is read, and no value is made in Python.
+
+What an index cannot show as a look at the records would is left to that look: fields of nested or mixed values, numbers
+that a double may have changed, states behind which records have changed. One thing is shown as filters see it: an array
+of one value, in a field whose other values are single ones, is that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.arrow import arrays
+from sowctl.engine.search import figures
+from sowctl.engine.search.memos import open_memos
+from sowctl.memo.column import INTEGERS, NULL, Numbers, Strings
+from sowctl.memo.format import BadMemo
+from sowctl.values.fields import Slot
+from sowctl.values.paths import Path, Step
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.search.memos import Memos
+    from sowctl.engine.sources.source import Source
+    from sowctl.memo.column import MemoColumn
+
+STAMPS = ("_txid", "_timestamp", "_topic", "_message_type")
+"""Metadata that indexes know."""
+_EXACT = float(1 << 53)
+
+
+def indexed_table(
+    instance: Instance, source: Source, fields: Sequence[pyarrow.Field], facts: Sequence[str]
+) -> pyarrow.Table | None:
+    """The columns ``fields``, of the types that some records have, and ``facts``; None where indexes do not know them.
+
+    Indexes are built where fields are asked for again, as for a query.
+    """
+    import pyarrow as pa
+
+    stored = source.stored
+    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEXED:
+        return None
+    if not instance.type_of(source.message_type).filterable or not set(facts) <= set(STAMPS):
+        return None
+    single = (pa.string(), pa.int64(), pa.float64())
+    # Asked before the indexes, which would be built for a field that they cannot show.
+    if not all(field.type in single for field in fields):
+        return None
+    slots = [Slot(Path((Step(field.name),))) for field in fields]
+    memos = open_memos(instance, stored, slots) if fields else None
+    if memos is None or memos.changed or memos.records != stored.visible_records():
+        return None
+    columns: dict[str, Any] = {}
+    try:
+        for slot, field in zip(slots, fields, strict=True):
+            memo = memos.columns.get(slot)
+            column = None if memo is None else _column(memo, field.type)
+            if column is None:
+                return None
+            columns[field.name] = column
+        for name in facts:
+            columns[name] = _fact(memos, source, name)
+    except BadMemo:
+        return None
+    # Not pyarrow.table(): it loads pandas where that is installed, which takes longer than the rest.
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _column(memo: MemoColumn, kind: pyarrow.DataType) -> pyarrow.Array | None:
+    """The column of an index, if it has the values that records of this type have."""
+    import numpy as np
+    import pyarrow as pa
+
+    if isinstance(memo, Strings) and pa.types.is_string(kind):
+        starts, texts = memo.texts()
+        try:
+            bytes(texts).decode()
+        except UnicodeDecodeError:
+            return None
+        codes: Any = np.frombuffer(memo.codes, memo.codes.format)
+        return arrays.coded(codes, memo.words, starts, texts)
+    if not isinstance(memo, Numbers):
+        return None
+    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
+    present = np.ones(len(data), bool)
+    if memo.nulls:
+        present = (np.frombuffer(memo.marks, np.uint8) & NULL) == 0
+    if pa.types.is_int64(kind):
+        return arrays.nullable_longs(data, present) if memo.kinds == INTEGERS else None
+    # Whole numbers among them are whole in a double up to here; a larger one may be another number.
+    if not pa.types.is_floating(kind) or memo.kinds == INTEGERS or not (np.abs(data[present]) <= _EXACT).all():
+        return None
+    return arrays.doubles(data, present)
+
+
+def _fact(memos: Memos, source: Source, name: str) -> pyarrow.Array:
+    import numpy as np
+
+    if name in ("_topic", "_message_type"):
+        return arrays.constant(source.topic if name == "_topic" else source.message_type, memos.records)
+    txids, times = memos.stamp_columns(np)
+    return arrays.longs(txids) if name == "_txid" else arrays.instants(times)

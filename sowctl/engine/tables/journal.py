@@ -1,0 +1,155 @@
+"""Entries of the journal as a table: of all topics with their messages as text, or of one topic with fields as columns.
+
+The latter is the topic's history: every entry that published or deleted one of its records. Entries behind the end of
+the journal at the moment of the reading belong to no table. Columns besides the message are those of the data source
+``sow-journal``; only those that a statement names are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.arrow.entries import EntryColumns, entry_column
+from sowctl.arrow.passes import Block, write_columns
+from sowctl.engine.topics.positions import open_log
+from sowctl.errors import ConfigError
+from sowctl.journal.format import PUBLISH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.tables.statement import Names
+    from sowctl.journal.block import Block as JournalBlock
+    from sowctl.messages.base import MessageType
+
+COLUMNS = (
+    *("_txid", "_timestamp", "_operation", "_topic", "_message_type", "_logical_topic", "_sow_key", "_user_key"),
+    *("_expiration", "_client", "_sequence", "_correlation_id", "_bookmark"),
+)
+"""What every entry has besides its message."""
+MESSAGE = "payload"
+"""The column of the message, as JSON."""
+ENTRIES = 4096
+"""Entries of one batch, at least: what an array costs does not depend on how much is in it."""
+
+
+def journal_table(instance: Instance, names: Names, place: Path) -> pyarrow.Table:
+    """All entries."""
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    wanted = [name for name in (*COLUMNS, MESSAGE) if names.columns is None or name in names.columns] or ["_txid"]
+    path = place / f"{len(list(place.iterdir()))}.arrow"
+    writer: Any = None
+    with path.open("wb") as out:
+        for entries in _batches(instance):
+            columns = [
+                _messages(instance, entries) if name == MESSAGE else entry_column(name, entries, instance.publisher)
+                for name in wanted
+            ]
+            batch = pa.RecordBatch.from_arrays(columns, wanted)
+            writer = writer or ipc.new_file(out, batch.schema)
+            writer.write_batch(batch)
+        if writer is None:
+            return pa.table({name: pa.array([], pa.string()) for name in wanted})
+        writer.close()
+    return ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def history_table(instance: Instance, topic: TopicConfig, names: Names, place: Path) -> pyarrow.Table:
+    """The entries of one topic, and the fields of their messages."""
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    from sowctl.arrow.files import ArrowFile
+
+    facts = tuple(name for name in COLUMNS if names.columns is None or name in names.columns) or ("_txid",)
+    wanted = None if names.columns is None else names.columns - set(facts)
+    kind = instance.type_of(topic.message_type)
+    ref = (topic.name, topic.message_type)
+
+    def blocks() -> Iterator[Block]:
+        for entries in _batches(instance):
+            topics, places = entries.topics
+            if ref not in topics:
+                continue
+            chosen = (places == topics.index(ref)).nonzero()[0]
+            rows = _rows(entries, facts, instance.publisher, chosen.tolist())
+            operations, messages = entries.operations, entries.messages()
+            # A deletion has no message, and so no fields.
+            views = [_view(messages[at], kind) if operations[at] == PUBLISH else b"{}" for at in chosen.tolist()]
+            if topic.logical_name is not None:
+                kept = [at for at, row in enumerate(rows) if row.get("_logical_topic") == topic.logical_name]
+                rows, views = [rows[at] for at in kept], [views[at] for at in kept]
+            if views:
+                yield Block(views, rows)
+
+    path = place / f"{len(list(place.iterdir()))}.arrow"
+    with path.open("wb") as out:
+        write_columns(blocks, ArrowFile, out, names=wanted, facts=facts)
+    return ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def _rows(entries: EntryColumns, facts: Sequence[str], owner: int, chosen: list[int]) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    columns = []
+    # The logical topic tells which entries are meant, also where it is no column.
+    for name in dict.fromkeys((*facts, "_logical_topic")):
+        column = entry_column(name, entries, owner).take(pa.array(chosen, pa.int64()))
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        values = column.to_pylist()
+        columns.append((name, [None if one is None else int(one) for one in values] if name == "_sow_key" else values))
+    return [
+        {name: values[at] for name, values in columns if name in facts or values[at] is not None}
+        for at in range(len(chosen))
+    ]
+
+
+def _batches(instance: Instance) -> Iterator[EntryColumns]:
+    """All entries, some blocks at a time."""
+    if instance.log is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    held: list[JournalBlock] = []
+    count = 0
+    with open_log(instance, whole=True) as log:
+        for stretch in log.stretches():
+            for block in stretch.blocks(instance.seam):
+                held.append(block)
+                count += len(block)
+                if count >= ENTRIES:
+                    yield EntryColumns(held)
+                    held, count = [], 0
+    if held:
+        yield EntryColumns(held)
+
+
+def _view(message: bytes, kind: MessageType) -> bytes:
+    return message if kind.json_text else kind.view(message)
+
+
+def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:
+    """The messages as JSON; NULL for entries without one."""
+    import pyarrow as pa
+
+    topics, places = entries.topics
+    kinds = []
+    for _, name in topics:
+        try:
+            kinds.append(instance.type_of(name))
+        except ConfigError:
+            # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
+            kinds.append(instance.type_of("binary"))
+    found = [
+        _view(message, kinds[place]).decode("utf-8", "replace") if operation == PUBLISH else None
+        for message, place, operation in zip(
+            entries.messages(), places.tolist(), entries.operations.tolist(), strict=True
+        )
+    ]
+    return pa.array(found, pa.string())
