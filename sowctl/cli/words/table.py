@@ -167,6 +167,7 @@ PAGES = (
     "sowctl-messages",
     "sowctl-pipeline",
     "sowctl-plugins",
+    "sowctl-python",
     "sowctl-security",
     "sowctl-spark",
 )

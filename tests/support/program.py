@@ -1,0 +1,101 @@
+"""A program on the Python API as its users write it: every example of sowctl-python(7), line by line.
+
+mypy checks it with ``--strict`` as it would a user's program, a test runs it, and another one holds the page and this
+file together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import sowctl
+
+
+def first() -> None:
+    """The example at the beginning of the page."""
+    with sowctl.open("sowctl.xml") as instance:
+        orders = instance.topic("orders")
+        orders.publish([{"orderId": 1, "symbol": "IBM", "qty": 200}])
+        for record in orders.query("/qty > 100", order_by="/qty DESC").records():
+            print(record.sow_key, record.payload)
+
+
+def publishing(instance: sowctl.InstanceHandle) -> None:
+    """PUBLISHING."""
+    orders = instance.topic("orders")
+    report = orders.publish([b'{"orderId":2}', '{"orderId":3}', {"orderId": 4, "at": datetime.now(UTC)}])
+    print(report.inserted, report.last_txid)
+
+    orders.publish([{"orderId": 2, "status": "filled"}], delta=True, update_only=True)
+    orders.publish([{"orderId": 5}], expiration=timedelta(minutes=5))
+    orders.publish(({"orderId": number} for number in range(6, 9)), on_error="skip", max_errors=10)
+
+    instance.publish("events", [{"what": "started"}])
+
+
+def querying(topic: sowctl.TopicHandle) -> None:
+    """QUERIES."""
+    rows = topic.query("/symbol = 'IBM'", order_by="/qty DESC", top_n=10).to_dicts()
+    print(len(rows), topic.query("/qty > 100").count())
+
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    print(topic.query(at=an_hour_ago).count(), topic.query(at="-15m").count())
+
+    for record in topic.get("1", "2"):
+        print(record.timestamp, record.txid)
+    for version in topic.versions("2", journal=True):
+        print(version.until, version.deleted)
+
+    print(topic.explain("/symbol = 'IBM'").access)
+
+
+def arrow(topic: sowctl.TopicHandle) -> None:
+    """ARROW."""
+    table = topic.query("/qty > 100").to_arrow(meta=True)
+    print(table.schema)
+
+    frame = topic.query().to_pandas()
+    print(frame.describe())
+
+
+def deleting(topic: sowctl.TopicHandle) -> None:
+    """DELETING AND MORE."""
+    print(topic.delete(filter="/qty > 1000").deleted)
+    print(topic.delete(data=[{"orderId": 3}]).deleted)
+    print(topic.info().records, topic.digest().digest)
+
+
+def following(topic: sowctl.TopicHandle) -> None:
+    """SUBSCRIPTIONS."""
+    with topic.subscribe("/symbol = 'IBM'", oof=True, until_now=True) as subscription:
+        for event in subscription:
+            print(event.command, event.sow_key, event.data)
+
+
+def following_async(topic: sowctl.TopicHandle) -> None:
+    """SUBSCRIPTIONS, the second example."""
+
+    async def watch() -> None:
+        async with topic.subscribe(lasting="100ms") as subscription:
+            async for event in subscription:
+                print(event.command, event.data)
+
+    asyncio.run(watch())
+
+
+def working(instance: sowctl.InstanceHandle) -> None:
+    """QUEUES."""
+    with instance.queue("work") as queue, queue.lease(10) as messages:
+        for message in messages:
+            print(message.payload)
+
+
+def failing(instance: sowctl.InstanceHandle) -> None:
+    """ERRORS."""
+    try:
+        instance.topic("order")
+    except sowctl.MissingError as error:
+        print(error.code, error.hint)
+    except sowctl.SowError as error:
+        raise SystemExit(error.exit_status) from error
