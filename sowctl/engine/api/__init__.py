@@ -44,7 +44,7 @@ _ELSEWHERE = {
     "QueueMessage": "sowctl.engine.queues.queue",
     "StoredRecord": "sowctl.engine.records",
     "Subscription": "sowctl.engine.following.subscription",
-    "VersionRecord": "sowctl.engine.verbs.history",
+    "VersionRecord": "sowctl.engine.search.keyhistory",
 }
 """What verbs hand out: loaded where a program names it."""
 

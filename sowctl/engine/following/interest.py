@@ -84,6 +84,10 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
             "page without oof",
             "without --oof nothing tells which records leave the page: its state cannot be followed",
         )
+    if (options.no_empties or options.send_keys) and not options.delta:
+        instance.notify_once(
+            "deltas without delta", "--no-empties and --send-keys shape deltas: without --delta they change nothing"
+        )
     return wanted
 
 

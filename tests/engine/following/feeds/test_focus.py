@@ -290,3 +290,11 @@ def test_folded_events_are_the_result_at_every_quiet_point(lab: Lab, seed: int, 
             subscription.close()
         for _, subscription, _ in deltas:
             subscription.close()
+
+
+def test_shapes_of_deltas_without_deltas_are_remarked_on(lab: Lab) -> None:
+    with following(lab, "t", no_empties=True):
+        assert any("without --delta they change nothing" in note for note in lab.notes)
+    lab.notes.clear()
+    with following(lab, "t", no_empties=True, send_keys=True, delta=True):
+        assert not lab.notes
