@@ -39,6 +39,8 @@ class Change(Protocol):
     @property
     def after(self) -> ShownRecord | None: ...
     @property
+    def keyed(self) -> bool: ...
+    @property
     def fields(self) -> Sequence[FieldChange]: ...
     @property
     def facts(self) -> Sequence[Fact]: ...
@@ -182,7 +184,7 @@ def as_json(topic: str, message_type: str, change: Change, view: View) -> str:
         ("message_type", dump(message_type)),
         ("change", dump(change.kind)),
         ("key", dump(change.key)),
-        ("sow_key", dump(str(record.sow_key))),
+        ("sow_key", dump(str(record.sow_key) if change.keyed else None)),
     ]
     if change.kind == "changed":
         row.append(("fields", fields_json(change.fields)))

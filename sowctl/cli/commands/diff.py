@@ -54,7 +54,8 @@ def run(
     stat: Annotated[bool, option("--stat", help="how many records and fields differ, topic by topic")] = False,
     summary: Annotated[bool, option("--summary", help="one line for each topic")] = False,
     top_n: Annotated[
-        int | None, option("--top-n", "-n", help="show so many records of each topic; count all", metavar="COUNT")
+        int | None,
+        option("--top-n", "-n", help="show so many records of each topic; count all", metavar="COUNT", minimum=0),
     ] = None,
     format: Annotated[
         str, option("--format", "-F", help="how differences are written", choices=("text", "json", "envelopes"))

@@ -7,19 +7,24 @@ Ruled by ``sow-store(5)``, SOW key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from sowctl.engine.records import StoredRecord
 from sowctl.engine.sources.logical import domain_of, user_key_of
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import UsageError
 from sowctl.identity.keys import given_text, key_digest, named_key, prefix, user_key_digest
+from sowctl.store.codec import payloads
+from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
+    from sowctl.messages.base import MessageType
     from sowctl.store.meta import Definition
+    from sowctl.values.paths import Path
 
 
 def key_of(text: str, key_mode: str) -> bytes:
@@ -130,3 +135,34 @@ def _user_key(text: str, target: Target) -> bytes:
     if target.topic is not None:
         return keys_of((text,), target.topic)[0]
     return key_of(text, "user")
+
+
+KeyNames: TypeAlias = "Callable[[Sequence[bytes], Sequence[bytes]], list[str]]"
+"""Makes of 8-byte keys and their stored values the texts by which people name the records."""
+
+
+def names_of(kind: MessageType, definition: Definition) -> KeyNames:
+    """How people write the keys of a store: key fields joined by commas, else the publisher's own key, else the SOW key
+    as a number. What :func:`keys_meant` reads."""
+    if definition.key_mode == "fields" and definition.key_fields:
+        return names_by_fields(kind, [parse_path(text) for text in definition.key_fields])
+    return lambda keys, values: [
+        StoredRecord(key, value).user_key or str(int.from_bytes(key, "big"))
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+def names_by_fields(kind: MessageType, paths: Sequence[Path]) -> KeyNames:
+    """The texts of some fields joined by commas; where all are NULL, the SOW key as a number."""
+    extract = kind.key_texts(paths)
+
+    def names(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str]:
+        texts, _ = extract(payloads(values))
+        return [
+            ",".join(["" if text is None else text.decode("utf-8", "surrogateescape") for text in row])
+            if any(row)
+            else str(int.from_bytes(key, "big"))
+            for key, row in zip(keys, texts, strict=True)
+        ]
+
+    return names

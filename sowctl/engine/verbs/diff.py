@@ -9,7 +9,7 @@ where nothing differs; that of ``hash`` covers times and txids, which ``stamps``
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.records import StoredRecord
-from sowctl.engine.search.keytext import keys_meant, not_a_key
+from sowctl.engine.search.keytext import keys_meant, names_by_fields, names_of, not_a_key
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.sources.pairing import Pair, paired
 from sowctl.engine.sources.rekeyed import rekeyed
@@ -33,8 +33,7 @@ from sowctl.values.times import format_end, format_time
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Pairs, Source
-    from sowctl.messages.base import KeyExtractor, MessageType
-    from sowctl.store.meta import Definition
+    from sowctl.messages.base import MessageType
 
 BATCH = 1000
 Kind = Literal["changed", "added", "removed"]
@@ -81,6 +80,7 @@ class DiffOptions(Struct, frozen=True):
 class RecordChange(DescribedStruct, frozen=True):
     """One record that differs; ``key`` is its key as people write it, ``before`` or ``after`` None where there is none.
 
+    ``keyed``: the records have SOW keys of their own; those that were paired by fields have none that counts.
     ``fields`` and ``facts`` say what is different in a changed record. Where both are empty, its bytes alone are: white
     space, the order of members.
     """
@@ -89,6 +89,7 @@ class RecordChange(DescribedStruct, frozen=True):
     key: str
     before: StoredRecord | None
     after: StoredRecord | None
+    keyed: bool = True
     fields: Sequence[FieldChange] = ()
     facts: Sequence[Fact] = ()
 
@@ -157,8 +158,10 @@ def compare(before: Side, after: Side, options: DiffOptions) -> Comparison:
         instance = before.instance if old is not None else after.instance
         kind = instance.type_of(one.message_type)
         counts = DiffCounts(equal=None if options.filter is not None else 0)
-        comparing = _Comparing(kind, one, instance, options, counts)
-        pairs = paired(*_batches(old, new, (before, after), options, kind), stamps=options.stamps)
+        on = _fields_in_common(old, new, (before, after), options)
+        comparing = _Comparing(kind, one, instance, options, counts, on)
+        sides = [_of_side(*side, options, kind, on) for side in ((old, before), (new, after))]
+        pairs = paired(sides[0], sides[1], stamps=options.stamps)
         changes = comparing.changes((stretch.pairs, stretch.equal) for stretch in pairs)
         return Comparison(
             one.topic,
@@ -208,28 +211,29 @@ def _opened(side: Side, held: ExitStack) -> Source | None:
     return held.enter_context(closing(found))
 
 
-def _batches(
-    old: Source | None, new: Source | None, sides: tuple[Side, Side], options: DiffOptions, kind: MessageType
-) -> tuple[Iterator[Pairs], Iterator[Pairs]]:
-    """The records of both sides, in the order of keys that mean the same on both."""
-    on = options.on or _common_fields(old, new, sides)
-    if on is not None and options.keys is not None:
+def _fields_in_common(
+    old: Source | None, new: Source | None, sides: tuple[Side, Side], options: DiffOptions
+) -> Sequence[Path] | None:
+    """The fields by which records belong together, None where their SOW keys say it."""
+    texts = options.on or _common_fields(old, new, sides)
+    if texts is None:
+        return None
+    if options.keys is not None:
         raise UsageError(
             "SOW-DIF-004",
             "single keys can be compared only where both sides make keys in the same way",
             hint="name the records by a filter",
         )
-    made = [_of_side(source, side, options, kind, on) for source, side in zip((old, new), sides, strict=True)]
-    return made[0], made[1]
+    return [_path(text) for text in texts]
 
 
 def _of_side(
-    source: Source | None, side: Side, options: DiffOptions, kind: MessageType, on: Sequence[str] | None
+    source: Source | None, side: Side, options: DiffOptions, kind: MessageType, on: Sequence[Path] | None
 ) -> Iterator[Pairs]:
     if source is None:
         return iter(())
     if on is not None:
-        return rekeyed(source, kind, [_path(text) for text in on], BATCH)
+        return rekeyed(source, kind, on, BATCH)
     if options.keys is None:
         return source.batches(BATCH)
     assert side.target is not None
@@ -270,12 +274,20 @@ class _Comparing:
     """From pairs of stored values to changes."""
 
     def __init__(
-        self, kind: MessageType, source: Source, instance: Instance, options: DiffOptions, counts: DiffCounts
+        self,
+        kind: MessageType,
+        source: Source,
+        instance: Instance,
+        options: DiffOptions,
+        counts: DiffCounts,
+        on: Sequence[Path] | None,
     ) -> None:
         self._kind = kind
         self._options = options
         self._counts = counts
-        self._naming = _naming(kind, source.definition)
+        # Keys that were made of fields for this are none that anybody knows; the fields are.
+        self._keyed = on is None
+        self._naming = names_of(kind, source.definition) if on is None else names_by_fields(kind, on)
         self._plain = options.records and not (options.loose or options.fields or options.ignored or options.stamps)
         self._only = [_names(text) for text in options.fields]
         self._ignored = [_names(text) for text in options.ignored]
@@ -331,11 +343,11 @@ class _Comparing:
         before = StoredRecord(key[:8], old) if old is not None else None
         after = StoredRecord(key[:8], new) if new is not None else None
         if before is None:
-            return RecordChange("added", name, None, after)
+            return RecordChange("added", name, None, after, self._keyed)
         if after is None:
-            return RecordChange("removed", name, before, None)
+            return RecordChange("removed", name, before, None, self._keyed)
         if self._plain:
-            return RecordChange("changed", name, before, after)
+            return RecordChange("changed", name, before, after, self._keyed)
         options = self._options
         view = self._kind.members_view
         found = view_differences(view(before.payload), view(after.payload), loose=options.loose)
@@ -344,7 +356,7 @@ class _Comparing:
         # Bytes alone differ: a change, unless it is fields that count.
         respelled = not found and before.payload != after.payload
         if fields or facts or (respelled and not (options.loose or self._only)):
-            return RecordChange("changed", name, before, after, fields, facts)
+            return RecordChange("changed", name, before, after, self._keyed, fields, facts)
         return None
 
     def _counts_in(self, path: FieldPath) -> bool:
@@ -374,32 +386,3 @@ def _facts(before: StoredRecord, after: StoredRecord) -> Iterator[Fact]:
     ):
         if one != other:
             yield name, one, other
-
-
-_Naming = Callable[[Sequence[bytes], Sequence[bytes]], list[str]]
-
-
-def _naming(kind: MessageType, definition: Definition) -> _Naming:
-    """What says how people write the keys of stored values: key fields joined by commas, else the publisher's own key,
-    else the SOW key as a number."""
-    if definition.key_mode == "fields" and definition.key_fields:
-        return _by_fields(kind.key_texts([parse_path(text) for text in definition.key_fields]))
-    return lambda keys, values: [
-        StoredRecord(key, value).user_key or str(int.from_bytes(key, "big"))
-        for key, value in zip(keys, values, strict=True)
-    ]
-
-
-def _by_fields(extract: KeyExtractor) -> _Naming:
-    from sowctl.store.codec import payloads
-
-    def names(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str]:
-        texts, _ = extract(payloads(values))
-        return [
-            ",".join("" if text is None else text.decode("utf-8", "surrogateescape") for text in row)
-            if any(text is not None for text in row)
-            else str(int.from_bytes(key, "big"))
-            for key, row in zip(keys, texts, strict=True)
-        ]
-
-    return names
