@@ -167,6 +167,7 @@ def test_blame_and_history_with_differences(run: Callable[..., str]) -> None:
     ]
     rows = [json.loads(one) for one in run("history", "t", "2", "--journal", "--diff", "-F", "ndjson").splitlines()]
     assert [one["change"] for one in rows] == ["added", "removed"]
+    assert json.loads(run("history", "t", "2", "--journal", "--diff", "--json")) == rows
     run("history", "t", "1", "--journal", "--diff", "--format", "csv", status=2)
 
 

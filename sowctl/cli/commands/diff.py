@@ -66,7 +66,8 @@ def run(
 
     WHEN is what query --at takes: a time, a bookmark, a txid. TARGET@WHEN..WHEN alone is compared at its two ends; as
     one of two sides it is what the journal's entries of that range leave of their keys. INSTANCE is a configuration or
-    the directory of one; INSTANCE:TARGET@WHEN names a state in it. Both states are read in one pass, whatever their
+    the directory of one, of which the topics are compared, not what is derived from them; INSTANCE:TARGET@WHEN names a
+    state in it. Both states are read in one pass, whatever their
     size; records that are equal byte by byte are not decoded.
 
     A record is a line: ~ changed, with its fields below, + only in B, - only in A. With --format json one object a

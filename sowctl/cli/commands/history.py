@@ -75,11 +75,12 @@ def run(
 
     choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     if diff and (
-        format not in (None, "ndjson") or any((columns, delimiter, null, length_prefix, template, output, no_headers))
+        format not in (None, "ndjson", "json")
+        or any((columns, delimiter, null, length_prefix, template, output, no_headers))
     ):
         raise UsageError(
             "SOW-CLI-012",
-            "--diff excludes other formats than ndjson, and options that shape records",
+            "--diff excludes other formats than ndjson and json, and options that shape records",
             hint="leave them out, or leave out --diff",
         )
     sink = None if diff else Sink(invocation, choice, front=None if meta else SHORT)
@@ -88,7 +89,7 @@ def run(
         if not (meta or columns or template):
             batch = replace(batch, shown=SHORT)
         if sink is None:
-            show_versions(invocation, batch, as_json=format == "ndjson")
+            show_versions(invocation, batch, format)
         else:
             sink.write([batch])
     for key in missing:

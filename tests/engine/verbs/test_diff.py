@@ -163,6 +163,22 @@ def test_a_range_of_the_journal_has_what_its_entries_leave(lab: Lab) -> None:
         found(side(lab, "alone", None, START), side(lab, "alone"))
 
 
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEP, max_size=16), st.integers(0, 3), st.integers(0, 3))
+def test_a_range_is_what_was_published_in_it_and_is_still_there(steps: list, one: int, more: int) -> None:  # type: ignore[type-arg]
+    with tempfile.TemporaryDirectory() as place, verified(Lab(Path(place) / "lab", XML)) as lab:
+        for step in steps:
+            _do(lab, (step[0], "t", *step[2:4], None))
+        since, until = START + one * 20_000_000, START + (one + more) * 20_000_000
+        if not lab.store("t").exists():
+            return
+        then = {record.key: record.payload for record in lab.records("t", at=until) if record.timestamp > since}
+        changes, counts = found(side(lab, "t", until, since), side(lab, "t", until))
+        # Nothing that the range has is missing or other in the state at its end.
+        assert {change.kind for change in changes} <= {"added"}
+        assert counts.equal == len(then)
+
+
 def test_bytes_alone_are_a_difference_unless_it_is_loose(lab: Lab) -> None:
     lab.publish("t", '{"id":1,"a":1}', '{"id":2,"a":1}')
     lab.clock.tick(10)

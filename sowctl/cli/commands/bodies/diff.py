@@ -26,8 +26,8 @@ def _text(invocation: Invocation) -> DiffText:
     return DiffText(terminal, colored=colored)
 
 
-def show_versions(invocation: Invocation, batch: VersionBatch, *, as_json: bool) -> None:
-    """Print every version of a batch beside the one before it."""
+def show_versions(invocation: Invocation, batch: VersionBatch, format: str | None) -> None:
+    """Print every version of a batch beside the one before it: for people, or with ndjson or json as objects."""
     from sowctl.engine.verbs.history import version_changes
     from sowctl.output.records import metadata
 
@@ -36,13 +36,15 @@ def show_versions(invocation: Invocation, batch: VersionBatch, *, as_json: bool)
     lines: list[str] = []
     for change in version_changes(batch):
         version = change.version
-        if as_json:
+        if format is not None:
             lines.append(version_json(change, metadata(batch, version), view))
             continue
         if several and version.key != key:
             key = version.key
             lines += text.title(f"{batch.topic} {version.user_key or version.sow_key}")
         lines += text.version(change, view)
+    if format == "json":
+        lines = ["[" + ",\n".join(lines) + "]"]
     invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
     invocation.streams.stdout.flush()
 
