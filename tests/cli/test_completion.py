@@ -22,7 +22,8 @@ CONFIG = """<AMPSConfig><Name>t</Name><SOW>
 <Topic><Name>orders</Name><MessageType>json</MessageType><Key>/id</Key><FileName>%n.sow</FileName></Topic>
 <Topic><Name>/a/$(touch owned)</Name><MessageType>json</MessageType><Key>/id</Key><FileName>o.sow</FileName></Topic>
 <View><Name>totals</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
-<Projection><Field>/id</Field></Projection><Grouping><Field>/id</Field></Grouping></View>
+<Projection><Field>/id</Field><Field>SUM(/qty) AS /sum</Field></Projection>
+<Grouping><Field>/id</Field></Grouping></View>
 <ConflatedTopic><Name>slow</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
 </ConflatedTopic>
 <Queue><Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic></Queue>
@@ -108,6 +109,10 @@ def asked(cli: Cli, *words: str) -> tuple[list[str], list[str]]:
         (["query", "orders", "/lin"], "-", {"/lines", "/lines/item"}, set()),
         (["query", "orders", "--filter", "/side = "], "-", {"/side = 'buy'", "/side = 'sell'"}, set()),
         (["query", "nothing", "/side"], "-", set(), {"/side"}),
+        (["query", "totals", "/"], "-", {"/id", "/sum"}, {"/qty", "/side"}),
+        (["query", "slow", "/side = '"], "-", {"/side = 'buy'"}, set()),
+        (["query", "work", "/q"], "-", {"/qty"}, set()),
+        (["get", "totals", ""], "-", set(), {"A1"}),
         (["eval", "LENG"], "-", {"LENGTH("}, set()),
         (["query", "orders", "/id = 'A1'", "more"], "-", set(), {"/id"}),
     ],

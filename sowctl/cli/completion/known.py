@@ -6,6 +6,7 @@ Looking must not disturb: nothing is written, no index is built, and what cannot
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from sowctl.errors import SowError
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
+    from sowctl.config.model import OtherEntry
     from sowctl.engine.instance import Instance
 
 SAMPLE = 200
@@ -25,6 +27,9 @@ _LONGEST = 60
 """Characters of the longest value that is offered."""
 _DEEPEST = 4
 """Names of the longest path that is offered."""
+
+_DESTINATION = re.compile(r"(?:^|\bAS\s+)(/[^\s/][^\s]*)$", re.IGNORECASE)
+"""The name of a projected field: behind AS, else the field itself."""
 
 Values = dict[str, dict[str, None]]
 """By path the values of a sample as an expression writes them, in the order in which they were met."""
@@ -90,6 +95,8 @@ class Known:
         asked = QueryOptions(top_n=SAMPLE, index_from=None, jobs=1, counted=False)
         found: Values = {}
         topic = targets[0].topic
+        if topic is not None and topic.derived is not None:
+            return self._of_derived(topic.derived)
         keys = tuple(map(str, topic.keys)) if topic is not None else ()
         for path in keys:
             found[path] = {}
@@ -101,6 +108,17 @@ class Known:
                         if value is not None and len(values) < _VALUES:
                             values[value] = None
         return found, keys
+
+    def _of_derived(self, entry: OtherEntry) -> tuple[Values, tuple[str, ...]]:
+        """What a view, conflated topic or queue is defined to have: it might have to be computed to be looked at."""
+        from sowctl.config.derived import View
+
+        if not isinstance(entry, View):
+            # It has the messages of its topic; a queue of several topics, which a pattern names, is not looked at.
+            underlying: str = getattr(entry, "underlying", entry.name)
+            return (self._sample(underlying)[0], ()) if underlying != entry.name else ({}, ())
+        found = (_DESTINATION.search(field.strip()) for field in entry.projection)
+        return {match[1]: {} for match in found if match is not None}, ()
 
 
 def _members(value: Any, above: str) -> Iterator[tuple[str, str | None]]:

