@@ -3,6 +3,8 @@
 ``inference`` finds the types of messages, ``decoding`` makes structs of whole batches; where a message does not fit at
 once, ``jsontrees`` reads it with every digit and ``jsoncolumns`` makes its values fit, one by one. ``arrays`` makes
 columns of the numbers and bytes that stores and journals hold beside the payload, ``entries`` of blocks of a journal.
-``passes`` makes record batches of blocks of messages, whatever types their fields turn out to have, for ``files`` and
-for ``tables`` in memory. ``build`` is the way back: messages of rows. The types are those of sowctl-spark(7), MESSAGES.
+``passes`` makes record batches of blocks of messages, whatever types their fields turn out to have, for ``files``,
+``tables`` in memory and ``sqlite``; ``widening`` has those types while messages pass, ``metadata`` what stands beside
+them. ``build`` is the way back: messages of rows, which ``rows`` reads from files and ``source`` hands to publishing.
+``needed`` names the extra of a package that is missing. The types are those of sowctl-spark(7), MESSAGES.
 """

@@ -6,6 +6,7 @@ Called by ``publish --from`` and by the pipeline's writers. NULL fields are left
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,43 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
-__all__ = ["MessageMaker", "json_cell", "root_of", "stamp", "wrapping"]
+__all__ = ["MessageEncoder", "MessageMaker", "json_cell", "root_of", "stamp", "wrapping"]
+
+
+class MessageEncoder:
+    """Messages of one type from their members. ``names`` are those of all members; ``root`` is the root element that
+    the topic's keys name, for XML. Raises UsageError ``SOW-SPK-081`` where XML has no one root element for them."""
+
+    def __init__(
+        self,
+        kind: MessageType,
+        names: Sequence[str],
+        root: str | None = None,
+        variant: Callable[[bytes, bytes], Any] | None = None,
+    ) -> None:
+        self._kind = kind
+        self._above: tuple[str, ...] = ()
+        if kind.rooted and (around := wrapping(names, root)) is not None:
+            self._above = (around,)
+        form = form_of(kind)
+        self.form = _Form(form.binary, form.decimal, variant)
+
+    @property
+    def decimal(self) -> Callable[[Decimal], Any]:
+        """What a number with its digits is as a member."""
+        return self.form.decimal
+
+    def message(self, members: dict[str, Any]) -> bytes:
+        """One message. Raises what :meth:`MessageType.build` raises, UsageError ``SOW-SPK-030``."""
+        return encoded(members, self._kind, self._above, _no_lists)
 
 
 class MessageMaker:
     """Makes messages of one type from rows whose columns are their fields (sowctl-spark(7), WRITING).
 
     The one place that says what a value of a type is in a message: for ``publish --from``, for the data source's writer
-    and for the job ``load``. ``fields`` are the columns; ``root`` is the root element that the topic's keys name, for
-    XML; ``variant`` reads a VARIANT of Spark, its value and its metadata. Raises
-    UsageError ``SOW-SPK-081`` where XML has no one root element for them.
+    and for the job ``load``. ``fields`` are the columns; ``root`` is as for :class:`MessageEncoder`; ``variant`` reads
+    a VARIANT of Spark, its value and its metadata.
     """
 
     def __init__(
@@ -37,18 +65,15 @@ class MessageMaker:
         root: str | None = None,
         variant: Callable[[bytes, bytes], Any] | None = None,
     ) -> None:
-        self._kind = kind
-        self._root = wrapping([field.name for field in fields], root) if kind.rooted else None
-        form = form_of(kind)
-        self._cells = _struct(fields, _Form(form.binary, form.decimal, variant))
+        self._encoder = MessageEncoder(kind, [field.name for field in fields], root, variant)
+        self._cells = _struct(fields, self._encoder.form)
 
     def message(self, row: dict[str, Any]) -> bytes:
         """One message, without the fields that are NULL.
 
         Raises what :meth:`MessageType.build` raises, UsageError ``SOW-SPK-030`` for a field that its type cannot hold.
         """
-        above = () if self._root is None else (self._root,)
-        return encoded(self._cells(row), self._kind, above, _no_lists)
+        return self._encoder.message(self._cells(row))
 
 
 def root_of(topic: TopicConfig) -> str | None:

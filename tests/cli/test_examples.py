@@ -50,6 +50,7 @@ ENDLESS = {
 FILES = {
     "fills.ndjson": '{"orderId":10001,"status":"filled"}\n',
     "in.ndjson": '{"orderId":10001}\nnonsense\n',
+    "fills.csv": "orderId,status,qty\n10001,filled,100\n",
     "done.ndjson": '{"orderId":10002}\n',
     "topics.xml": topic_xml("t"),
     "shop.bookmarks": "",

@@ -17,6 +17,7 @@ EXAMPLES = (
     "producer | sowctl publish orders",
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson",
     "sowctl publish orders fills.ndjson --delta --update-only --on-error skip",
+    "sowctl publish orders --from fills.csv --type orderId=integer --type qty=integer",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
 )
 
@@ -28,6 +29,16 @@ def run(
     ] = None,
     files: Annotated[
         list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        option("--from", help="make messages of the rows of FILE, .csv .tsv .parquet .arrow ...", metavar="FILE"),
+    ] = None,
+    type: Annotated[
+        list[str] | None,
+        option(
+            "--type", help="of csv and tsv: COLUMN=text, integer, number, boolean or json; default text", metavar="TYPE"
+        ),
     ] = None,
     message_type: MessageType = None,
     framing: Framing = None,
@@ -106,6 +117,12 @@ def run(
     ends early says where the rest begins. An interrupt ends it behind the batch being written, a second one at once.
     A large input is read by a second process where there is a second processor.
 
+    --from makes a message of each row: of .csv and .tsv, whose columns are texts unless --type says otherwise (nothing
+    is guessed), of .parquet, .arrow, .feather and .arrows (extra arrow), whose types count, of the lines of .ndjson.
+    Columns are fields, empty cells and nulls are left out; a column payload alone is the message itself. Columns that
+    export --meta has added are passed over. A row that makes no message is refused with its line and column. Files
+    that are packed with gzip or Zstandard are unpacked, named with --from or not.
+
     A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
     expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.
     With --delta a message is merged with the record of its key: fields that it has replace those of the record,
@@ -120,6 +137,10 @@ def run(
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish
 
+    if rows and (files or framing or null):
+        raise UsageError("SOW-EXC-010", "--from takes no further files and no framing", hint="repeat --from")
+    if type and not rows:
+        raise UsageError("SOW-EXC-010", "--type says what columns hold, so it goes with --from")
     # An envelope says for itself whether it is a delta.
     deltas = delta or framing == "envelope"
     if not deltas and (update_only or delta_null != "ignore"):
@@ -145,10 +166,14 @@ def run(
     watcher = Publishing(invocation, "nul" if null else framing, rejects, options, tee=tee)
     with watcher, invocation.open_instance() as instance:
         watcher.expect(instance, topic, message_type)
+        if rows:
+            sources = watcher.rows(instance, topic, message_type, rows, type or ())
+        else:
+            sources = watcher.sources(files or ["-"])
         report = publish(
             instance,
             topic,
-            watcher.sources(files or ["-"]),
+            sources,
             options,
             message_type=message_type,
             on_acknowledged=watcher.acknowledged,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from errno import EIO
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, is_terminal
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
 
 STDIN = "(standard input)"
+_GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
@@ -30,7 +34,7 @@ def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str
                 invocation.note("standard input is closed, so there are no messages in it")
             yield STDIN, invocation.streams.stdin
         else:
-            with closing(_opened(name)) as stream:
+            with opened(name) as stream:
                 yield name, stream
 
 
@@ -41,6 +45,82 @@ def _opened(name: str) -> BinaryIO:
     except FileNotFoundError:
         hint = "give the path of a file, or - for standard input"
         raise MissingError("SOW-CLI-062", "there is no such file", place=name, hint=hint) from None
+
+
+@contextmanager
+def opened(name: str) -> Iterator[BinaryIO]:
+    """A file that was named as an input; what is packed with gzip or Zstandard is unpacked. Raises as opening does."""
+    with closing(_opened(name)) as stream:
+        unpacked = None if Path(name).is_fifo() else unpacking(stream)
+        yield stream if unpacked is None else unpacked
+
+
+def is_packed(name: str) -> bool:
+    """Whether :func:`opened` unpacks a file."""
+    try:
+        with opened(name) as stream:
+            return isinstance(getattr(stream, "raw", None), Unpacked)
+    except (OSError, SowError):
+        return False
+
+
+def unpacking(stream: BinaryIO) -> BinaryIO | None:
+    """What a packed file holds; None for any other file, which is read from its beginning as before."""
+    try:
+        # Without moving: who reads the descriptor itself would go on from where this ends.
+        begin = os.pread(stream.fileno(), 4, 0)
+    except OSError:
+        return None
+    if begin.startswith(_GZIP):
+        from isal import igzip
+
+        packed: Any = igzip.IGzipFile
+        return cast("BinaryIO", BufferedReader(Unpacked(packed(fileobj=stream).read), 1 << 20))
+    if begin == _ZSTANDARD:
+        parts = _frames(stream)
+        return cast("BinaryIO", BufferedReader(Unpacked(lambda size: next(parts, b"")), 1 << 20))
+    return None
+
+
+def _frames(stream: BinaryIO) -> Iterator[bytes]:
+    """What the frames of a Zstandard file hold. Raises OSError where it ends within one, which the library's own
+    reader takes for the end."""
+    import zstandard
+
+    frame = None
+    # So little at a time, because what comes out of it may be thousands of times as much.
+    while data := stream.read(16 << 10):
+        while data:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            if part := frame.decompress(data):
+                yield part
+            data = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise OSError(EIO, "it ends within a frame")
+
+
+class Unpacked(RawIOBase):
+    """What comes out of a packed file. It has no descriptor: nothing may be read beside it. Damage is an OSError."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._next = read
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        try:
+            data = self._rest or self._next(len(buffer))
+        except Exception as problem:
+            # Each library has errors of its own for data that are cut off or changed.
+            raise OSError(EIO, f"the packed data are damaged: {problem}") from None
+        taken, self._rest = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
 
 
 def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterator[tuple[str, FrameReader]]:
@@ -101,8 +181,8 @@ def explain_refusal(error: SowError, rejected: Sequence[Rejected], kind: str | N
 
 # The first bytes of such files, what they are called, and what unpacks them.
 _PACKED = (
-    (b"\x1f\x8b", "gzip", "zcat"),
-    (b"\x28\xb5\x2f\xfd", "Zstandard", "zstdcat"),
+    (_GZIP, "gzip", "zcat"),
+    (_ZSTANDARD, "Zstandard", "zstdcat"),
     (b"BZh", "bzip2", "bzcat"),
     (b"\xfd7zXZ", "xz", "xzcat"),
 )
@@ -114,15 +194,17 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
     """The next step where the first message of an input was refused because the input is packed, or is a file of
     another kind; None where it does not look so. ``kind`` is that of the message type, None for envelopes."""
     data = refused.payload
-    # Only the first message shows what kind of file it is; a byte order mark may stand in front of it.
-    if not data or refused.offset > _BOM:
+    # Rows were read as what they are; and only the first message shows what kind of file it is, behind a byte order
+    # mark perhaps.
+    if not data or refused.offset > _BOM or refused.code == "SOW-EXC-011":
         return None
     for magic, name, tool in _PACKED:
         if data.startswith(magic):
             return f"this looks like {name}: {_through(refused, tool, command)}"
     for magic, name in _FILES:
         if data.startswith(magic):
-            return f"this looks like {name}, which sowctl pipeline load reads"
+            parquet = name == "Parquet" and refused.source != STDIN
+            return f"this looks like {name}, which {'publish --from' if parquet else 'sowctl pipeline load'} reads"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return f"this looks like UTF-16: {_through(refused, 'iconv -f UTF-16 -t UTF-8', command)}"
     if kind not in ("json", None):
@@ -134,7 +216,7 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
     if text.startswith(b"{") and refused.column is not None and refused.column > len(data.decode(errors="replace")):
         return f"if messages go over several lines: {_through(refused, 'jq -c .', command)}"
     if b"," in text and text[:1] not in b'{"':
-        return "if this is CSV: sowctl pipeline load reads it, each row as a message"
+        return "if this is CSV: sowctl publish --from reads it, each row as a message"
     return None
 
 

@@ -11,16 +11,27 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.reporting import RefusedWarnings, show_report
-from sowctl.cli.io.sources import STDIN, explain_refusal, foreign, frames, framing_of, kind_of, refuse_unreadable
+from sowctl.cli.io.sources import (
+    STDIN,
+    explain_refusal,
+    foreign,
+    frames,
+    framing_of,
+    is_packed,
+    kind_of,
+    refuse_unreadable,
+)
+from sowctl.cli.io.tables import LINES, TEXTS, format_of, row_sources, types_of
 from sowctl.cli.meter import words_of
 from sowctl.engine.writing.rejects import reject_line
-from sowctl.errors import SowError
+from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.frames import framed
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.reports import Rejected, Rest
+    from sowctl.engine.writing.batching import MessageSource
     from sowctl.engine.writing.commit import Acknowledged
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.frames import FrameReader
@@ -52,6 +63,7 @@ class Publishing:
         self.published = 0
         self._options = options
         self._names: Sequence[str] = ()
+        self._rows = False
         self._path = rejects
         self._file: BinaryIO | None = None
         self._warnings = RefusedWarnings(invocation, "--rejects FILE keeps them all; --verbose shows them all")
@@ -89,6 +101,23 @@ class Publishing:
         if len(names) == 1 and names[0] != "-" and Path(names[0]).is_file():
             self._size = Path(names[0]).stat().st_size
         return frames(self.invocation, names, self.framing or "lines")
+
+    def rows(
+        self,
+        instance: Instance,
+        topic: str | None,
+        message_type: str | None,
+        names: Sequence[str],
+        types: Sequence[str],
+    ) -> Iterator[tuple[str, MessageSource]]:
+        """The files of rows, opened in turn. Raises UsageError and OSError at once for what cannot be read."""
+        if topic is None:
+            raise UsageError("SOW-EXC-010", "--from makes messages for one topic", hint="name the TOPIC")
+        for name in names:
+            format_of(name)
+        refuse_unreadable(names)
+        self._names, self._rows = names, True
+        return row_sources(instance, topic, message_type, names, types_of(types, names))
 
     def acknowledged(self, batch: Acknowledged) -> None:
         """Count a durable batch; with --tee write its messages."""
@@ -141,13 +170,16 @@ class Publishing:
         if not names:
             return
         later = ", then " + " ".join(names[1:]) if names[1:] else ""
-        if not rest.offset:
+        if self._rows and rest.offset:
+            what = "line" if format_of(self._names[rest.input]) in (*TEXTS, *LINES) else "row"
+            words = f"the rest begins at {what} {rest.line} of {names[0]}{later}"
+        elif not rest.offset:
             words = f"the rest begins with {names[0]}{later}"
         else:
             by_lines = self.framing in ("lines", "envelope")
             words = f"the rest begins at {f'line {rest.line}' if by_lines else f'byte {rest.offset}'}"
-            if names[0] == STDIN or not Path(self._names[rest.input]).is_file():
-                # what came through a pipe is not there a second time for tail(1) to read
+            if names[0] == STDIN or not Path(self._names[rest.input]).is_file() or is_packed(names[0]):
+                # what came through a pipe, or is packed, is not there for tail(1) to read
                 words += f" of {names[0]}{later}"
             else:
                 # tail(1) counts lines and bytes from 1.

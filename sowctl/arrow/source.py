@@ -1,0 +1,187 @@
+"""Rows of a file as a source of messages: what ``publish --from`` reads.
+
+A row that makes no message is refused with its line, or its row number in files of columns, and the column; the others
+pass. Columns of our own exports that are no fields are passed over: in files of columns what begins with an underscore
+as in :mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from sowctl.arrow.build import MessageEncoder, MessageMaker
+from sowctl.arrow.metadata import USUAL
+from sowctl.arrow.rows import Row, column_batches, converter, delimited_rows
+from sowctl.errors import InputError, SowError, UsageError
+from sowctl.messages.framing.chunks import Chunk, RefusedFrame
+from sowctl.messages.framing.envelope import Envelope
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.messages.base import MessageType
+
+CHUNK = 1000
+REFUSED = "SOW-EXC-011"
+PAYLOAD = "payload"
+OWN = frozenset((*USUAL, "_operation", "_client", "_sequence", "_bookmark"))
+"""Columns of our own files that are no fields of a message."""
+FRONT = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
+"""The columns that CSV and TSV have in front with --meta."""
+
+
+class Made:
+    """What a topic's rows become: messages of ``kind``. ``by_user``: publishers choose its keys."""
+
+    def __init__(self, kind: MessageType, root: str | None, *, by_user: bool) -> None:
+        self.kind = kind
+        self.root = root
+        self.by_user = by_user
+
+
+class TableSource:
+    """A source of messages (``MessageSource`` of the engine), made of chunks."""
+
+    blocking = True
+    descriptor: int | None = None
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self.ended = False
+        self._chunks = chunks
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        """The next rows. Raises what reading the file raises."""
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            self.ended = True
+            return None
+        except SowError:
+            self.ended = True
+            raise
+
+
+def delimited_source(name: str, stream: BinaryIO, made: Made, types: Mapping[str, str], *, tabs: bool) -> TableSource:
+    """The rows of CSV or TSV. Raises InputError ``SOW-EXC-012`` for a heading that names no columns, UsageError
+    ``SOW-EXC-010`` for a type of a column that is not there."""
+    rows = delimited_rows(name, stream, tabs=tabs)
+    heading = next(rows, None)
+    if heading is None:
+        return TableSource(iter(()))
+    if heading.cells is None or None in heading.cells:
+        why = heading.problem or "a column has no name"
+        raise InputError("SOW-EXC-012", f"the heading cannot be read: {why}", place=name)
+    names = [cell or "" for cell in heading.cells]
+    skipped = len(FRONT) if tuple(names[: len(FRONT)]) == FRONT else 0
+    # A field called like metadata has a slash in front of it.
+    fields = [one.removeprefix("/") for one in names[skipped:]]
+    twice = next((one for one in fields if fields.count(one) > 1), None)
+    if twice is not None:
+        raise InputError("SOW-EXC-012", f"the heading has column {twice!r} twice", place=name)
+    unknown = next((one for one in types if one not in fields), None)
+    if unknown is not None:
+        hint = "its columns: " + ", ".join(fields)
+        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r}, which has a type", hint=hint)
+    if "json" in types.values() and not made.kind.json_text:
+        raise UsageError("SOW-EXC-010", f"messages of type {made.kind.name} hold no JSON, so no column is of type json")
+    encoder = MessageEncoder(made.kind, fields, made.root)
+    cells = [converter(types.get(one, "text"), encoder.decimal) for one in fields]
+    key_at = FRONT.index("sow_key") if skipped and made.by_user else None
+
+    def message(row: Row) -> tuple[bytes, Envelope | None]:
+        if row.cells is None:
+            raise ValueError(row.problem)
+        if len(row.cells) != len(names):
+            raise ValueError(f"it has {len(row.cells)} cells, and the heading {len(names)}")
+        members: dict[str, Any] = {}
+        for field, cell, text in zip(fields, cells, row.cells[skipped:], strict=True):
+            if text is not None:
+                try:
+                    members[field] = cell(text)
+                except ValueError as problem:
+                    shown = text if len(text) <= 40 else text[:40] + "..."
+                    raise ValueError(f"column {field}: {shown!r} {problem}") from None
+        return encoder.message(members), None if key_at is None else Envelope(sow_key=row.cells[key_at])
+
+    return TableSource(_chunks(((row.line, row.raw, row) for row in rows), message))
+
+
+def column_source(name: str, stream: BinaryIO, made: Made, *, parquet: bool) -> TableSource:
+    """The rows of a Parquet or Arrow file, of the types that it has."""
+
+    def chunks() -> Iterator[Chunk]:
+        start = 0
+        for batch in column_batches(name, stream, parquet=parquet):
+            yield from _chunks(_numbered(batch, start), _of_columns(batch, made))
+            start += len(batch)
+
+    return TableSource(chunks())
+
+
+def _numbered(batch: pyarrow.RecordBatch, start: int) -> Iterator[tuple[int, bytes | None, dict[str, Any]]]:
+    return ((start + number, None, row) for number, row in enumerate(batch.to_pylist(), start=1))
+
+
+def _of_columns(batch: pyarrow.RecordBatch, made: Made) -> Callable[[dict[str, Any]], tuple[bytes, Envelope | None]]:
+    import pyarrow.types as t
+
+    names = [name for name in batch.schema.names if name not in OWN]
+    enveloped = (made.by_user and ("_user_key" in batch.schema.names or "_sow_key" in batch.schema.names)) or (
+        "_correlation_id" in batch.schema.names
+    )
+    make = None
+    if names == [PAYLOAD] and not t.is_nested(kind := batch.schema.field(PAYLOAD).type):
+        if not (t.is_binary(kind) or t.is_string(kind) or t.is_large_binary(kind) or t.is_large_string(kind)):
+            raise UsageError("SOW-EXC-010", "its column payload is neither bytes nor text, so it is no message")
+    else:
+        fields = [batch.schema.field(name) for name in names]
+        make = MessageMaker(fields, made.kind, made.root).message
+
+    def message(row: dict[str, Any]) -> tuple[bytes, Envelope | None]:
+        envelope = None
+        if enveloped:
+            key = row.get("_user_key") or row.get("_sow_key") if made.by_user else None
+            envelope = Envelope(sow_key=None if key is None else str(key), correlation_id=row.get("_correlation_id"))
+        if make is not None:
+            return make(row), envelope
+        payload = row[PAYLOAD]
+        if payload is None:
+            raise ValueError("its payload is null")
+        return payload.encode() if isinstance(payload, str) else payload, envelope
+
+    return message
+
+
+def _chunks(
+    rows: Iterable[tuple[int, bytes | None, Any]], message: Callable[[Any], tuple[bytes, Envelope | None]]
+) -> Iterator[Chunk]:
+    """Chunks of the messages of numbered rows; offsets are those numbers."""
+    payloads: list[bytes] = []
+    lines: list[int] = []
+    envelopes: list[Envelope] = []
+    refused: list[RefusedFrame] = []
+    end = 0
+    for line, raw, row in rows:
+        end = line + 1
+        try:
+            payload, envelope = message(row)
+        except (SowError, ValueError, TypeError, KeyError, OverflowError) as problem:
+            words = problem.message if isinstance(problem, SowError) else str(problem)
+            refused.append(RefusedFrame(line, line, REFUSED, f"the row makes no message: {words}", raw))
+        else:
+            payloads.append(payload)
+            lines.append(line)
+            if envelope is not None:
+                envelopes.append(envelope)
+        if len(payloads) + len(refused) >= CHUNK:
+            yield _chunk(payloads, lines, envelopes, refused, end)
+            payloads, lines, envelopes, refused = [], [], [], []
+    if payloads or refused:
+        yield _chunk(payloads, lines, envelopes, refused, end)
+
+
+def _chunk(
+    payloads: list[bytes], lines: Sequence[int], envelopes: list[Envelope], refused: list[RefusedFrame], end: int
+) -> Chunk:
+    return Chunk(payloads, lambda: (lines, lines), end, refused, envelopes=envelopes or None)

@@ -1,0 +1,80 @@
+"""Files of rows that ``publish --from`` names: which format each has, and its source of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sowctl.cli.io.sources import opened
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.writing.batching import MessageSource
+
+TEXTS = ("csv", "tsv")
+COLUMNS = ("parquet", "pq", "arrow", "feather", "ipc", "arrows")
+LINES = ("ndjson", "jsonl")
+_PACKED = ("gz", "zst")
+
+
+def format_of(name: str) -> str:
+    """The ending that says the format of a file. Raises UsageError ``SOW-EXC-002``."""
+    parts = Path(name).name.lower().split(".")
+    packed = parts.pop() if parts[-1] in _PACKED else None
+    ending = parts[-1] if len(parts) > 1 else ""
+    known = (*TEXTS, *LINES) if packed else (*TEXTS, *COLUMNS, *LINES)
+    if ending not in known:
+        hint = ", ".join("." + one for one in known) + ("" if packed else "; behind texts .gz or .zst")
+        raise UsageError(
+            "SOW-EXC-002", f"no rows are read from a file with the ending of {name!r}", hint=f"one of {hint}"
+        )
+    return ending
+
+
+def types_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """What ``--type COLUMN=KIND`` says. Raises UsageError ``SOW-EXC-010``."""
+    from sowctl.arrow.rows import KINDS
+
+    found: dict[str, str] = {}
+    for text in texts:
+        column, _, kind = text.rpartition("=")
+        if not column or kind not in KINDS:
+            hint = f"such as --type qty=integer; types: {', '.join(KINDS)}"
+            raise UsageError("SOW-EXC-010", f"--type {text!r} names no column and type", hint=hint)
+        found[column.removeprefix("/")] = kind
+    if found and not all(format_of(name) in TEXTS for name in names):
+        raise UsageError("SOW-EXC-010", "--type is for csv and tsv: other files say the types of their columns")
+    return found
+
+
+def row_sources(
+    instance: Instance, topic: str, message_type: str | None, names: Sequence[str], types: Mapping[str, str]
+) -> Iterator[tuple[str, MessageSource]]:
+    """Name and source of each file in turn. Raises what opening and reading them raise, UsageError ``SOW-EXC-010``."""
+    from sowctl.arrow.build import root_of
+    from sowctl.arrow.needed import need
+    from sowctl.arrow.source import Made, column_source, delimited_source
+    from sowctl.engine.topics.targets import find_publishable
+    from sowctl.messages.framing.frames import FrameReader
+
+    config = find_publishable(instance, topic, message_type)
+    kind = instance.type_of(config.message_type)
+    made = Made(kind, root_of(config), by_user=config.key_mode == "user")
+    for name in names:
+        ending = format_of(name)
+        stream: Any
+        with opened(name) as stream:
+            if ending in LINES:
+                if not kind.json_text:
+                    raise UsageError("SOW-EXC-010", f"lines of JSON are no messages of type {kind.name}")
+                yield name, FrameReader(stream, "lines", name=name)
+                continue
+            if not kind.constructible and ending in TEXTS:
+                raise UsageError("SOW-EXC-010", f"messages of type {kind.name} cannot be made of columns")
+            if ending in TEXTS:
+                yield name, delimited_source(name, stream, made, types, tabs=ending == "tsv")
+            else:
+                need(f"{name}", "pyarrow")
+                yield name, column_source(name, stream, made, parquet=ending in ("parquet", "pq"))

@@ -1,0 +1,268 @@
+"""Rows of files as messages, exports and back, packed input, SQL on the command line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
+
+import pyarrow as pa
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import feather, ipc, parquet
+
+from sowctl.cli.io.tables import format_of
+from sowctl.engine.api import InstanceHandle
+from sowctl.errors import UsageError
+from sowctl.output.exports import Export
+from tests.cli.conftest import Cli
+from tests.support.examples import examples
+from tests.support.instances import config_xml, topic_xml
+
+MORE = (
+    "<Topic><Name>tags</Name><MessageType>nvfix</MessageType><Key>/id</Key><FileName>sow/%n.sow</FileName></Topic>"
+    "<Topic><Name>mine</Name><MessageType>json</MessageType><FileName>sow/%n.sow</FileName></Topic>"
+    "<Topic><Name>raw</Name><MessageType>binary</MessageType><FileName>sow/%n.sow</FileName></Topic>"
+)
+
+
+@pytest.fixture
+def shop(cli: Cli) -> Cli:
+    """Topics t and u of JSON with the key id, tags of NVFIX, mine with keys that publishers choose, raw of bytes."""
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("u") + MORE, ("t", "u")))
+    return cli
+
+
+def messages(cli: Cli, topic: str = "t") -> list[Any]:
+    """The messages of a topic, by key."""
+    return sorted((json.loads(line) for line in cli("query", topic).out.splitlines()), key=lambda one: str(one["id"]))
+
+
+TABLE = (
+    b'\xef\xbb\xbfid,qty,"price",note,ok,/state,more\r\n'
+    b'1,5,1.10,"a, ""b""\nc",true,x,"{""x"": [1]}"\r\n'
+    b"\r\n"
+    b'2,,,"",false,,\r\n'
+)
+TYPES = [f"--type={one}" for one in ("id=integer", "qty=integer", "price=number", "ok=boolean", "more=json")]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.csv", TABLE),
+        ("x.csv.gz", gzip.compress(TABLE)),
+        ("x.CSV.zst", zstandard.compress(TABLE[:40]) + zstandard.compress(TABLE[40:])),
+    ],
+)
+def test_csv(shop: Cli, name: str, data: bytes) -> None:
+    Path(name).write_bytes(data)
+    assert shop("publish", "t", "--from", name, *TYPES).status == 0
+    first, second = shop("query", "t", "-o", "/id").out.splitlines()
+    assert first == '{"id":1,"qty":5,"price":1.10,"note":"a, \\"b\\"\\nc","ok":true,"state":"x","more":{"x": [1]}}'
+    assert second == '{"id":2,"note":"","ok":false}'
+
+
+def test_nothing_is_guessed(shop: Cli) -> None:
+    Path("x.tsv").write_text("id\tn\n1\t5\n2\ta\\tb\\\\n\n3\t\n")
+    assert shop("publish", "t", "--from", "x.tsv").status == 0
+    assert messages(shop) == [{"id": "1", "n": "5"}, {"id": "2", "n": "a\tb\\n"}, {"id": "3"}]
+
+
+def test_rows_of_other_types_and_keys(shop: Cli) -> None:
+    Path("x.csv").write_text("id,n\n7,1.50\n")
+    assert shop("publish", "tags", "--from", "x.csv", "--type", "n=number").status == 0
+    assert shop("query", "tags", "--format", "raw").out == "id=7\x01n=1.50\x01\n"
+    parquet.write_table(pa.table({"_user_key": ["k1", "k2"], "a": [1, None]}), "keys.parquet")
+    assert shop("publish", "mine", "--from", "keys.parquet").status == 0
+    assert shop("get", "mine", "k1", "k2").out == '{"a":1}\n{}\n'
+    parquet.write_table(pa.table({"_user_key": ["k"], "payload": [b"\x00\xff"]}), "bytes.parquet")
+    assert shop("publish", "raw", "--from", "bytes.parquet").status == 0
+
+
+BAD = 'id,qty\n1,5\n2,x\n3\n4,4,4\n5,"a\n\n6,6\n'
+
+
+def test_bad_rows_are_named_with_line_and_column(shop: Cli) -> None:
+    Path("bad.csv").write_text(BAD)
+    done = shop("publish", "t", "--from", "bad.csv", "--type", "qty=integer", "--on-error", "skip")
+    assert done.status == 3
+    assert [line for line in done.err.splitlines() if line.startswith("warning")] == [
+        "warning: [SOW-EXC-011] bad.csv:3: the row makes no message: column qty: 'x' is no whole number",
+        "warning: [SOW-EXC-011] bad.csv:4: the row makes no message: it has 1 cells, and the heading 2",
+        "warning: [SOW-EXC-011] bad.csv:5: the row makes no message: it has 3 cells, and the heading 2",
+        "warning: [SOW-EXC-011] bad.csv:6: the row makes no message: cell 2: a quote is not closed, "
+        "or stands within a cell",
+    ]
+    assert messages(shop) == [{"id": "1", "qty": 5}]
+    stopped = shop("publish", "u", "--from", "bad.csv", "--type", "qty=integer")
+    assert stopped.status == 3
+    assert "the rest begins at line 3 of bad.csv" in stopped.err
+    assert "CSV" not in stopped.err
+    assert shop("publish", "u", "--from", "bad.csv", "--dry-run", "--on-error", "skip").status == 3
+    assert shop("query", "u", "--count").out == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--from", "x.txt"], "SOW-EXC-002"),
+        (["--from", "x.csv", "--type", "n=int"], "SOW-EXC-010"),
+        (["--from", "x.csv", "--type", "m=integer"], "SOW-EXC-010"),
+        (["--from", "x.parquet", "--type", "n=text"], "SOW-EXC-010"),
+        (["--from", "x.csv", "--framing", "nul"], "SOW-EXC-010"),
+        (["x.csv", "--type", "n=text"], "SOW-EXC-010"),
+        (["--from", "twice.csv"], "SOW-EXC-012"),
+        (["--from", "nameless.csv"], "SOW-EXC-012"),
+        (["--from", "x.parquet"], "SOW-EXC-012"),
+        (["--from", "x.arrow"], "SOW-EXC-012"),
+        (["--from", "cut.csv.gz"], "SOW-INP-005"),
+        (["cut.ndjson.zst"], "SOW-INP-005"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(shop: Cli, words: list[str], code: str) -> None:
+    for name in ("x.csv", "x.parquet", "x.arrow", "x.txt"):
+        Path(name).write_text("id,n\n1,2\n")
+    Path("twice.csv").write_text("id,id\n")
+    Path("nameless.csv").write_text("id,,b\n")
+    Path("cut.csv.gz").write_bytes(gzip.compress(b"id\n" + b"1\n" * 1000)[:-9])
+    Path("cut.ndjson.zst").write_bytes(zstandard.compress(b'{"id":1}\n' * 1000)[:-5])
+    done = shop("publish", "t", *words)
+    assert code in done.err, done.err
+    assert done.status in (2, 3, 6)
+
+
+def test_a_topic_is_needed(shop: Cli) -> None:
+    Path("x.csv").write_text("id\n1\n")
+    assert "SOW-EXC-010" in shop("publish", "--from", "x.csv").err
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_packed_messages_are_unpacked(shop: Cli, pack: Any) -> None:
+    Path("in").write_bytes(pack(b'{"id":1}\n{"id":2}\nnonsense\n'))
+    done = shop("publish", "t", "in")
+    assert done.status == 3
+    assert len(messages(shop)) == 2
+    assert "the rest begins at line 3 of in" in done.err
+    assert "tail" not in done.err
+    Path("in.ndjson.gz").write_bytes(gzip.compress(b'{"id":3}\n'))
+    assert shop("publish", "t", "--from", "in.ndjson.gz").status == 0
+    assert len(messages(shop)) == 3
+
+
+def test_the_next_step_is_said(shop: Cli) -> None:
+    Path("x").write_bytes(b"PAR1xxx")
+    assert "this looks like Parquet, which publish --from reads" in shop("publish", "t", "x").err
+    Path("x").write_text("id,n\n1,2\n")
+    assert "if this is CSV: sowctl publish --from reads it" in shop("publish", "t", "x").err
+
+
+def test_every_ending_of_columns(shop: Cli) -> None:
+    table = pa.table({"id": [1, 2], "t": [{"x": [1.5, None]}, None]})
+    parquet.write_table(table, "a.parquet")
+    feather.write_feather(table, "a.feather", compression="uncompressed")
+    with ipc.new_stream("a.arrows", table.schema) as out:
+        out.write_table(table)
+    for name in ("a.parquet", "a.feather", "a.arrows"):
+        assert shop("publish", "t", "--from", name).status == 0
+        assert messages(shop) == [{"id": 1, "t": {"x": [1.5, None]}}, {"id": 2}]
+    with pytest.raises(UsageError):
+        format_of("a.parquet.gz")
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "whole": st.integers(-(2**63), 2**63 - 1),
+    "broken": st.floats(-1e6, 1e6).map(lambda one: round(one, 3) + 0.0),
+    "text": TEXTS,
+    "truth": st.booleans(),
+    "nested": st.fixed_dictionaries({"a": TEXTS}),
+    "list": st.lists(st.integers(0, 9), min_size=1, max_size=3),
+}
+
+
+def test_what_is_exported_and_published_again_is_the_same(shop: Cli) -> None:
+    """Members in one order, none of them null and written as JSON writers write them: that is what columns can carry.
+
+    CSV has types only where they are stated, and no null and empty text in TSV."""
+    number = 0
+
+    @given(st.lists(st.fixed_dictionaries({}, optional=CELLS), min_size=1, max_size=4))
+    @settings(max_examples=examples(60), deadline=None)
+    def law(rows: list[dict[str, Any]]) -> None:
+        nonlocal number
+        number += 1
+        name = f"shop{number}"
+        Path(name).mkdir()
+        (Path(name) / "sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("u"), ("t", "u"), name))
+        instance = InstanceHandle.open(Path(name) / "sowctl.xml")
+        # Every member once in the first record, so that columns have the order of the messages.
+        order = [member for member in CELLS if any(member in row for row in rows)]
+        first = {member: next(row[member] for row in rows if member in row) for member in order}
+        kept = [
+            {"id": 0} | first,
+            *({"id": n} | {m: row[m] for m in order if m in row} for n, row in enumerate(rows, 1)),
+        ]
+        payloads = [json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode() for one in kept]
+        types = {"whole": "integer", "broken": "number", "truth": "boolean", "nested": "json", "list": "json"}
+        for ending in ("parquet", "arrow", "ndjson.zst", "csv.gz"):
+            instance.topic("t").publish(payloads)
+            file = Path(name) / f"x.{ending}"
+            out = io.BytesIO()
+            Export(file.name, "t", meta=ending == "parquet").write(instance.topic("t").query(order_by="/id"), out)
+            file.write_bytes(out.getvalue())
+            stated = [f"--type={one}={types[one]}" for one in order if one in types] if "csv" in ending else []
+            stated += ["--type=id=integer"] if "csv" in ending else []
+            done = shop("publish", "u", "--from", str(file), *stated, "-c", str(Path(name) / "sowctl.xml"))
+            assert done.status == 0, done.err
+            again = [record.payload for record in instance.topic("u").query(order_by="/id").records()]
+            assert again == [record.payload for record in instance.topic("t").query(order_by="/id").records()]
+            instance.topic("u").delete(filter="/id >= 0")
+
+    law()
+
+
+def test_export(shop: Cli) -> None:
+    shop("publish", "t", stdin=b'{"id":1,"n":5}\n{"id":2,"n":7}\n')
+    done = shop("export", "t", "x.parquet", "/n > 5")
+    assert done.status == 0, done.err
+    assert "x.parquet: 1 records" in done.err
+    assert parquet.read_table("x.parquet").to_pylist() == [{"id": 2, "n": 7}]
+    assert shop("export", "t", "x.parquet").status == 8
+    assert shop("export", "t", "x.parquet", "--overwrite", "-o", "/n DESC", "-n", "1", "--meta").status == 0
+    assert parquet.read_table("x.parquet").schema.names[:4] == ["id", "n", "_sow_key", "_txid"]
+    assert shop("export", "t", "x.nix").status == 2
+    assert shop("export", "nix", "y.parquet").status == 10
+    assert not list(Path().glob("*y.parquet*"))
+
+
+def test_query_in_columns(shop: Cli) -> None:
+    shop("publish", "t", stdin=b'{"id":1,"n":5}\n')
+    assert shop("query", "t", "--format", "arrow", "--output", "x").status == 0
+    assert ipc.open_stream("x").read_all().to_pylist() == [{"id": 1, "n": 5}]
+    refused = shop("query", "t", "--format", "parquet", tty="out")
+    assert (refused.status, "SOW-OUT-011" in refused.err) == (2, True)
+
+
+def test_sql(shop: Cli) -> None:
+    pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
+    shop("publish", "t", stdin=b'{"id":1,"n":5,"t":{"x":1.5}}\n{"id":2,"n":7}\n')
+    asked = "SELECT sum(n) AS s, max(n) > 1 AS m, NULL AS z, sum(n) AS s FROM t"
+    assert shop("sql", asked).out == '{"s":12,"m":true,"z":null,"s_1":12}\n'
+    assert shop("sql", asked, "--format", "csv").out == "s,m,z,s_1\n12,true,,12\n"
+    Path("x.sql").write_text("SELECT n FROM t WHERE id = 1; SELECT count(*) AS c FROM t WHERE false;")
+    assert shop("sql", "--file", "x.sql", "--format", "csv").out == "n\n5\n\nc\n0\n"
+    assert shop("sql", stdin=b"SELECT t FROM t ORDER BY id").out == '{"t":{"x":1.5}}\n{"t":null}\n'
+    assert shop("sql", "SELECT n FROM t", "--format", "parquet", "--output", "x").status == 0
+    assert sorted(parquet.read_table("x")["n"].to_pylist()) == [5, 7]
+    assert shop("sql", "SELECT 1; SELECT 2", "--output", "y").status == 2
+    assert not Path("y").exists()
+    assert shop("sql", "SELECT 1", "--file", "x.sql").status == 2
+    assert shop("sql", "SELECT nix FROM t").status == 2
