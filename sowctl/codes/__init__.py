@@ -70,6 +70,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),
     "SOW-STA": ErrorArea("Schemas and figures", "looking", "sowctl-stats(1)"),
     "SOW-STO": ErrorArea("Stores", "store", "sow-store(5)"),
+    "SOW-TUI": ErrorArea("The terminal browser", "looking", "sowctl-browse(1)"),
     "SOW-UPK": ErrorArea("Looking after files", "upkeep", "sow-journal(5)"),
     "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),
     "SOW-VIW": ErrorArea("Views", "views", "sowctl-behaviour(7)"),

@@ -22,4 +22,21 @@ CODES: dict[str, str] = {
         Do: Leave out ``--journal``, or the other one. Ranges of the journal are given with ``--since``, ``--until``,
         ``--txid`` and ``--client``, which mean nothing without it.
         """,
+    "SOW-TUI-001": """4 an optional part that is not installed
+
+        Why: The browser is drawn by Textual, which the extra ``tui`` installs and nothing else needs.
+        Do: ``pip install 'sowctl[tui]'``, in the environment that sowctl is installed in.
+        """,
+    "SOW-TUI-002": """2 no terminal to draw on
+
+        Why: The browser draws on the terminal and reads its keys. Standard input or output is a file or a pipe, or
+        ``TERM`` says that the terminal can place no text (``dumb``).
+        Do: Run it in a terminal. For programs and pipes there are ``sowctl query``, ``history`` and ``journal tail``.
+        """,
+    "SOW-TUI-003": """2 several topics to begin with, or a file
+
+        Why: The browser begins with the records of one topic of the configuration; the name stands for several, or for
+        a file.
+        Do: Name one topic, or none for the list of all. ``sowctl query`` prints the records of a file.
+        """,
 }

@@ -22,6 +22,9 @@ LINES = [
     for line in load(command).examples
 ]
 OTHER_STATUS = {
+    # Without a terminal there is nothing to look at.
+    "sowctl browse": 2,
+    "sowctl browse orders": 2,
     # The clock of the examples stands before the newest entry of the demo, which doctor says.
     "sowctl doctor": 1,
     "sowctl doctor --json": 1,

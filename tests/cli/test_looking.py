@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,26 @@ def test_what_is_refused(demo: Path, cli: Cli, words: tuple[str, ...], code: str
     done = cli(*words, environ=on(demo))
     assert f"error[{code}]" in done.err
     assert done.out == ""
+
+
+def test_the_browser_needs_a_terminal(demo: Path, cli: Cli) -> None:
+    for tty, more in (("", {}), ("out", {}), ("in", {}), ("in out", {"TERM": "dumb"})):
+        done = cli("browse", environ=on(demo) | more, tty=tty)
+        assert "error[SOW-TUI-002]" in done.err
+        assert done.out == ""
+    done = cli("browse", "^(orders|customers)$", environ=on(demo), tty="in out")
+    assert "error[SOW-TUI-003]" in done.err
+
+
+def test_the_browser_says_which_extra_it_needs(demo: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("sowctl.browse")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.setitem(sys.modules, "textual.app", None)
+    done = cli("browse", environ=on(demo), tty="in out")
+    assert "error[SOW-TUI-001]" in done.err
+    assert "pip install 'sowctl[tui]'" in done.err
+    assert done.status == 4
 
 
 def test_bars_and_sparklines() -> None:

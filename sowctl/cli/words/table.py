@@ -62,6 +62,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
     Command("schema", "schema", "print the paths of messages: types, NULL, missing, distinct values", LOOK),
     Command("stats", "stats", "print figures of fields, and the messages per minute of the journal", LOOK),
+    Command("browse", "browse", "look through topics, records, histories and the journal on a terminal", LOOK),
     Command("hash", "hash", "print or compare the digest of a topic's state", LOOK),
     Command("key", "key", "print the SOW keys that messages would get", LOOK),
     Command("eval", "eval", "evaluate an expression over messages, or print those that match", LOOK),

@@ -1,0 +1,8 @@
+"""The terminal browser: topics, records, one record, the journal. The only importer of Textual (extra ``tui``).
+
+* ``reading``: what the screens ask, in words of the engine; nothing of it touches the terminal.
+* ``screen``: what all screens have in common: questions are answered by threads, and an answer that comes too late is
+  dropped.
+* ``topics``, ``records``, ``record``, ``journal``: a screen each.
+* ``app``: the application, and how it begins.
+"""

@@ -1,0 +1,54 @@
+"""The browser as an application of Textual."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import App
+
+from sowctl.browse.reading import Reader
+from sowctl.browse.records import RecordsPage
+from sowctl.browse.topics import TopicsPage
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+
+class Browser(App[None]):
+    """Looks through an instance; ``target`` and name of a ``topic`` whose records are shown first, if any."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    DataTable { height: 1fr; }
+    Header { height: 1; }
+    .line { height: 1; }
+    .line Input { width: 1fr; }
+    #wrong { color: $error; height: auto; max-height: 6; }
+    #said { height: auto; max-height: 6; color: $text-muted; }
+    #halves { height: 1fr; }
+    #message { width: 2fr; height: 1fr; }
+    #history { width: 3fr; height: 1fr; }
+    #changes { height: 1fr; border-top: solid $primary; }
+    #halves.narrow { layout: vertical; }
+    #halves.narrow #message, #halves.narrow #history { width: 1fr; }
+    """
+
+    def __init__(self, instance: Instance, target: str | None = None, topic: str = "") -> None:
+        super().__init__()
+        self.reader = Reader(instance)
+        self.title = "sowctl"
+        self._first = target
+        self._first_name = topic
+
+    def on_mount(self) -> None:
+        """Show the topics, and the records of the one that was named."""
+        self.push_screen(TopicsPage(self.reader))
+        if self._first is not None:
+            self.push_screen(RecordsPage(self.reader, self._first, self._first_name))
+
+
+def browse(instance: Instance, target: str | None, topic: str) -> int:
+    """Run the browser on the terminal of this process until it is left; its exit status."""
+    browser = Browser(instance, target, topic)
+    browser.run(mouse=False)
+    return browser.return_code or 0

@@ -1,0 +1,72 @@
+"""The end of the journal, and what is being written."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widgets import DataTable, Footer, Header, Static
+
+from sowctl.browse.reading import ENTRY_COLUMNS, Reader, Stop
+from sowctl.browse.screen import Page
+
+FIRST = 100
+"""Entries that are shown at the beginning."""
+MOST = 1000
+"""Entries that are kept; older ones leave the table."""
+
+
+class JournalPage(Page):
+    """The journal, followed."""
+
+    BINDINGS: ClassVar = [("f", "follow", "Follow/hold"), ("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._follows = True
+        self._count = 0
+
+    def compose(self) -> ComposeResult:
+        """Title, table, what is going on, keys."""
+        yield Header(icon="")
+        yield DataTable[Any](cursor_type="row", zebra_stripes=True)
+        yield Static(id="said", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin following."""
+        self.sub_title = "journal"
+        table = self.query_one(DataTable)
+        for heading in ENTRY_COLUMNS:
+            table.add_column(Text(heading))
+        table.focus()
+        self.say("reading ...")
+        self.ask("journal", self._follow, lambda _: None, self.complain)
+
+    def _follow(self, stop: Stop) -> None:
+        for rows in self.reader.entries((), FIRST, stop):
+            self.tell(stop, self._add, rows)
+
+    def _add(self, rows: list[tuple[str, ...]]) -> None:
+        table = self.query_one(DataTable)
+        # Of a large group only the last ones would stay in any case.
+        for cells in rows[-MOST:]:
+            table.add_row(*map(Text, cells))
+        for key in list(table.rows)[: max(0, table.row_count - MOST)]:
+            table.remove_row(key)
+        self._count += len(rows)
+        if self._follows:
+            table.move_cursor(row=table.row_count - 1)
+        self._say()
+
+    def _say(self) -> None:
+        self.say(f"{self._count:,} entries, {'following' if self._follows else 'the cursor stays: f follows'}")
+
+    def action_follow(self) -> None:
+        """Let the cursor go along with new entries, or stay."""
+        self._follows = not self._follows
+        if self._follows:
+            table = self.query_one(DataTable)
+            table.move_cursor(row=table.row_count - 1)
+        self._say()

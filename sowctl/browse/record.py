@@ -1,0 +1,98 @@
+"""One record: its message, its versions, and what each changed."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import DataTable, Footer, Header, Static
+
+from sowctl.browse.reading import VERSION_COLUMNS, Reader, Shown, VersionShown, pretty
+from sowctl.browse.screen import Page, fill
+from sowctl.errors import SowError
+
+_COLORS = {"~": "yellow", "+": "green", "-": "red"}
+NARROW = 100
+"""Columns of a terminal below which the message stands above the versions, not beside them."""
+
+
+class RecordPage(Page):
+    """One record with its history."""
+
+    BINDINGS: ClassVar = [
+        ("r", "refresh", "Refresh"),
+        ("tab", "app.focus_next", "Message/versions"),
+        ("escape", "back", "Back"),
+    ]
+
+    def __init__(self, reader: Reader, target: str, topic: str, record: Shown) -> None:
+        super().__init__(reader)
+        self._target = target
+        self._topic = topic
+        self._record = record
+        self._versions: list[VersionShown] = []
+
+    def compose(self) -> ComposeResult:
+        """Title, the message, its versions and their changes, what is going on, keys."""
+        yield Header(icon="")
+        with Horizontal(id="halves"):
+            with VerticalScroll(id="message"):
+                yield Static(id="text", markup=False)
+            with Vertical(id="history"):
+                yield DataTable[Any](cursor_type="row", zebra_stripes=True)
+                with VerticalScroll(id="changes"):
+                    yield Static(id="changed", markup=False)
+        yield Static(id="said", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Show the record, and begin reading its versions."""
+        self.sub_title = f"{self._topic} {self._record.key}"
+        facts = "\n".join(f"{name}: {value}" for name, value in self._record.facts)
+        self._write(pretty(self._record.view), facts)
+        self.query_one(DataTable).focus()
+        self.on_resize()
+        self.action_refresh()
+
+    def on_resize(self) -> None:
+        """Put the halves beside each other where there is room."""
+        self.query_one("#halves").set_class(self.app.size.width < NARROW, "narrow")
+
+    def _write(self, message: str, facts: str) -> None:
+        text = Text(message)
+        text.append(f"\n\n{facts}", style="dim")
+        self.query_one("#text", Static).update(text)
+
+    def action_refresh(self) -> None:
+        """Read the versions again."""
+        self.say("reading versions ...")
+        target, key = self._target, self._record.key
+        self.ask("versions", lambda _: self.reader.versions(target, key), self._show, self._unknown)
+
+    def _show(self, versions: list[VersionShown]) -> None:
+        self._versions = versions
+        fill(self.query_one(DataTable), VERSION_COLUMNS, [one.cells for one in versions])
+        self.say(f"{len(versions)} versions, newest first" if len(versions) != 1 else "1 version")
+        self.on_data_table_row_highlighted()
+
+    def _unknown(self, error: SowError) -> None:
+        self.complain(error)
+
+    def on_data_table_row_highlighted(self) -> None:
+        """Show the version under the cursor, and what it changed."""
+        at = self.query_one(DataTable).cursor_row
+        if at >= len(self._versions):
+            return
+        version = self._versions[at]
+        changes = Text()
+        for change in version.changes:
+            changes.append(change + "\n", style=_COLORS.get(change[0], "dim"))
+        self.query_one("#changed", Static).update(changes)
+        facts = "\n".join(f"{name}: {value}" for name, value in self._record.facts) if at == 0 else ""
+        self._write("deleted" if version.view is None else pretty(version.view), facts)
+
+    def action_back(self) -> None:
+        """To the records."""
+        self.app.pop_screen()

@@ -1,0 +1,102 @@
+"""What all screens have in common: a table, a line that says what is going on, and questions asked in threads.
+
+A question is asked by a worker thread of Textual, so that keys are answered meanwhile. Asking again gives the former
+question of its group up: it stops at its next batch, and its answer is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.text import Text
+from textual.screen import Screen
+from textual.widgets import DataTable, Static
+from textual.worker import get_current_worker
+
+from sowctl.browse.reading import Stop, Stopped
+from sowctl.errors import SowError
+from sowctl.output.display import display, display_lines, width
+
+if TYPE_CHECKING:
+    from sowctl.browse.reading import Reader
+
+T = TypeVar("T")
+
+
+class Page(Screen[None]):
+    """A screen of the browser. ``reader`` is what is looked through."""
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def ask(
+        self, group: str, question: Callable[[Stop], T], answer: Callable[[T], None], failed: Callable[[SowError], None]
+    ) -> None:
+        """Ask in a thread of this ``group``; then ``answer``, or ``failed``, is called in that of the terminal."""
+
+        def work() -> None:
+            worker = get_current_worker()
+
+            def stop() -> bool:
+                return worker.is_cancelled
+
+            try:
+                found = question(stop)
+            except Stopped:
+                return
+            except SowError as error:
+                self.tell(stop, failed, error)
+                return
+            self.tell(stop, answer, found)
+
+        self.run_worker(work, thread=True, exclusive=True, group=group, exit_on_error=True)
+
+    def tell(self, stop: Stop, hear: Callable[[T], None], what: T) -> None:
+        """From a worker: let the terminal's thread ``hear`` something, unless nobody waits for it any more."""
+
+        def heard() -> None:
+            if not stop() and self.is_attached:
+                hear(what)
+
+        if not stop():
+            self.app.call_later(heard)
+
+    def say(self, text: str) -> None:
+        """Show a line at the bottom of the screen."""
+        self.query_one("#said", Static).update(Text(text))
+
+    def complain(self, error: SowError) -> None:
+        """Show an error at the bottom of the screen."""
+        self.say(error_text(error))
+
+
+def error_text(error: SowError) -> str:
+    """An error in lines: the message with its code, the excerpt that marks the place, the hint."""
+    lines = [f"[{error.code}] {display(error.message)}"]
+    if error.excerpt:
+        lines += display_lines(error.excerpt).splitlines()
+    if error.hint:
+        lines.append(f"hint: {display(error.hint)}")
+    return "\n".join(lines)
+
+
+def fill(
+    table: DataTable[Any], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
+) -> None:
+    """Show other rows; the cursor stays at its row where that is still there. Texts are no markup."""
+    row, column = table.cursor_coordinate
+    table.clear(columns=True)
+    columns = [[cells[at] for cells in rows] for at in range(len(headings))]
+    for heading, texts in zip(headings, columns, strict=True):
+        # Told to the table, which would otherwise measure cells only when nothing else is to be done.
+        table.add_column(Text(heading), width=max(map(width, [heading, *texts])))
+    for cells in rows:
+        table.add_row(*(_cell(text, heading in right) for text, heading in zip(cells, headings, strict=True)))
+    if rows:
+        table.move_cursor(row=min(row, len(rows) - 1), column=column)
+
+
+def _cell(text: str, right: bool) -> Text:
+    return Text(text, justify="right" if right else "left")

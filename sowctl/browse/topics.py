@@ -1,0 +1,69 @@
+"""The first screen: what there is."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.widgets import DataTable, Footer, Header, Static
+
+from sowctl.browse.journal import JournalPage
+from sowctl.browse.reading import TOPIC_COLUMNS, Reader, TopicRow
+from sowctl.browse.records import RecordsPage
+from sowctl.browse.screen import Page, fill
+
+
+class TopicsPage(Page):
+    """The topics, views, conflated topics and queues of the instance."""
+
+    BINDINGS: ClassVar = [
+        ("j", "journal", "Journal"),
+        ("r", "refresh", "Refresh"),
+        ("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._rows: list[TopicRow] = []
+
+    def compose(self) -> ComposeResult:
+        """Title, table, what is going on, keys."""
+        yield Header(icon="")
+        yield DataTable[Any](cursor_type="row", zebra_stripes=True)
+        yield Static(id="said", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin reading."""
+        self.sub_title = "topics"
+        self.query_one(DataTable).focus()
+        self.action_refresh()
+
+    def action_refresh(self) -> None:
+        """Read the list again."""
+        self.say("reading ...")
+        self.ask("topics", lambda _: self.reader.topics(), self._show, self.complain)
+
+    def _show(self, rows: list[TopicRow]) -> None:
+        self._rows = rows
+        fill(self.query_one(DataTable), TOPIC_COLUMNS, [row.cells for row in rows], ("records", "size"))
+        self.say(f"{len(rows)} topics; Enter shows records")
+
+    def on_data_table_row_selected(self) -> None:
+        """Enter on a row."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Show the records of the topic under the cursor."""
+        at = self.query_one(DataTable).cursor_row
+        if at >= len(self._rows):
+            return
+        row = self._rows[at]
+        if row.target is None:
+            self.say("this topic is only in the journal: j shows it")
+        else:
+            self.app.push_screen(RecordsPage(self.reader, row.target, row.cells[0]))
+
+    def action_journal(self) -> None:
+        """Follow the journal."""
+        self.app.push_screen(JournalPage(self.reader))

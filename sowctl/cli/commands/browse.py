@@ -1,0 +1,63 @@
+"""``sowctl browse``: an instance looked through on a terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.streams import is_terminal
+from sowctl.cli.words.declare import Argument
+from sowctl.cli.words.options import FixNames, LiteralTopic, MessageType
+from sowctl.errors import ConfigError, UsageError
+
+EXAMPLES = (
+    "sowctl browse",
+    "sowctl browse orders",
+)
+
+
+def run(
+    invocation: Invocation,
+    target: Annotated[
+        str | None, Argument("TARGET", "a topic or view whose records are shown first", complete="target")
+    ] = None,
+    message_type: MessageType = None,
+    literal_topic: LiteralTopic = False,
+    fix_names: FixNames = False,
+) -> int:
+    """Look through topics, their records, the history of a record and the journal, by keys alone.
+
+    The line at the bottom has the keys of each screen. Enter opens what is under the cursor, Escape goes back, q
+    leaves. Records come 100 a page: / writes a filter, which is asked while it is typed and complains beneath with the
+    place; o writes an order, s orders by the column under the cursor, n and p turn pages. A record shows its versions,
+    newest first, and what each of them changed. j follows the journal from the list of topics.
+
+    Reading goes on beside the keys, so that a large store does not hold them up: what is asked next gives up what was
+    asked before. Nothing is ever changed but memo indexes, which queries build. It needs the extra tui.
+    """
+    streams = invocation.streams
+    if not (is_terminal(streams.stdin) and is_terminal(streams.stdout)) or invocation.environ.get("TERM") == "dumb":
+        raise UsageError(
+            "SOW-TUI-002",
+            "the browser needs a terminal that can place text",
+            hint="sowctl query, history and journal tail print the same",
+        )
+    try:
+        from sowctl.browse.app import browse
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "textual":
+            raise
+        raise ConfigError(
+            "SOW-TUI-001",
+            "the browser needs the package textual, which is not installed",
+            hint="pip install 'sowctl[tui]'",
+        ) from None
+    with invocation.open_instance(*([target] if target else []), fix_names=fix_names) as instance:
+        if target is None:
+            return browse(instance, None, "")
+        from sowctl.engine.topics.targets import resolve
+
+        (first, *others) = resolve(instance, target, message_type, literal=literal_topic, derived=True)
+        if others or first.topic is None:
+            raise UsageError("SOW-TUI-003", f"{target!r} is not one topic", hint="name one, or none for the list")
+        return browse(instance, f"[{first.topic.message_type}].[{first.topic.label}]", first.topic.label)

@@ -1,0 +1,236 @@
+"""The browser driven by keys, on a terminal of Textual's own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Input, Static
+
+from sowctl.browse.app import Browser
+from sowctl.browse.reading import Page as Records
+from sowctl.browse.reading import Reader, Stop, Stopped, Wanted, change_text, pretty
+from sowctl.engine.instance import Instance
+from sowctl.values.differences import MISSING
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+Keys = Callable[[Pilot[None], Browser], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """250 orders of which one was changed, and a topic whose text looks like markup."""
+    xml = config_xml(topic_xml("orders") + topic_xml("odd"), ("orders",))
+    lab = Lab(tmp_path_factory.mktemp("browse"), xml)
+    lab.publish("orders", *[message(id=n, price=n * 2, side="buy" if n % 2 else "sell") for n in range(1, 251)])
+    lab.clock.tick(60)
+    lab.publish("orders", message(id=7, price=99.5, side="buy", note={"by": "ops"}), client="desk")
+    lab.publish("odd", message(id="[red]x[/red]", text="\x1b[31m[/nope]"))
+    return lab
+
+
+def drive(instance: Instance, keys: Keys, *, size: tuple[int, int] = (120, 30), target: str | None = None) -> None:
+    """Run the browser, press keys, leave it."""
+
+    async def run() -> None:
+        browser = Browser(instance, target, "orders")
+        async with browser.run_test(size=size) as pilot:
+            await settled(pilot)
+            await keys(pilot, browser)
+
+    asyncio.run(run())
+
+
+async def settled(pilot: Pilot[None], until: Callable[[], bool] = lambda: True) -> None:
+    """Wait until nothing is asked any more, and something has come true."""
+    for _ in range(200):
+        await pilot.pause(0.02)
+        busy = [worker for worker in pilot.app.workers if worker.group != "journal" and not worker.is_finished]
+        if not busy and until():
+            await pilot.pause()
+            return
+    raise AssertionError(screen(pilot))
+
+
+def screen(pilot: Pilot[None]) -> str:
+    """What a person sees."""
+    strips = pilot.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+def rows(browser: Browser) -> list[list[str]]:
+    """The cells of the table that is shown."""
+    table: DataTable[Any] = browser.screen.query_one(DataTable)
+    return [[str(cell) for cell in table.get_row_at(at)] for at in range(table.row_count)]
+
+
+def said(browser: Browser) -> str:
+    return str(browser.screen.query_one("#said", Static).content)
+
+
+def test_from_the_topics_to_what_changed_a_record(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        assert [row[:5] for row in rows(browser)] == [
+            ["orders", "json", "Topic", "ok", "250"],
+            ["odd", "json", "Topic", "ok", "1"],
+        ]
+        await pilot.press("enter")
+        await settled(pilot, lambda: "of 250" in said(browser))
+        assert len(rows(browser)) == 100
+        # A filter that is not finished complains with its place, and the records stay.
+        await pilot.press("slash", *"/id <")
+        await settled(pilot, lambda: "SOW-EXP-007" in screen(pilot))
+        assert "/id <" in screen(pilot)
+        assert "     ^" in screen(pilot)
+        assert len(rows(browser)) == 100
+        await pilot.press(*" 10", "enter")
+        await settled(pilot, lambda: "of 9;" in said(browser))
+        assert "SOW-EXP" not in screen(pilot)
+        # Sorted by the column under the cursor, up, down, and not at all.
+        assert pilot.app.focused is browser.screen.query_one(DataTable)
+        ids = {row[0] for row in rows(browser)}
+        assert ids == set("123456789")
+        await pilot.press("s")
+        await settled(pilot, lambda: [row[0] for row in rows(browser)] == list("123456789"))
+        await pilot.press("s")
+        await settled(pilot, lambda: [row[0] for row in rows(browser)] == list("987654321"))
+        assert browser.screen.query_one("#order", Input).value == "/id DESC"
+        await pilot.press("down", "down", "enter")
+        await settled(pilot, lambda: "2 versions" in said(browser))
+        text = screen(pilot)
+        assert '"price": 99.5,' in text
+        assert "desk" in text
+        assert "~ /price 14 → 99.5" in text
+        assert '+ /note {"by":"ops"}' in text
+        await pilot.press("down")
+        await settled(pilot, lambda: "the first version" in screen(pilot))
+        assert '"price": 14,' in screen(pilot)
+        await pilot.press("escape")
+        assert len(rows(browser)) == 9
+        await pilot.press("escape")
+        assert browser.sub_title or browser.screen.sub_title == "topics"
+        await pilot.press("q")
+        assert browser.return_code == 0
+
+    with lab.open() as instance:
+        drive(instance, keys)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (160, 40)])
+def test_every_size_and_a_change_of_it(lab: Lab, size: tuple[int, int]) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await settled(pilot, lambda: "of 250" in said(browser))
+        await pilot.press("enter")
+        await settled(pilot, lambda: "version" in said(browser))
+        assert browser.screen.query_one("#halves").has_class("narrow") == (size[0] < 100)
+        await pilot.resize_terminal(size[0] // 2, 12)
+        await settled(pilot)
+        assert browser.screen.query_one("#halves").has_class("narrow")
+        assert max(map(len, screen(pilot).splitlines())) <= size[0] // 2
+
+    with lab.open() as instance:
+        drive(instance, keys, size=size, target="[json].[orders]")
+
+
+def test_pages(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await settled(pilot, lambda: "of 250" in said(browser))
+        seen = [row[0] for row in rows(browser)]
+        for _ in range(3):  # the last of them finds no further page
+            await pilot.press("n")
+            await settled(pilot)
+            seen += [row[0] for row in rows(browser)]
+        assert sorted(map(int, seen[:250])) == list(range(1, 251))
+        assert said(browser).startswith("records 201 to 250 of 250")
+        await pilot.press("p")
+        await settled(pilot, lambda: said(browser).startswith("records 101 to 200"))
+        await pilot.press("g")
+        await settled(pilot, lambda: said(browser).startswith("records 1 to 100"))
+
+    with lab.open() as instance:
+        drive(instance, keys, target="[json].[orders]")
+
+
+def test_payloads_are_no_markup_and_command_no_terminal(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await settled(pilot, lambda: "of 1" in said(browser))
+        assert rows(browser) == [["[red]x[/red]", "\\x1b[31m[/nope]"]]
+        await pilot.press("enter")
+        # A topic without journal and history says so; the record is shown all the same.
+        await settled(pilot, lambda: "SOW-QRY-022" in screen(pilot))
+        assert "[red]x[/red]" in screen(pilot)
+        assert "\x1b" not in screen(pilot)
+
+    with lab.open() as instance:
+        drive(instance, keys, target="[json].[odd]")
+
+
+def test_the_journal_is_followed(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await pilot.press("j")
+        await settled(pilot, lambda: len(rows(browser)) == 100)
+        assert rows(browser)[-1][1:6] == ["251", "orders", "publish", rows(browser)[-1][4], "desk"]
+        await asyncio.to_thread(lab.publish, "orders", message(id=7, price=1))
+        await settled(pilot, lambda: len(rows(browser)) == 101)
+        assert browser.screen.query_one(DataTable).cursor_row == 100
+        await pilot.press("f")
+        assert "the cursor stays" in said(browser)
+
+    with lab.open() as instance:
+        drive(instance, keys)
+
+
+def test_what_takes_long_holds_up_no_key_and_no_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def forever(_: Reader, wanted: Wanted, stop: Stop) -> Records:
+        begun.set()
+        while not stop():
+            time.sleep(0.01)
+        ended.set()
+        raise Stopped
+
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await pilot.press("enter")
+        await pilot.pause(0.05)
+        assert begun.wait(5)
+        await pilot.press("slash", *"/id = 1")
+        assert browser.screen.query_one("#filter", Input).value == "/id = 1"
+        await pilot.press("escape", "escape", "q")
+
+    monkeypatch.setattr(Reader, "page", forever)
+    with lab.open() as instance:
+        drive(instance, keys)
+    assert ended.wait(5)
+
+
+def test_a_message_in_lines() -> None:
+    assert pretty(b'{"a":{"b":[1.50,2],"c":[{"d":null}]},"e":{}}').splitlines() == [
+        "{",
+        '  "a": {',
+        '    "b": [1.50,2],',
+        '    "c": [',
+        "      {",
+        '        "d": null',
+        "      }",
+        "    ]",
+        "  },",
+        '  "e": {}',
+        "}",
+    ]
+    assert change_text("/a", MISSING, "x") == '+ /a "x"'
+    assert change_text("/a", "x", MISSING) == '- /a "x"'
+
+
+def test_the_picture_of_the_readme_is_one_of_this_browser() -> None:
+    picture = (Path(__file__).parents[2] / "samples" / "browse.svg").read_text(encoding="utf-8")
+    # Not compared byte by byte: each release of Textual draws a little differently.
+    for text in ("/status", "versions,", "publish", "Refresh"):
+        assert text in picture
+    assert "url(" not in picture.replace("url(#", "")
