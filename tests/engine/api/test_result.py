@@ -133,10 +133,12 @@ def test_libraries_read_a_result_as_it_is(mixed: TopicHandle) -> None:
 
 def test_pandas_reads_a_result(mixed: TopicHandle) -> None:
     pytest.importorskip("pyarrow")
-    pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas")
     frame = mixed.query(order_by="/id").to_pandas()
     assert frame["id"].tolist() == [1, 2, 3]
     assert frame["n"][0] == {"x": 1.5}
+    if hasattr(pandas.DataFrame, "from_arrow"):  # since pandas 3
+        assert pandas.DataFrame.from_arrow(mixed.query(order_by="/id"))["id"].tolist() == [1, 2, 3]
 
 
 def test_duckdb_reads_a_result(mixed: TopicHandle) -> None:
