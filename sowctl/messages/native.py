@@ -55,7 +55,7 @@ def message_of(fields: Mapping[str, Any], kind: MessageType) -> bytes:
     hold, and what :meth:`MessageType.build` raises.
     """
     if kind.json_text and {*map(type, fields.values())} <= _PLAIN and {*map(type, fields)} <= {str}:
-        # Most messages are such, and msgspec writes them as the rest of this module would: seven fields in 4 us, not 13.
+        # Most messages are such, and msgspec writes them as the rest of this module would: 7 fields in 4 us, not 13.
         try:
             return _encode(fields)
         except OverflowError:
