@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sowctl.arrow import metadata
 from sowctl.arrow.widening import Fields
+from sowctl.described import DescribedStruct
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,7 +29,7 @@ SAMPLE = 10_000
 """Messages that are looked at in full before the first pass: 4 us each."""
 
 
-class Block(Struct, frozen=True):
+class Block(DescribedStruct, frozen=True):
     """Some messages as JSON objects, and what their records have besides; None where that is not asked for."""
 
     views: Sequence[bytes]
