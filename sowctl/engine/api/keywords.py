@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection
 from datetime import datetime
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from msgspec import NODEFAULT, Struct
 
@@ -65,6 +65,8 @@ class QueryKeywords(TypedDict, total=False):
     jobs: int | None
     counted: bool
     fresh: bool
+    shown: Collection[str]
+    unknown: Literal["ignore", "note", "error"]
 
 
 class SubscribeKeywords(TypedDict, total=False):
@@ -152,6 +154,8 @@ def query_options(instance: Instance, filter: str | None, keywords: QueryKeyword
         found["after_key"] = str(found["after_key"])
     if "at" in found:
         found["at"] = instant(instance, found["at"])
+    if "shown" in found:
+        found["shown"] = tuple(found["shown"])
     return QueryOptions(filter=filter, **found)
 
 
