@@ -24,7 +24,7 @@ OWNED = [
     "sowctl.__main__",
 ]
 """Modules of which none owns a library: single ones, a neighbour of the owner, and a room that is new."""
-LIBRARIES = ("lmdb", "lark", "lxml", "typer", "rich")
+LIBRARIES = ("lmdb", "lark", "lxml", "typer", "rich", "prompt_toolkit")
 IMPORTS = [
     *((module, f"import {library}", library) for module in OWNED for library in LIBRARIES),
     *(("sowctl.engine.instance", f"import {library}", library) for library in ("pyspark", "pyarrow")),
