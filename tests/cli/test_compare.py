@@ -180,3 +180,8 @@ def test_a_query_tells_of_fields_that_no_record_has(run: Callable[..., str]) -> 
     assert run("query", "t", "/nwe = 1", "--strict", "--columns", "/id", status=2) == ""
     assert "error[SOW-QRY-024]" in run.err and "hint: did you mean /new?" in run.err  # type: ignore[attr-defined]
     assert run("query", "t", "/new = 1", "--strict", "--count") == "1\n"
+    run("query", "t", "--follow", "--strict", status=2)
+    run("export", "t", "out.csv", "--order-by", "/nwe")
+    assert run.err.startswith(said)  # type: ignore[attr-defined]
+    run("export", "t", "strict.csv", "--filter", "/nwe = 1", "--strict", status=2)
+    assert not Path("strict.csv").exists()

@@ -37,6 +37,7 @@ def run(
     literal_topic: LiteralTopic = False,
     meta: Meta = False,
     fresh: asking.Fresh = False,
+    strict: asking.Strict = False,
     overwrite: Annotated[bool, option("--overwrite", "--force", help="replace an existing file")] = False,
 ) -> int:
     """Write the records of a topic, a .sow file, or all topics whose names match a pattern, into one file.
@@ -79,6 +80,7 @@ def run(
         counted=False,
         fresh=fresh,
     )
+    asked = asking.with_unknown(invocation, asked, None, strict=strict)
     started = time.monotonic()
     with invocation.open_instance(target) as instance:
         targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)

@@ -101,8 +101,7 @@ class TopicHandle:
 
         ``keywords`` are fields of :class:`~sowctl.engine.options.QueryOptions`, which says what they mean: order_by,
         top_n, skip_n, sow_keys (a list), at (as :meth:`get` takes it), select, batch_size, sort_memory,
-        by_time, index_from, projection, grouping, after_key, jobs, counted, fresh,
-        shown, unknown.
+        by_time, index_from, projection, grouping, after_key, jobs, counted, fresh, shown, unknown.
         """
         from sowctl.engine.verbs.query import query
 
