@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """Records of a page."""
-COLUMNS = 40
+COLUMNS = 24
 """Columns of a page, at most."""
 CELL = 40
 """Characters of a cell, at most."""

@@ -64,7 +64,7 @@ class RecordsPage(Page):
         """Begin reading."""
         self.sub_title = self._topic
         self.query_one("#wrong").display = False
-        self.query_one(DataTable).focus()
+        self.set_focus(self.query_one(DataTable))
         self._ask(count=True)
 
     def _ask(self, *, count: bool) -> None:
@@ -127,7 +127,7 @@ class RecordsPage(Page):
 
     def on_input_submitted(self) -> None:
         """Enter: to the records."""
-        self.query_one(DataTable).focus()
+        self.set_focus(self.query_one(DataTable))
 
     def on_data_table_cell_selected(self) -> None:
         """Enter on a record: all of it."""
@@ -137,11 +137,12 @@ class RecordsPage(Page):
 
     def action_filter(self) -> None:
         """Write a filter."""
-        self.query_one("#filter").focus()
+        # At once: focus() would let keys that follow be taken for those of the table.
+        self.set_focus(self.query_one("#filter"))
 
     def action_order(self) -> None:
         """Write an order."""
-        self.query_one("#order").focus()
+        self.set_focus(self.query_one("#order"))
 
     def action_sort(self) -> None:
         """Order by the column under the cursor: ascending, descending, not at all."""
@@ -181,6 +182,6 @@ class RecordsPage(Page):
     def action_back(self) -> None:
         """From a line to the records, from the records to the topics."""
         if isinstance(self.focused, Input):
-            self.query_one(DataTable).focus()
+            self.set_focus(self.query_one(DataTable))
         else:
             self.app.pop_screen()

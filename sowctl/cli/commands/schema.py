@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.schema import SchemaReport
     from sowctl.messages.base import MessageType as Kind
 
+NARROW = 80
+"""Columns of a terminal below which there are no examples."""
 EXAMPLES = (
     "sowctl schema orders",
     "sowctl schema customers --at 2026-01-05T10:00:00Z --json",
@@ -90,12 +92,16 @@ def run(
         sink.write_rows(documents)
         return 0
     brief = sink.format == "table"
+    terminal = sink.options.terminal
+    # The paths are what is asked for: on a narrow terminal examples would take their room.
+    left_out = {"examples"} if brief and terminal is not None and terminal.columns < NARROW else set()
     several = len(reports) > 1
-    sink.write_rows(
+    for_each = (
         ({"topic": report.topic} if several and brief else {}) | path_row(report, facts, brief=brief)
         for report in reports
         for facts in report.paths
     )
+    sink.write_rows({name: value for name, value in row.items() if name not in left_out} for row in for_each)
     return 0
 
 
