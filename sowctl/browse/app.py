@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from textual.app import App
 
 from sowctl.browse.reading import Reader
 from sowctl.browse.records import RecordsPage
 from sowctl.browse.topics import TopicsPage
+from sowctl.output.display import display
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -35,10 +37,15 @@ class Browser(App[None]):
 
     def __init__(self, instance: Instance, target: str | None = None, topic: str = "") -> None:
         super().__init__()
-        self.reader = Reader(instance)
+        # Remarks would be written across the screen: they are shown on it for some seconds instead.
+        self.reader = Reader(replace(instance, notify=self._remark))
         self.title = "sowctl"
         self._first = target
         self._first_name = topic
+
+    def _remark(self, text: str) -> None:
+        """Show what a thread that reads remarks."""
+        self.call_later(self.notify, display(text), markup=False)
 
     def on_mount(self) -> None:
         """Show the topics, and the records of the one that was named."""

@@ -171,6 +171,22 @@ def test_payloads_are_no_markup_and_command_no_terminal(lab: Lab) -> None:
         drive(instance, keys, target="[json].[odd]")
 
 
+def test_remarks_are_shown_on_the_screen(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("orders"), ("orders",)))
+    lab.publish("orders", message(id=1))
+    lab.forget("orders")
+
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await settled(pilot, lambda: len(rows(browser)) == 1)
+        assert [one.message for one in browser._notifications][:1] == [
+            "the store of topic 'orders' is missing: reading it from the journals"
+        ]
+
+    with lab.open() as instance:
+        drive(instance, keys, target="[json].[orders]")
+    assert lab.notes == []
+
+
 def test_the_journal_is_followed(lab: Lab) -> None:
     async def keys(pilot: Pilot[None], browser: Browser) -> None:
         await pilot.press("j")

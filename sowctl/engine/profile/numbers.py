@@ -2,8 +2,8 @@
 
 All numbers are held as long as the paths of a question have room for them (:class:`Store`); then quantiles are exact.
 Where they outgrow it, the path with the most numbers keeps the sketch of Manku, Rajagopalan and Lindsay (1998): buffers
-of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank by half a
-step at most; the sum of these is known, and is told as ``error``.
+of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank by the
+weight of one number of that buffer at most; the sum of these is known, and is told as ``error``.
 
 Called by the verb ``stats``.
 """
