@@ -35,13 +35,11 @@ FOREIGN = [
     (b'{\n  "id": 1\n}\n', "jq -c . 'an input'" + PIPE),
     (b'{"id": 1,\n "x": 2}\n', "jq -c . 'an input'" + PIPE),
     (b'\xef\xbb\xbf{"id": 1,\n "x": 2}\n', "jq -c . 'an input'" + PIPE),
-    (gzip.compress(b'{"id":1}\n', mtime=0), "zcat 'an input'" + PIPE),
-    (b"\x28\xb5\x2f\xfd\x04\x58\x41\x00\x00", "zstdcat 'an input'" + PIPE),
     (b"BZh91AY&SY", "bzcat 'an input'" + PIPE),
     (b"\xfd7zXZ\x00", "xzcat 'an input'" + PIPE),
-    (b"PAR1\x15\x04", "Parquet, which sowctl pipeline load reads"),
+    (b"PAR1\x15\x04", "Parquet, which publish --from reads"),
     ('{"id":1}\n'.encode("utf-16"), "iconv -f UTF-16 -t UTF-8 'an input'" + PIPE),
-    (b"id,symbol\n1,IBM\n", "if this is CSV: sowctl pipeline load reads it"),
+    (b"id,symbol\n1,IBM\n", "if this is CSV: sowctl publish --from reads it"),
 ]
 
 
@@ -61,6 +59,14 @@ def test_a_bad_message_is_not_taken_for_another_kind(content: bytes, shop: Cli) 
         assert "hint: --on-error skip --rejects FILE goes on" in err
     assert "jq" not in shop("publish", "t", stdin=b'{"id":1}\n[1]\n').err
     assert "jq" not in shop("publish", "f", stdin=b"[1]\n").err
+
+
+PACKED = [(gzip.compress(b'{"id":1}\n', mtime=0), "zcat"), (b"\x28\xb5\x2f\xfd\x04\x58\x41\x00\x00", "zstdcat")]
+
+
+@pytest.mark.parametrize(("content", "tool"), PACKED)
+def test_a_pipe_is_not_unpacked(content: bytes, tool: str, shop: Cli) -> None:
+    assert f"... | {tool}{PIPE}" in shop("publish", "t", stdin=content).err
 
 
 def test_the_hint_for_standard_input_is_a_pipe(shop: Cli) -> None:
