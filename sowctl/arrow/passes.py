@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.arrow.files import ColumnWriter
-    from sowctl.arrow.metadata import Facts
 
 SAMPLE = 10_000
 """Messages that are looked at in full before the first pass: 4 us each."""
@@ -33,7 +32,7 @@ class Block(DescribedStruct, frozen=True):
     """Some messages as JSON objects, and what their records have besides; None where that is not asked for."""
 
     views: Sequence[bytes]
-    facts: Sequence[Facts] | None = None
+    facts: Sequence[Mapping[str, Any]] | None = None
 
 
 class ColumnsWritten(Struct, frozen=True):

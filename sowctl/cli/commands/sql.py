@@ -37,7 +37,7 @@ def run(
     """Ask in SQL, with DuckDB (extra sql).
 
     Tables are topics, views, conflated topics and .sow files by their names, in double quotes where a name is no word;
-    "NAME@TIME" is the state as of a time (as --at takes it), "NAME@history" all entries of the journal for a topic,
+    "NAME@TIME" is the state as of a time, bookmark or txid, "NAME@history" all entries of the journal for a topic,
     and journal all its entries, with messages as JSON in the column payload. The columns are the fields of messages;
     fields of nested objects are written trader.id. Metadata have columns, too: _sow_key, _txid, _timestamp,
     _expiration, _topic, _message_type, _logical_topic, _user_key, _correlation_id, and of entries _operation, _client,
