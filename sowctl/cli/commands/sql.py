@@ -12,10 +12,10 @@ from sowctl.errors import UsageError
 
 EXAMPLES = (
     "sowctl sql 'SELECT side, count(*), sum(qty) FROM orders GROUP BY side ORDER BY side'",
-    "sowctl sql 'SELECT o.orderId, c.name FROM orders o JOIN customers c USING (customerId) LIMIT 3' --format csv",
+    "sowctl sql --format csv 'SELECT o.orderId, c.name FROM orders o JOIN customers c USING (customerId) LIMIT 3'",
     'sowctl sql \'SELECT n.status, count(*) FROM orders n JOIN "orders@2026-01-05T10:00:00Z" b USING (orderId)'
     " WHERE n.status <> b.status GROUP BY 1'",
-    "sowctl sql 'SELECT _client, count(*) FROM journal GROUP BY ALL' --format ndjson",
+    "sowctl sql --format ndjson 'SELECT _client, count(*) FROM journal GROUP BY ALL'",
 )
 
 
