@@ -72,13 +72,16 @@ def unpacking(stream: BinaryIO) -> BinaryIO | None:
     except OSError:
         return None
     if begin.startswith(_GZIP):
-        from isal import igzip
+        from isal import igzip, isal_zlib
 
         packed: Any = igzip.IGzipFile
-        return cast("BinaryIO", BufferedReader(Unpacked(packed(fileobj=stream).read), 1 << 20))
+        failures = (EOFError, OSError, isal_zlib.error)
+        return cast("BinaryIO", BufferedReader(Unpacked(packed(fileobj=stream).read, failures), 1 << 20))
     if begin == _ZSTANDARD:
+        from zstandard import ZstdError
+
         parts = _frames(stream)
-        return cast("BinaryIO", BufferedReader(Unpacked(lambda size: next(parts, b"")), 1 << 20))
+        return cast("BinaryIO", BufferedReader(Unpacked(lambda _: next(parts, b""), (OSError, ZstdError)), 1 << 20))
     return None
 
 
@@ -101,10 +104,12 @@ def _frames(stream: BinaryIO) -> Iterator[bytes]:
 
 
 class Unpacked(RawIOBase):
-    """What comes out of a packed file. It has no descriptor: nothing may be read beside it. Damage is an OSError."""
+    """What comes out of a packed file. It has no descriptor: nothing may be read beside it. Damage, which is one of the
+    library's own ``failures``, is an OSError."""
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
+    def __init__(self, read: Callable[[int], bytes], failures: tuple[type[Exception], ...]) -> None:
         self._next = read
+        self._failures = failures
         self._rest = b""
 
     def readable(self) -> bool:
@@ -115,8 +120,7 @@ class Unpacked(RawIOBase):
         """The next bytes."""
         try:
             data = self._rest or self._next(len(buffer))
-        except Exception as problem:
-            # Each library has errors of its own for data that are cut off or changed.
+        except self._failures as problem:
             raise OSError(EIO, f"the packed data are damaged: {problem}") from None
         taken, self._rest = data[: len(buffer)], data[len(buffer) :]
         buffer[: len(taken)] = taken

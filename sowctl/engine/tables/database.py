@@ -74,7 +74,8 @@ class Database:
 
         Raises UsageError ``SOW-EXC-020`` for what DuckDB refuses, and what reading topics raises.
         """
-        for kind, statement in self._statements(text):
+        # Bytes of a command line that are no UTF-8 come as half surrogates, which DuckDB does not take.
+        for kind, statement in self._statements(text.encode("utf-8", "replace").decode()):
             registered = self._register(names_of(self._connection, statement))
             try:
                 found = self._connection.sql(statement)
