@@ -75,7 +75,8 @@ def unpacking(stream: BinaryIO) -> BinaryIO | None:
         from isal import igzip, isal_zlib
 
         packed: Any = igzip.IGzipFile
-        failures = (EOFError, OSError, isal_zlib.error)
+        damage: Any = isal_zlib.error
+        failures = (EOFError, OSError, damage)
         return cast("BinaryIO", BufferedReader(Unpacked(packed(fileobj=stream).read, failures), 1 << 20))
     if begin == _ZSTANDARD:
         from zstandard import ZstdError
