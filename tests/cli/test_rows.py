@@ -20,6 +20,8 @@ from pyarrow import feather, ipc, parquet
 
 from sowctl.cli.io.tables import format_of
 from sowctl.engine.api import InstanceHandle
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.verbs.query import query
 from sowctl.errors import UsageError
 from sowctl.output.exports import Export
 from tests.cli.conftest import Cli
@@ -177,6 +179,7 @@ def test_every_ending_of_columns(shop: Cli) -> None:
         format_of("a.parquet.gz")
 
 
+BY_ID = QueryOptions(order_by="/id")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 CELLS: dict[str, st.SearchStrategy[Any]] = {
     "whole": st.integers(-(2**63), 2**63 - 1),
@@ -216,7 +219,9 @@ def test_what_is_exported_and_published_again_is_the_same(shop: Cli) -> None:
             instance.topic("t").publish(payloads)
             file = Path(name) / f"x.{ending}"
             out = io.BytesIO()
-            Export(file.name, "t", meta=ending == "parquet").write(instance.topic("t").query(order_by="/id"), out)
+            Export(file.name, "t", meta=ending == "parquet").write(
+                query(instance, [instance.topic("t").target], BY_ID), out
+            )
             file.write_bytes(out.getvalue())
             stated = [f"--type={one}={types[one]}" for one in order if one in types] if "csv" in ending else []
             stated += ["--type=id=integer"] if "csv" in ending else []
