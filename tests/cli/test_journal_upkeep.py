@@ -112,3 +112,17 @@ def test_repair_says_what_it_could_not_mend(rolled: Lab, cli: Cli) -> None:
     path.write_bytes(b"nothing of a journal" * 10)
     done = cli("journal", "repair", "--yes")
     assert (done.status, done.out) == (5, "") and "SOW-JRN-002" in done.err
+
+
+def test_a_txid_that_was_pruned_or_cut_out_is_told_so(rolled: Lab, cli: Cli) -> None:
+    damage(rolled)
+    (gap,) = json.loads(cli("journal", "repair", "--yes", "--format", "json").out)
+    hidden = cli("query", "t", "--at", str(gap["first_txid"]))
+    assert (hidden.status, "a repair cut txids" in hidden.err) == (10, True)
+    assert f"{gap['first_txid']} to {gap['last_txid']} out" in hidden.err
+    never = cli("query", "t", "--at", "1767614400")
+    assert (never.status, "a time needs a unit: 1767614400s" in never.err) == (10, True)
+    # The oldest file goes, as a prune or the hand of an operator takes it.
+    rolled.journals()[0].unlink()
+    pruned = cli("query", "t", "--at", "1")
+    assert (pruned.status, "was pruned, or its files are gone" in pruned.err) == (10, True)

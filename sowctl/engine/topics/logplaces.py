@@ -141,5 +141,15 @@ def _of_txid(instance: Instance, txid: int, directory: Path | None) -> LogPlace:
         raise MissingError(
             "SOW-ENG-070",
             f"the journals hold no entry with txid {txid}; they go from {log.first_txid} to {last}",
-            hint=f"a time needs a unit: {txid}s or {txid}ms since 1970",
+            hint=_why_missing(log, txid),
         )
+
+
+def _why_missing(log: Journal, txid: int) -> str:
+    """Why there is no entry with ``txid``, as far as the journal tells, and what has it."""
+    if 0 < txid < log.first_txid:
+        return f"what came before txid {log.first_txid} was pruned, or its files are gone: a backup of before has it"
+    for gap in log.gaps():
+        if gap.first_txid <= txid <= gap.last_txid:
+            return f"a repair cut txids {gap.first_txid} to {gap.last_txid} out; their bytes are in {gap.receipt}"
+    return f"a time needs a unit: {txid}s or {txid}ms since 1970"
