@@ -22,14 +22,13 @@ from sowctl.output.options import NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, metadata, metadata_columns, stored_of
 from sowctl.output.texts import Texts, below, texts_of
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import RawColumns, raw_columns
+from sowctl.values.rawmembers import TOKEN, RawColumns, raw_columns
 
 SAMPLE = 1_000
 MOST_MEMBERS = 16_384
 """First-level members that a record may have: spreadsheets have no more columns, and each is an object here."""
 _SHORTEST = 5
 """Bytes that a member takes at least: quotes, a colon, a value and a comma."""
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
@@ -214,7 +213,7 @@ def _is_wide(text: bytes) -> bool:
     if text.count(b",") < MOST_MEMBERS or not _OBJECT.match(text):
         return False
     depth = commas = 0
-    for token in _TOKEN.finditer(text):
+    for token in TOKEN.finditer(text):
         mark = text[token.start()]
         if mark in b"{[":
             depth += 1

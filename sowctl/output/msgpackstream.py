@@ -1,18 +1,23 @@
 """Format ``msgpack``: a stream of MessagePack maps, one per record.
 
 Without metadata the map holds the payload's members, integers of up to 64 bits as integers and other numbers as
-doubles. With metadata it holds what an envelope holds, and ``data`` is the payload's bytes.
+doubles; that of a long record is written some members at a time. With metadata it holds what an envelope holds, and
+``data`` is the payload's bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, BinaryIO
+from itertools import chain
+from typing import BinaryIO
 
+from sowctl.output.display import escaped
 from sowctl.output.formats import Rendered
 from sowctl.output.members import members, plain
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch, metadata
+from sowctl.values import rawmembers
+from sowctl.values.jsontree import member
 
 
 class MsgpackRenderer:
@@ -29,13 +34,26 @@ class MsgpackRenderer:
         packer = Packer(unicode_errors="surrogateescape")
         count = 0
         for batch in batches:
-            rows: list[dict[str, Any]] = [
-                metadata(batch, record) | {"data": record.payload}
-                if self.meta
-                else plain(members(record.payload, batch.view))
-                for record in batch.records
-            ]
-            out.write(b"".join(packer.pack(row) for row in rows))
+            maps: list[bytes] = []
+            for record in batch.records:
+                if self.meta:
+                    maps.append(packer.pack(metadata(batch, record) | {"data": record.payload}))
+                elif (parts := _long(batch, record.payload)) is None:
+                    maps.append(packer.pack(plain(members(record.payload, batch.view))))
+                else:
+                    out.write(b"".join(maps))
+                    maps = []
+                    out.write(packer.pack_map_header(parts.count))
+                    # Names and values one after the other are what a map of them is behind its header.
+                    for part in parts:
+                        pairs = ((escaped(name), plain(member(raw))) for name, raw in part.items())
+                        out.write(b"".join(map(packer.pack, chain.from_iterable(pairs))))
+            out.write(b"".join(maps))
             out.flush()
-            count += len(rows)
+            count += len(batch.records)
         return Rendered(count)
+
+
+def _long(batch: Batch, payload: bytes) -> rawmembers.LongObject | None:
+    """The payload as an object whose members are written some at a time."""
+    return rawmembers.in_parts(batch.view(payload)) if len(payload) >= rawmembers.LONG else None

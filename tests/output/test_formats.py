@@ -18,6 +18,7 @@ from sowctl.errors import UsageError
 from sowctl.output.formats import FORMATS, choose, make
 from sowctl.output.options import OutputOptions, Terminal, parse_columns
 from sowctl.output.records import OutputBatch, OutputRecord
+from sowctl.values import rawmembers
 
 NAMES = [line.name for line in FORMATS]
 COLUMNAR = ("parquet", "arrow")
@@ -261,6 +262,16 @@ def test_csv_keeps_bytes_that_are_not_text() -> None:
 
 def test_tsv_escapes() -> None:
     assert rendered("tsv", batch(json.dumps({"a": "x\ty\n\\"}).encode())) == b"a\nx\\ty\\n\\\\\n"
+
+
+def test_msgpack_of_a_long_record_is_written_in_parts_with_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = '{"id":1,"x":{"a":[1.5,null]},"é":"\\n"}'.encode()
+    texts = [b'{"a":1}', payload, b'{"b":2,"b":3}', b'{"c":4']
+    whole = rendered("msgpack", batch(*texts))
+    monkeypatch.setattr(rawmembers, "LONG", 2)
+    monkeypatch.setattr(rawmembers, "_PART", 1)
+    assert rawmembers.in_parts(payload) is not None
+    assert rendered("msgpack", batch(*texts)) == whole
 
 
 def test_msgpack_with_metadata_holds_the_bytes() -> None:

@@ -11,7 +11,7 @@ from sowctl.messages.base import SelectList
 from sowctl.messages.directives import PathDirective, directives
 from sowctl.messages.json.exact import is_deep
 from sowctl.messages.json.text import quoted
-from sowctl.values.rawmembers import RawColumns, RawMembers, raw_columns, raw_items, raw_members
+from sowctl.values.rawmembers import RawColumns, RawMembers, in_parts, raw_columns, raw_items, raw_members
 
 _quoted = lru_cache(1024)(quoted)
 
@@ -32,6 +32,10 @@ class Selection:
         if size > self._max_message or (size > 2 * self._max_depth and is_deep(payload, self._max_depth)):
             return None
         try:
+            if (parts := in_parts(payload)) is not None:
+                # Of each part what stays of it, in one piece: a long object may keep most of its members.
+                kept = [some[1:-1] for part in parts if (some := _kept_members(part, self._root, True)) is not None]
+                return b"{%b}" % b",".join(kept)
             if not payload.isascii():
                 payload.decode()
             return _kept_members(_members(payload), self._root, True) or b"{}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,6 +13,7 @@ from sowctl.errors import InputError
 from sowctl.messages.base import select_all
 from sowctl.messages.json.select import Selection
 from sowctl.messages.json.type import JsonType
+from sowctl.values import rawmembers
 from tests.support.examples import examples
 
 _NAMES = st.sampled_from(["a", "b", "c", "ä", 'q"', "", ",", "\\u0061"])
@@ -50,6 +52,16 @@ _LISTS = st.lists(st.tuples(st.booleans(), st.lists(_NAMES, max_size=2).map(tupl
 def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
     payload = text.encode()
     assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
+
+
+@example(text='{"a":1,"b":{"a":2},"c":3}', wanted=[(False, ("b", "a"))])
+@example(text='{"a":1,"b":2}', wanted=[(False, ())])
+@settings(max_examples=examples(200), deadline=None)
+@given(text=_objects(_VALUES), wanted=_LISTS)
+def test_in_parts_it_leaves_the_same(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
+    payload = text.encode()
+    with mock.patch.multiple(rawmembers, LONG=2, _PART=1):
+        assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
 
 
 _SAME = _LISTS.flatmap(lambda wanted: st.tuples(st.lists(_objects(_VALUES), max_size=3), st.just(wanted)))
