@@ -49,7 +49,8 @@ def run(
     and the damaged file is moved aside and kept. So is a store that followed another copy of the journal, which went on
     by itself. A file that is plainly no store is refused; --force keeps it aside as well. With --until, which would
     leave a store behind its journal, --into or --verify is needed. Topics that are transient, or that no journal
-    records, are skipped.
+    records, are skipped. Where 20,000 records or
+    more changed, half of a topic's, its memo indexes are built anew behind the report.
 
     Where older journal files are gone, a store that is missing is built of those that are left, and a note says where
     they begin; one that is there, and would lose records, is replaced with --force only.
@@ -68,6 +69,7 @@ def run(
             "--until would put stores behind their journal",
             hint="give --into DIR for new stores, or --verify",
         )
+    from sowctl.cli.io.loaded import follow
     from sowctl.cli.io.reporting import show_report
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.words.when import position
@@ -81,4 +83,8 @@ def run(
         reports = replay(instance, topics_of(instance, topics or []), options)
     for report in reports:
         show_report(invocation, report, summary)
+    if not (into or verify or dry_run):
+        changed = {"rebuilt": "records", "caught up": "entries"}
+        done = [report for report in reports if report.action in changed]
+        follow(invocation, [(one.topic, one.message_type, getattr(one, changed[one.action])) for one in done])
     return 1 if verify and any(report.action == "differs" for report in reports) else 0

@@ -201,6 +201,23 @@ def _built(instance: Instance, directory: MemoDirectory, source: StoredSource, n
     return _opened(directory, source, names)
 
 
+def renew(instance: Instance, source: StoredSource) -> bool:
+    """Build the indexes that there are anew where they are of no use any more; whether any was. Raises OSError,
+    ImportError.
+    """
+    assert source.path is not None
+    if source.overlay is not None and len(source.overlay) > _most(source):
+        return False
+    directory = MemoDirectory(source.path, instance.seam)
+    names = existing(instance, directory, source)
+    if not names or _opened(directory, source, names) is not None:
+        return False
+    with directory.building() as mine:
+        if mine:
+            build_memos(instance, directory, source, names)
+        return mine
+
+
 def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> None:
     """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
 

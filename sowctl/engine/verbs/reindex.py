@@ -1,21 +1,25 @@
-"""reindex: build the memo indexes that the configuration names and those that queries built, or remove them."""
+"""reindex: build the memo indexes that the configuration names and those that queries built, or remove them.
+
+:func:`follow_load` does that for the process of a bulk load, so that the first queries behind it find indexes again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import ReindexReport
-from sowctl.engine.search.memos import build_memos, configured, existing, names_of
+from sowctl.engine.search import figures
+from sowctl.engine.search.memos import build_memos, configured, existing, names_of, renew
 from sowctl.engine.sources.opening import open_now
-from sowctl.errors import LockedError, StorageError, UsageError
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import LockedError, SowError, StorageError, UsageError
 from sowctl.memo.directory import MemoDirectory
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.current import CurrentSource
-    from sowctl.engine.topics.targets import Target
     from sowctl.values.fields import Slot
 
 
@@ -62,3 +66,25 @@ def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
             place=str(directory.path),
             hint="look at permission and free space there; queries are answered without indexes, too",
         ) from problem
+
+
+def follow_load(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -> int:
+    """Build the indexes of stores anew whose records a load has mostly changed; returns of how many stores.
+
+    ``loaded``: name and message type of topics, and how many messages or records came. To be called when all of the
+    load is acknowledged and said, with its stores closed: only the end of the process waits for this. A load of few
+    messages pays one comparison. Indexes that nobody built are not built here. What cannot be read or written is left
+    to the next query, which says so or does without.
+    """
+    done = 0
+    for name, message_type, count in loaded:
+        if count <= figures.CHANGED:
+            continue
+        topic = next((one for one in instance.topics if (one.name, one.message_type) == (name, message_type)), None)
+        if topic is None or topic.file is None:
+            continue
+        known = MemoDirectory(topic.file, instance.seam).keys()
+        if known is not None and count >= known[0].head.records // figures.LOADED:
+            with suppress(SowError, OSError, ImportError), closing(open_now(instance, Target(topic))) as source:
+                done += renew(instance, source)
+    return done

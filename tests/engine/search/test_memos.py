@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sowctl.engine.search import figures
+from sowctl.engine.verbs.reindex import follow_load
 from sowctl.errors import InputError
+from sowctl.memo.directory import MemoDirectory
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -166,3 +169,47 @@ def test_where_no_note_can_be_made_nothing_is_built(tmp_path: Path, monkeypatch:
     memos.write_text("a file where the directory should be")
     assert [len(lab.query("t", "/n > 20", index_from=0)) for _ in range(3)] == [9, 9, 9]
     assert memos.read_text() == "a file where the directory should be"
+
+
+def _loaded(lab: Lab, numbers: Sequence[int]) -> int:
+    """A load, and what its process does behind it: of how many stores indexes were built anew."""
+    lab.publish("t", *(message(id=number, n=number % 7) for number in numbers))
+    with lab.open() as instance:
+        return follow_load(instance, [("t", "json", len(numbers))])
+
+
+def test_a_load_brings_the_indexes_that_there_are_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "CHANGED", 3)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    assert _loaded(lab, range(40)) == 0, "no index that nobody asked for"
+    assert not list(tmp_path.rglob("*.memo"))
+    for _ in range(2):
+        lab.query("t", "/n = 3", index_from=0)
+    # The first four change little enough: the next query reads them as records.
+    assert [_loaded(lab, range(count)) for count in (2, 4, 15, 40)] == [0, 0, 0, 1]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.memo")}
+    assert len(before) == 3
+    assert len(_both(lab, "/n = 3")) == 6
+    # Of use as they are, so neither this query nor its next one built anything.
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.memo")} == before
+    assert not list(tmp_path.rglob("*.asked"))
+
+
+def test_a_load_leaves_indexes_to_queries_where_they_cannot_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "CHANGED", 3)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    _loaded(lab, range(40))
+    for _ in range(2):
+        lab.query("t", "/n = 3", index_from=0)
+    (keys,) = tmp_path.rglob("keys.memo")
+    with MemoDirectory(lab.store("t")).building() as mine:
+        assert mine
+        # Another process builds: this one does not wait for it.
+        assert _loaded(lab, range(60)) == 0
+    keys.write_bytes(b"damaged")
+    assert _loaded(lab, range(60)) == 0
+    with lab.open() as instance:
+        assert follow_load(instance, [("nothing", "json", 60)]) == 0
+    assert len(_both(lab, "/n = 3")) == 9
