@@ -69,7 +69,8 @@ LOADED = 2
 """A load that changed one in so many of a store's records, and more than :data:`CHANGED`, brings the indexes that there
 are up to date itself, once its report is out. Updates of 1,000,000 records took 14.4 s of processor time, and 16.2 with
 indexes of two fields brought up to date; memory did not grow. Then the first query took 0.3 s instead of 1.3 by a scan,
-and the second 0.3 instead of 2.6 with building. By these a load of half the records pays a quarter more; one of fewer is not to."""
+and the second 0.3 instead of 2.6 with building. So a load of half the records pays about a quarter of its own time, and
+one of fewer would pay more."""
 SEVERAL = 256
 """Row numbers from which on their keys and offsets are taken out of an index together. 16: 0.05 ms one by one, 0.09
 together; 64: 0.16 and 0.12; 256: 0.65 and 0.34. Above where they cross: what is at stake is 0.3 ms."""
