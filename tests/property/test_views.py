@@ -24,7 +24,7 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.views import computing, costs
+from sowctl.engine.views import columnar, computing, costs
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_target
 from sowctl.engine.views.view import open_computed
@@ -145,7 +145,8 @@ def figures(small: int) -> Iterator[None]:
     # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
     # the first change on, however many records it changes.
     from_then_on = patch.multiple(costs, SMALL=small, KEEPING=0, CHANGING=0, SHARE=0)
-    with from_then_on, patch.object(computing, "COLUMNS", 0):
+    # Three rows at a time: columns go on from one batch of records to the next, and are cut between two.
+    with from_then_on, patch.object(computing, "COLUMNS", 0), patch.object(columnar, "ROWS", 3):
         yield
 
 

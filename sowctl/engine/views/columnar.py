@@ -3,6 +3,9 @@
 The result is that of rows one by one (:mod:`sowctl.engine.views.computing`), which also does what is not done here:
 projections that ask for metadata, and filters over joined rows. 500,000 orders joined with 5,000 customers take 7.4 and
 8.3 s of processor time this way, and 13.7 and 14.6 row by row.
+
+Records come from their type as rows and are turned here. Asked for as columns instead, sum(qty * price) of 1,000,000
+orders by region took 2.6 to 3.4 s, and 2.4 to 3.3 so: the store read in key order and its JSON take nearly all of it.
 """
 
 from __future__ import annotations
