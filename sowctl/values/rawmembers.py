@@ -128,11 +128,11 @@ def _each_once(text: bytes, found: RawMembers) -> bool:
     return text.count(b'"') == 2 * len(found) + b"".join(found.values()).count(b'"')
 
 
-def raw_columns(texts: Sequence[bytes | msgspec.Raw]) -> RawColumns | None:
+def raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = False) -> RawColumns | None:
     """The members of several objects by their names, in order, with a value of each object.
 
-    None where the objects have not all the same names in one order, or none, or have white space between their members,
-    or where only an exact reader can tell.
+    None where the objects have not all the same names in one order, or none, or where only an exact reader can tell;
+    with ``dense`` also where white space stands between their members.
     """
     try:
         found = list(map(_decode, texts))
@@ -146,7 +146,13 @@ def raw_columns(texts: Sequence[bytes | msgspec.Raw]) -> RawColumns | None:
     # only if all of them are.
     least = len(found) * (sum(map(len, names)) + 4 * len(names) + 1)
     least += sum([sum(map(len, column)) for column in columns.values()])
-    return columns if sum(map(len, texts)) == least else None
+    if sum(map(len, texts)) == least:
+        return columns
+    if dense:
+        return None
+    # As in _each_once: no object can have fewer quotes than that, so equal sums say it of each.
+    quotes = 2 * len(found) * len(names) + sum([b"".join(column).count(b'"') for column in columns.values()])
+    return columns if b"".join(texts).count(b'"') == quotes else None
 
 
 def raw_items(text: bytes) -> list[msgspec.Raw]:

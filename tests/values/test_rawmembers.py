@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.values import rawmembers
 from sowctl.values.jsontree import member
-from sowctl.values.rawmembers import in_parts, raw_members
+from sowctl.values.rawmembers import in_parts, raw_columns, raw_members
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(['a,b}"]{\\', "é", "\n"]),
@@ -95,3 +95,15 @@ def test_many_members_take_no_longer_each_than_few() -> None:
     assert found is not None
     assert len(found) == 50_000
     assert time.process_time() - start < 3
+
+
+def test_columns_of_objects_with_white_space() -> None:
+    texts = [json.dumps({"a": number, "b": "x"}).encode() for number in range(3)]
+    found = raw_columns(texts)
+    assert found is not None
+    assert {name: list(map(bytes, column)) for name, column in found.items()} == {
+        "a": [b"0", b"1", b"2"],
+        "b": [b'"x"'] * 3,
+    }
+    assert raw_columns(texts, dense=True) is None
+    assert raw_columns([*texts, b'{"a": 1, "b": "x", "\\u0061": 2}']) is None

@@ -72,6 +72,9 @@ _SAME = _LISTS.flatmap(lambda wanted: st.tuples(st.lists(_objects(_VALUES), max_
 @example(found=(['{"a":1,"b":2}', '{"a":2,"b":"x"}'], [(False, ("b", "c"))]))
 @example(found=(['{"%":1,"b":{}}', '{"%":2,"b":{}}'], [(False, ("b", "c")), (True, ("b",))]))
 @example(found=(['{"a":1,"b":2}', '{"a":2,"b":2,"b":3}'], [(False, ("b",))]))
+@example(found=(['{"a": {"b": 1}, "c": "x"}', ' {"a": { "b" : [1, {}] }, "c": "x"}'], [(False, ("c",))]))
+@example(found=(['{"a": {"b": 1, "d": 2}, "c": 1}', '{"a":{"b":1, "d":[ ]}, "c": 1}'], [(False, ("a", "d"))]))
+@example(found=(['{"a": {"b": 1}}', '{"a": 1, "a": 2}'], [(False, ("c",))]))
 @settings(max_examples=examples(200), deadline=None)
 @given(found=_SAME)
 def test_of_several_it_leaves_what_it_leaves_of_each(
@@ -88,7 +91,8 @@ def test_payloads_of_one_shape_are_read_together() -> None:
         b'{"a":5,"b":{"c":[]}}',
     ]
     assert selection.all_of([b'{"x":1}', b'{"x":2}']) == [b"{}", b"{}"]
-    for other in (b'{"a": 1}', b'{"b":1}', b'{"a":"\xff"}', b'{"a":"' + b"x" * 1000 + b'"}', b"["):
+    assert selection.all_of([b'{"a":1}', b'{ "a": 5 }']) == [b'{"a":1}', b'{"a":5}']
+    for other in (b'{"b":1}', b'{"a":"\xff"}', b'{"a":"' + b"x" * 1000 + b'"}', b"["):
         assert selection.all_of([b'{"a":1}', other]) is None
 
 
