@@ -47,13 +47,19 @@ def as_json(report: Any) -> str:
     return json.dumps(as_dict(report))
 
 
+_OWN = ("action", "path", "note", "digest", "moved")
+"""Facts of one report, which a total has only where they are those of all."""
+
+
 def total(reports: Sequence[Any]) -> dict[str, Any] | None:
     """What the reports of several topics come to: one that names no topic but their number; None for fewer than two."""
     rows = [as_dict(report) for report in reports]
     if len(rows) < 2:
         return None
     summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in (*_COUNTS, *_SIZES)}
-    return rows[0] | {"topic": None, "message_type": None} | summed | {"topics": len(rows)}
+    # What is so of each alone: the first one's file is not that of all.
+    own = {name: None for name in _OWN if name in rows[0] and any(row[name] != rows[0][name] for row in rows)}
+    return rows[0] | own | {"topic": None, "message_type": None} | summed | {"topics": len(rows)}
 
 
 def texts(reports: Sequence[Any]) -> list[str]:

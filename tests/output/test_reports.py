@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sowctl.engine.reports import DeleteReport, ExpireReport, PublishReport, TopicCounts
+from sowctl.engine.reports import CompactReport, DeleteReport, ExpireReport, PublishReport, TopicCounts
 from sowctl.output.reports import as_dict, as_json, as_text, size, texts, total
 
 
@@ -129,3 +130,14 @@ def test_the_time_of_an_expire_is_written_as_one() -> None:
     report = ExpireReport("orders", "json", 7, 1_767_607_200_000_000)
     assert as_dict(report)["now"] == "2026-01-05T10:00:00.000000Z"
     assert "1767607200" not in as_json(report)
+
+
+def test_a_total_has_no_file_of_its_own() -> None:
+    one = CompactReport("a", "json", "left", records=1, path="/x/a.sow", note="a copy is no smaller")
+    two = CompactReport("b", "json", "compacted", records=2, path="/x/b.sow")
+    row = total([one, two])
+    assert row is not None
+    assert (row["action"], row["path"], row["note"], row["records"]) == (None, None, None, 3)
+    same = total([one, replace(one, topic="b")])
+    assert same is not None
+    assert (same["action"], same["note"]) == ("left", "a copy is no smaller")

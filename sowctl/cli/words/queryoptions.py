@@ -53,7 +53,12 @@ AfterKey: TypeAlias = Annotated[
 OptionText: TypeAlias = Annotated[
     str | None, option("--options", help="option text, such as 'top_n=10,select=[-/,+/id]'", metavar="TEXT")
 ]
-Explain: TypeAlias = Annotated[bool, option("--explain", help="print how the records would be found")]
+Explain: TypeAlias = Annotated[
+    bool,
+    option(
+        "--explain", help="print how the records would be found; it counts as asking, so that an index may be built"
+    ),
+]
 Analyze: TypeAlias = Annotated[
     bool, option("--analyze", help="with --explain, run the query and print counts and time, too")
 ]
