@@ -16,7 +16,7 @@ from msgspec import Struct
 from sowctl.cli.context import CONFIG_NAMES, Invocation
 from sowctl.cli.words.when import moment
 from sowctl.engine.topics.targets import Target, resolve, split_target
-from sowctl.engine.verbs.diff import Side
+from sowctl.engine.verbs.looking.diff import Side
 from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:

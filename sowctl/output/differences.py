@@ -28,7 +28,7 @@ Fact = tuple[str, object, object]
 
 
 class Change(Protocol):
-    """One record that differs, as :mod:`sowctl.engine.verbs.diff` has it."""
+    """One record that differs, as :mod:`sowctl.engine.verbs.looking.diff` has it."""
 
     @property
     def kind(self) -> str: ...

@@ -12,7 +12,7 @@ from sowctl.output.display import display
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
-    from sowctl.engine.verbs.blame import Blame
+    from sowctl.engine.verbs.looking.blame import Blame
 
 EXAMPLES = (
     "sowctl blame orders 10417",
@@ -45,7 +45,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one
     from sowctl.cli.words.when import moment
-    from sowctl.engine.verbs.blame import blame
+    from sowctl.engine.verbs.looking.blame import blame
 
     sink = Sink(invocation, Choice(format, columns=columns, output=output, force=force, no_headers=no_headers))
     when = moment(invocation, at)

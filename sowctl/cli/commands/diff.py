@@ -10,7 +10,7 @@ from sowctl.cli.words.options import Filter, MessageType
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.engine.verbs.diff import Comparison
+    from sowctl.engine.verbs.looking.diff import Comparison
 
 EXAMPLES = (
     "sowctl diff orders@2026-01-05T10:00:00Z orders --stat",
@@ -82,7 +82,7 @@ def run(
 
     from sowctl.cli.commands.bodies.diff import Showing
     from sowctl.cli.sides import pairs
-    from sowctl.engine.verbs.diff import DiffOptions, compare
+    from sowctl.engine.verbs.looking.diff import DiffOptions, compare
 
     if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
         raise UsageError(

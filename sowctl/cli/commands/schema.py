@@ -25,7 +25,7 @@ from sowctl.errors import UsageError
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.looking import Ask
     from sowctl.engine.profile.sample import Share
-    from sowctl.engine.verbs.schema import SchemaReport
+    from sowctl.engine.verbs.looking.schema import SchemaReport
     from sowctl.messages.base import MessageType as Kind
 
 NARROW = 80
@@ -106,7 +106,7 @@ def run(
 
 
 def _read(ask: Ask, topic: str, kind: Kind, share: Share) -> SchemaReport:
-    from sowctl.engine.verbs.schema import schema
+    from sowctl.engine.verbs.looking.schema import schema
 
     with ask() as batches:
         return schema(batches, topic, kind, share)

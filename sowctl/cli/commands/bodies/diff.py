@@ -11,8 +11,8 @@ from sowctl.output.display import display
 from sowctl.output.options import Terminal
 
 if TYPE_CHECKING:
-    from sowctl.engine.verbs.diff import Comparison, DiffCounts
     from sowctl.engine.verbs.history import VersionBatch
+    from sowctl.engine.verbs.looking.diff import Comparison, DiffCounts
 
 FLUSHED = 256 << 10
 """Bytes of output that are written together."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.profile.sample import Share
     from sowctl.engine.topics.targets import Target
+    from sowctl.engine.verbs.looking.schema import PathFacts, SchemaReport
+    from sowctl.engine.verbs.looking.stats import StatsReport
     from sowctl.engine.verbs.query import QueryResult
-    from sowctl.engine.verbs.schema import PathFacts, SchemaReport
-    from sowctl.engine.verbs.stats import StatsReport
     from sowctl.messages.base import MessageType
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.engine.profile.rates import RatesReport
     from sowctl.engine.profile.sample import Share
-    from sowctl.engine.verbs.stats import StatsReport
+    from sowctl.engine.verbs.looking.stats import StatsReport
     from sowctl.messages.base import MessageType
     from sowctl.values.paths import Path
 
@@ -98,7 +98,7 @@ def show_fields(
 
 
 def _read(ask: Ask, topic: str, kind: MessageType, paths: Sequence[Path], share: Share, fields: Fields) -> StatsReport:
-    from sowctl.engine.verbs.stats import stats
+    from sowctl.engine.verbs.looking.stats import stats
 
     return stats(ask, topic, kind, paths, share, top=fields.top, bars=fields.bars)
 
@@ -106,7 +106,7 @@ def _read(ask: Ask, topic: str, kind: MessageType, paths: Sequence[Path], share:
 def count_journal(invocation: Invocation, counting: Counting, shown: Shown, others: Mapping[str, object]) -> int:
     """``stats --journal``. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
     from sowctl.cli.words.when import numbers, position, seconds
-    from sowctl.engine.verbs.stats import Range, rates
+    from sowctl.engine.verbs.looking.stats import Range, rates
 
     _refuse(others, "does not go with --journal")
     txids = numbers("--txid", counting.txid)

@@ -10,9 +10,9 @@ import pytest
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.profile.sample import Share
 from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.looking.schema import SchemaReport, schema
+from sowctl.engine.verbs.looking.stats import MOST_FIELDS, Range, StatsReport, rates, stats
 from sowctl.engine.verbs.query import query
-from sowctl.engine.verbs.schema import SchemaReport, schema
-from sowctl.engine.verbs.stats import MOST_FIELDS, Range, StatsReport, rates, stats
 from sowctl.errors import UsageError
 from sowctl.values.paths import parse_path
 from tests.engine.conftest import MakeLab

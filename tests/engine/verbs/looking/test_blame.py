@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.blame import Blame, blame
 from sowctl.engine.verbs.history import version_changes, versions
+from sowctl.engine.verbs.looking.blame import Blame, blame
 from sowctl.errors import UsageError
 from sowctl.values.differences import applied, is_same, leaves, path_text, tree_of
 from tests.support.examples import examples

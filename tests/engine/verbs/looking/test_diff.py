@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.diff import DiffCounts, DiffOptions, RecordChange, Side, compare
+from sowctl.engine.verbs.looking.diff import DiffCounts, DiffOptions, RecordChange, Side, compare
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
@@ -241,7 +241,7 @@ def test_topics_with_other_keys_are_paired_by_their_key_fields(make_lab) -> None
 
 
 def test_states_in_several_batches_meet(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.verbs.diff.BATCH", 3)
+    monkeypatch.setattr("sowctl.engine.verbs.looking.diff.BATCH", 3)
     lab.publish("t", *(message(id=number, a=0) for number in range(40)))
     lab.clock.tick(1)
     lab.publish("t", *(message(id=number, a=1) for number in range(5, 60, 5)))
