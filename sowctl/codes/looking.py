@@ -25,7 +25,7 @@ CODES: dict[str, str] = {
     "SOW-TUI-001": """4 an optional part that is not installed
 
         Why: The browser is drawn by Textual, which the extra ``tui`` installs and nothing else needs.
-        Do: ``pip install 'sowctl[tui]'``, in the environment that sowctl is installed in.
+        Do: ``pip install 'sowctl[tui]'``, in the same environment.
         """,
     "SOW-TUI-002": """2 no terminal to draw on
 

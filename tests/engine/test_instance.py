@@ -39,11 +39,11 @@ def test_an_instance_keeps_stores_open_within_its_with_statement(lab: Lab) -> No
     assert opened(path) == 0, "the next questions are as before"
 
 
-@pytest.mark.parametrize("messages", [b'{"id":1}', '{"id":1}', [{"id": 1}], ['{"id":1}'], [b'{"id":1}', None]])
-def test_what_is_no_list_of_bytes_is_refused_before_anything_is_written(messages: Any, lab: Lab) -> None:
+@pytest.mark.parametrize("messages", [b'{"id":1}', '{"id":1}', {"id": 1}, [[1]], [b'{"id":1}', None]])
+def test_what_is_no_list_of_messages_is_refused_before_anything_is_written(messages: Any, lab: Lab) -> None:
     lab.publish("t", message(id=9))
     topic = lab.open().topic("t")
-    with pytest.raises(TypeError, match="bytes"):
+    with pytest.raises(TypeError, match=r"messages are|a message is"):
         topic.publish(messages)
     assert topic.query().count() == 1
 

@@ -333,4 +333,5 @@ def test_one_that_takes_the_lock_again_and_again_lets_others_in(tmp_path: Path, 
         going.set()
         thread.join()
         other.close()
-    assert max(waits) < 1.0
+    # Without a turn of its own it would have waited until the other ends.
+    assert max(waits) < 3.0

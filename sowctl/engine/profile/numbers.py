@@ -206,15 +206,20 @@ def edges_of(low: float, high: float, bars: int) -> list[float]:
     if low == high:
         return [low, high]
     width = (high / bars - low / bars) or math.ulp(high)
-    power = 10.0 ** math.floor(math.log10(width))
-    step = next(power * by for by in (1, 2, 5, 10) if power * by >= width * (1 - 1e-9))
-    first, last = math.floor(low / step), math.ceil(high / step)
-    # The maximum belongs to the last bar, which it may end.
-    edges = [place * step for place in range(first, last + 1)]
-    # Numbers far from zero and close together have no round edges between them that differ.
-    if len(set(edges)) < len(edges) or len(edges) < 2 or not all(map(math.isfinite, edges)):
+    if not math.isfinite(width):
         return [low, high]
-    return [float(f"{edge:.12g}") for edge in edges] if edges[0] <= low else [low, high]
+    power = 10.0 ** math.floor(math.log10(width))
+    for step in (power * by for by in (1, 2, 5, 10, 20) if power * by >= width * (1 - 1e-9)):
+        first, last = math.floor(low / step), math.ceil(high / step)
+        # A quotient may be too small for a double: then the maximum lies behind the edge that it gives.
+        last += last * step < high
+        # The maximum belongs to the last bar, which it may end.
+        edges = [float(f"{place * step:.12g}") for place in range(first, min(last, first + bars + 2) + 1)]
+        # Numbers far from zero and close together have no round edges between them that differ.
+        rising = 2 <= len(edges) <= bars + 2 and len(set(edges)) == len(edges) and all(map(math.isfinite, edges))
+        if rising and edges[0] <= low and high <= edges[-1]:
+            return edges
+    return [low, high]
 
 
 def _sum(values: Sequence[int | float]) -> float:

@@ -50,7 +50,7 @@ DENSE = 8
 proves that a key is new takes 5 us, and passing a record 0.6."""
 TAIL = 1_000_000
 """More txids than this behind the last run, and the store may have been replaced since it was looked at."""
-ATTEMPTS = 3
+ATTEMPTS = 5
 
 
 class CurrentSource(StoredSource):
@@ -269,13 +269,15 @@ def open_current(
                 attempts = attempts if snapshot.meta.applied != before else 0
             except (DamageError, MissingError) as error:
                 # Files that this state of the store needs were removed after the snapshot was taken, when the store
-                # had gone on and was synced: the state that it has now does not need them.
+                # had gone on and was synced: the state that it has now does not need them. A file without entries of
+                # the topic goes though its store stands still; whether what is left explains the position is proven
+                # again, so that another look is never wrong.
                 before = snapshot.meta.applied
                 if error.code not in (BEHIND, REMOVED) or not attempts:
                     raise
                 attempts -= 1
                 snapshot.renew()
-                if snapshot.meta.applied == before:
+                if snapshot.meta.applied == before and error.code != REMOVED:
                     raise
         own = path if path == topic.file else None
         watch = instance.watch if instance.is_watched else None

@@ -154,8 +154,10 @@ def test_envelopes_say_which_messages_are_deltas(lab: Lab) -> None:
     assert lab.query("t") == [message(id=1, a=1, b=2)]
     _send(lab, whole | {"data": {"id": 1, "c": 3}}, {"data": {"id": 1, "d": 4}}, delta=True)
     assert lab.query("t") == [message(id=1, c=3, d=4)]
+    _send(lab, {"command": "sow_delete", "data": {"id": 1}})
+    assert lab.query("t") == []
     with pytest.raises(InputError) as caught:
-        _send(lab, {"command": "sow_delete", "data": {"id": 1}})
+        _send(lab, {"command": "sow", "data": {"id": 1}})
     assert caught.value.code == "SOW-PUB-019"
 
 
