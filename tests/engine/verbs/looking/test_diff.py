@@ -127,7 +127,7 @@ def test_envelopes_make_the_one_state_into_the_other(old: list, new: list) -> No
             take(one, envelopes(side(one, topic), side(other, topic)))
             assert content(one, topic) == content(other, topic) == after
             assert found(side(one, topic), side(other, topic))[0] == []
-            # Records of equal payloads are equal without --meta, whatever their lifetimes; what was written has its own.
+            # Records of equal payloads are equal without --meta, whatever their lifetimes; what is written has its own.
             written = {key for key in here if there.get(key) != here[key]}
             mine, theirs = _lifetimes(one, topic), _lifetimes(other, topic)
             assert all(mine.get(key) == theirs.get(key) for key in written)
