@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.widgets import DataTable, Footer, Header, Static
+from textual.widgets import DataTable
 
 from sowctl.browse.reading import ENTRY_COLUMNS, Reader, Stop
 from sowctl.browse.screen import Page
@@ -26,13 +25,6 @@ class JournalPage(Page):
         super().__init__(reader)
         self._follows = True
         self._count = 0
-
-    def compose(self) -> ComposeResult:
-        """Title, table, what is going on, keys."""
-        yield Header(icon="")
-        yield DataTable[Any](cursor_type="row", zebra_stripes=True)
-        yield Static(id="said", markup=False)
-        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin following."""

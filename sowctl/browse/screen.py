@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.screen import Screen
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable, Footer, Header, Static
 from textual.worker import get_current_worker
 
 from sowctl.browse.reading import Stop, Stopped
@@ -30,6 +31,13 @@ class Page(Screen[None]):
     def __init__(self, reader: Reader) -> None:
         super().__init__()
         self.reader = reader
+
+    def compose(self) -> ComposeResult:
+        """Title, table, what is going on, keys; screens that show more have their own."""
+        yield Header(icon="")
+        yield DataTable[Any](cursor_type="row", zebra_stripes=True)
+        yield Static(id="said", markup=False)
+        yield Footer(show_command_palette=False)
 
     def ask(
         self, group: str, question: Callable[[Stop], T], answer: Callable[[T], None], failed: Callable[[SowError], None]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.widgets import DataTable, Footer, Header, Static
+from textual.widgets import DataTable
 
 from sowctl.browse.journal import JournalPage
 from sowctl.browse.reading import TOPIC_COLUMNS, Reader, TopicRow
@@ -25,13 +24,6 @@ class TopicsPage(Page):
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
         self._rows: list[TopicRow] = []
-
-    def compose(self) -> ComposeResult:
-        """Title, table, what is going on, keys."""
-        yield Header(icon="")
-        yield DataTable[Any](cursor_type="row", zebra_stripes=True)
-        yield Static(id="said", markup=False)
-        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin reading."""

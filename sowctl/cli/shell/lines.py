@@ -124,13 +124,14 @@ def commands(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
     for line in lines:
         first, text = number + 1, line
         number += 1
-        while _goes_on(text) and (following := next(lines, None)) is not None:
+        while goes_on(text) and (following := next(lines, None)) is not None:
             text += following
             number += 1
         yield first, text
 
 
-def _goes_on(text: str) -> bool:
+def goes_on(text: str) -> bool:
+    """Whether a command is not finished at the end of ``text``: a quotation mark is open, or a backslash ends it."""
     try:
         words_of(text)
     except Unfinished:

@@ -17,7 +17,7 @@ from prompt_toolkit.output import ColorDepth
 
 from sowctl.cli.completion.offers import offers
 from sowctl.cli.main import INTERRUPTED, Ended
-from sowctl.cli.shell.lines import Unfinished, being_written, quoted, words_of
+from sowctl.cli.shell.lines import being_written, goes_on, quoted
 from sowctl.cli.shell.running import ENDING, LEAVING, Runner
 from sowctl.errors import UsageError
 from sowctl.output.display import display
@@ -46,7 +46,7 @@ def converse(invocation: Invocation, **terminal: Any) -> int:
             complete_while_typing=False,
             history=history,
             enable_history_search=True,
-            multiline=Condition(lambda: _goes_on(get_app().current_buffer.text)),
+            multiline=Condition(lambda: goes_on(get_app().current_buffer.text)),
             prompt_continuation="......> ",
             color_depth=None if colored else ColorDepth.DEPTH_1_BIT,
             **terminal,
@@ -96,16 +96,6 @@ def _history(invocation: Invocation) -> History:
         invocation.note(f"no history is kept: {display(str(path))}: {error.strerror}")
         return InMemoryHistory()
     return _Remembered(str(path))
-
-
-def _goes_on(text: str) -> bool:
-    try:
-        words_of(text)
-    except Unfinished:
-        return True
-    except UsageError:
-        pass
-    return False
 
 
 class LineCompleter(Completer):

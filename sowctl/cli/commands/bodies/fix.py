@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 
 from sowctl.cli.context import Invocation
@@ -30,7 +31,7 @@ def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: 
         except UnicodeDecodeError:
             invocation.note(f"{path}: left as it is; only files in UTF-8 are mended")
             continue
-        found = fixed(text, str(path), lambda changed, path=path: judge(path, changed.encode()))  # type: ignore[misc]
+        found = fixed(text, str(path), partial(_judged, judge, path))
         total.update(found.mended)
         if found.mended and write:
             _write(invocation, path, found)
@@ -39,6 +40,10 @@ def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: 
     if not total:
         invocation.note("nothing to mend: no finding has one safe answer")
     return bool(total)
+
+
+def _judged(judge: Judge, path: Path, text: str) -> Sequence[Finding]:
+    return judge(path, text.encode())
 
 
 def refuse_input(files: Sequence[str]) -> None:
