@@ -98,7 +98,8 @@ class Publishing:
         """The inputs, opened in turn. Raises OSError at once where one of them cannot be opened."""
         refuse_unreadable(names)
         self._names = names
-        if len(names) == 1 and names[0] != "-" and Path(names[0]).is_file():
+        # Places in a packed file count what comes out of it, of which nobody knows how much there is.
+        if len(names) == 1 and names[0] != "-" and Path(names[0]).is_file() and not is_packed(names[0]):
             self._size = Path(names[0]).stat().st_size
         return frames(self.invocation, names, self.framing or "lines")
 
@@ -203,7 +204,7 @@ class Publishing:
         self._drawn, self._line = now, True
         rate = self.published / (now - self._started)
         stream = self.invocation.streams.stderr
-        # Behind the file's size lies only what was packed in it.
+        # A file that still grows is longer by now than it was.
         known = 0 < place <= self._size
         left = words_of((now - self._started) * (self._size - place) / place) if known else ""
         rest = f", {100 * place // self._size} % of the file, {left} left" if known else ""
