@@ -12,12 +12,13 @@ import pytest
 from sowctl.engine.fold.rebuild import Rebuilt, rebuild
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.sources import current, past, recovery
+from sowctl.engine.topics.positions import BEHIND
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.verbs.history import versions
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
-from sowctl.errors import MissingError, RefusedError
+from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.journal.reader import Journal
 from tests.support.instances import START, Lab, config_xml, message, put_back, topic_xml, verified
 
@@ -120,9 +121,11 @@ def test_files_that_go_while_a_reader_reads_what_its_store_lacks(
         return found
 
     monkeypatch.setattr(current, "check_position", answered)
-    with pytest.raises(MissingError) as caught:
+    # It looks again, and what is left cannot explain how far the store had come.
+    with pytest.raises(DamageError) as caught:
         lab.query("t")
-    assert caught.value.code == "SOW-JRN-063"
+    assert caught.value.code == BEHIND
+    assert "put the older journal files back" in (caught.value.hint or "")
 
 
 def test_files_that_nobody_asks_for_may_go(lab: Lab) -> None:
