@@ -25,6 +25,7 @@ from sowctl.engine.upkeep.compacting import forget_places
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from sowctl.identity.keyspace import words
+from sowctl.journal.fileset import REMOVED
 from sowctl.store.builder import StoreBuilder, build
 from sowctl.store.check import check_store
 from sowctl.store.codec import expiration_of, raw_stamps, stamps
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.store.write import WriteTxn
 
+ATTEMPTS = 5
 Array: TypeAlias = Any
 """A numpy array."""
 
@@ -177,9 +179,7 @@ class StoreRepair:
         if salvage.exact:
             return
         self._versions = versions
-        self._log = self._journal(salvage.meta, held)
-        if self._log is not None:
-            self._ask(self._log, salvage.meta)
+        self._ask_journal(salvage.meta, held)
         if not salvage.found and not self._covered:
             raise DamageError(
                 "SOW-STO-071",
@@ -197,8 +197,27 @@ class StoreRepair:
                     hint="--earlier takes that state",
                 )
 
+    def _ask_journal(self, meta: StoreMeta | None, held: ExitStack) -> None:
+        """The journal, if it explains the store, and what it says.
+
+        Raises MissingError ``SOW-JRN-063`` where its files are pruned faster than they are read.
+        """
+        attempts = ATTEMPTS
+        while True:
+            try:
+                self._log = self._journal(meta, held)
+                if self._log is not None:
+                    self._ask(self._log, meta)
+                return
+            except MissingError as error:
+                # A file went after the journal was opened. Doing without the journal would lose records whose entries
+                # stand in the files that are left; those are looked at anew.
+                attempts -= 1
+                if error.code != REMOVED or not attempts:
+                    raise
+
     def _journal(self, meta: StoreMeta | None, held: ExitStack) -> Journal | None:
-        """The journal, if it explains the store."""
+        """The journal, if it explains the store. Raises MissingError ``SOW-JRN-063``."""
         instance, topic = self._instance, self._topic
         if topic is None or not topic.journalled:
             return None
@@ -215,6 +234,8 @@ class StoreRepair:
                 check_position(meta, log, (topic.name, topic.message_type), self._path)
             return log
         except (DamageError, MissingError) as error:
+            if error.code == REMOVED:
+                raise
             self._notes.append(f"nothing is restored from the journal: {error.message}")
             return None
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sowctl.engine.reports import RepairItem, RepairReport
 from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.upkeep import repairing
 from sowctl.engine.verbs.upkeep.repair import repair
-from sowctl.errors import DamageError, RefusedError
+from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.store.meta import META_KEY
 from tests.support.damage import flip_bit, overwrite
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
@@ -101,6 +103,48 @@ def test_damaged_records_come_back_from_their_entries(lab: Lab, topic: str) -> N
     assert lab.open().topic(topic).replay(verify=True).action == "verified"
     lab.publish(topic, message(id=7, v=9))
     assert rows(lab, topic)[7] == '{"id":7,"v":9}'
+
+
+def test_files_that_are_pruned_meanwhile_cost_nothing_that_others_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = made(tmp_path, journal_size=8000)
+    first, *between, _ = lab.journals()
+    assert between
+    before = rows(lab, "logged")
+    # The last entry of this record stands behind the file that goes.
+    (key,) = spoiled(lab, "logged", 399)
+    asked = repairing.check_position
+
+    def answered(*args: Any) -> int:
+        found = asked(*args)
+        first.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(repairing, "check_position", answered)
+    report, items = run(lab, "logged")
+    assert [(item.state, item.sow_key) for item in items] == [("restored", key)]
+    assert (report.restored, report.lost) == (1, 0)
+    assert rows(lab, "logged") == before
+
+
+def test_a_repair_ends_where_files_go_faster_than_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = made(tmp_path, journal_size=2000)
+    spoiled(lab, "logged", 399)
+    damaged = lab.store("logged").read_bytes()
+    asked = repairing.check_position
+
+    def answered(*args: Any) -> int:
+        found = asked(*args)
+        lab.journals()[0].unlink()
+        return found
+
+    assert len(lab.journals()) > repairing.ATTEMPTS
+    monkeypatch.setattr(repairing, "check_position", answered)
+    with pytest.raises(MissingError) as caught:
+        run(lab, "logged")
+    assert caught.value.code == "SOW-JRN-063"
+    assert lab.store("logged").read_bytes() == damaged
 
 
 def test_without_a_journal_the_rest_is_saved_and_the_lost_named(lab: Lab) -> None:
