@@ -20,18 +20,41 @@ PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
 PAYLOAD = ("payload", "payloadSchema", "samples", "columns")
 SPARK_OWN = ("checkpointLocation", "queryName", "outputMode")
 ELSEWHERE = {
-    "startingOffsets": "start, fromTxid or fromTime",
+    # Kafka
+    "subscribe": "topic, one name; without it sow-journal reads the entries of all topics",
+    "subscribePattern": "topic, one name; without it sow-journal reads the entries of all topics",
+    "assign": "topic; partitions are cut by numPartitions (sow) and partitionBytes (sow-journal)",
+    "startingOffsets": "start=earliest or start=latest for a stream, fromTxid=N or fromTime=T",
+    "startingOffsetsByTimestamp": "fromTime",
     "startingTimestamp": "fromTime",
-    "endingOffsets": "toTxid",
+    "endingOffsets": "toTxid=N or toTime=T; without them a batch ends at the present end",
+    "endingOffsetsByTimestamp": "toTime",
     "endingTimestamp": "toTime",
     "maxOffsetsPerTrigger": "maxEntries",
-    "maxFilesPerTrigger": "maxEntries",
-    "subscribe": "topic",
+    "minOffsetsPerTrigger": "trigger(processingTime=...), which lets entries gather",
+    "maxTriggerDelay": "trigger(processingTime=...)",
     "minPartitions": "numPartitions for sow, partitionBytes for sow-journal",
+    "includeHeaders": "columns, with _client, _sequence, _correlation_id or _bookmark",
+    "groupIdPrefix": "nothing: the checkpointLocation of a query has its place",
+    # files
+    "maxFilesPerTrigger": "maxEntries or maxBytesPerTrigger",
+    "maxRecordsPerTrigger": "maxEntries",
+    "inferSchema": "payload=struct",
+    "sampleSize": "samples",
+    "samplingRatio": "samples, a number of messages or all",
+    # Delta
     "timestampAsOf": "at",
     "versionAsOf": "at",
+    "readChangeFeed": "changes=true of sow-journal",
+    "readChangeData": "changes=true of sow-journal",
+    "startingVersion": "fromTxid",
+    "endingVersion": "toTxid",
+    "txnAppId": "queryName of a stream, a publisher whose batches count once",
+    "txnVersion": "queryName of a stream, a publisher whose batches count once",
 }
 """Options of other sources of Spark's, and what says the same here."""
+KAFKA = "kafka."
+"""How the settings of Kafka's clients begin."""
 
 
 class Options:
@@ -177,6 +200,8 @@ def _unknown(source: str, name: str, known: tuple[str, ...], names: Mapping[str,
     if name.lower() in foreign:
         name = foreign[name.lower()]
         hint = f"here that is {ELSEWHERE[name]}"
+    elif name.lower().startswith(KAFKA):
+        hint = "a journal is read from its files, so there is no server to reach: give config, or path, and topic"
     else:
         hint = f"did you mean {names[near[0]]}?" if near else "its options: " + ", ".join(sorted(known))
     return UsageError("SOW-SPK-010", f"the data source {source} has no option {name!r}", hint=hint)
