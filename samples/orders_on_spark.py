@@ -1,9 +1,10 @@
 """What the orders of each symbol are worth, and how often each order changed: a script for spark-submit.
 
-    JAVA_HOME=... spark-submit samples/orders_on_spark.py sowctl.xml orders-by-symbol.parquet
+    export JAVA_HOME="$(sowctl doctor --java-home)"
+    spark-submit samples/orders_on_spark.py sowctl.xml orders-by-symbol.parquet
 
-spark-submit looks for Java by itself: ``sowctl doctor`` says which JAVA_HOME it needs, where Java is the one that
-comes with the extra ``spark``. Reads the topic and the journal of the demo instance (``sowctl demo``), joins both,
+spark-submit looks for Java by itself, and does not find the one that comes with the extra ``spark``: hence the first
+line. Reads the topic and the journal of the demo instance (``sowctl demo``), joins both,
 and writes Parquet. On a cluster the workers need sowctl and its extra ``spark``, and the instance's files by the same
 paths; see sowctl-spark(7).
 """

@@ -19,7 +19,7 @@ OWNED = [
     "sowctl.findings",
     "sowctl.memo.format",
     "sowctl.directories",
-    "sowctl.spark.session",
+    "sowctl.spark.sessions",
     "sowctl.newroom",
     "sowctl.__main__",
 ]

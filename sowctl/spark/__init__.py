@@ -1,9 +1,10 @@
 """The data pipeline on Spark: data sources ``sow`` and ``sow-journal``, and one module per job (sowctl-spark(7)).
 
 The only package that imports pyspark; it calls the engine and reads stores and journals with their own
-codecs. ``sowctl.spark.register(spark)`` makes the data sources known to a session.
+codecs. ``with sowctl.spark.session() as spark:`` opens a session that knows the data sources;
+``sowctl.spark.register(spark)`` makes them known to another one.
 
-``session`` opens one (``jvm/``: the Java it runs in; ``submit``: the line for spark-submit). ``sources`` takes the
+``sessions`` opens it (``jvm/``: the Java it runs in; ``submit``: the line for spark-submit). ``sources`` takes the
 ``options`` of a reader or writer (``paths`` among them), finds its ``origin`` and hands on to ``reading/`` and
 ``writing/``; ``schema`` has the columns of both; :mod:`sowctl.arrow` makes structs of payloads. ``jobs/`` are the
 functions behind ``sowctl pipeline``; ``errors`` carries the project's errors through Spark.
@@ -14,9 +15,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from sowctl.spark.sessions import Session
+
+__all__ = ["register", "session"]
+
+
+def session(
+    master: str | None = None,
+    *,
+    conf: Mapping[str, str] | None = None,
+    app: str = "sowctl",
+    environment: Mapping[str, str] | None = None,
+    verbose: bool = False,
+) -> Session:
+    """A session for a ``with``, or to ``start()`` and ``stop()``: quiet, and on all processors of this machine.
+
+    ``master`` names another one; else ``conf``, which are Spark's settings, may have ``spark.master``.
+    ``environment`` (JAVA_HOME, PATH, ...) is the process's unless given; with ``verbose`` Spark's own messages reach
+    standard error. A session that exists already is joined and left running. Starting raises what
+    :func:`sowctl.spark.sessions.open_session` raises.
+    """
+    from os import environ
+
+    from sowctl.spark.sessions import LOCAL, Session
+
+    return Session(
+        master or LOCAL,
+        environment=environ if environment is None else environment,
+        conf=conf,
+        app=app,
+        verbose=verbose,
+    )
 
 
 def register(spark: SparkSession) -> None:

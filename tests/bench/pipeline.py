@@ -26,7 +26,7 @@ OURS, PEER = "pipeline rebuild, local[2]", "replay, one process"
 
 def run(place: Place, rounds: int, *, big: bool = False) -> None:
     """Both ways; with ``big`` for five times as many entries, too, which shows how the cost grows."""
-    from sowctl.spark.session import open_session
+    from sowctl.spark.sessions import open_session
 
     spent: list[float] = []
     peaks: list[float] = []

@@ -38,7 +38,7 @@ SETTINGS = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2"}
 
 def run(place: Place, rounds: int, *, big: bool = False) -> None:
     """Both readings of the same messages; with ``big`` of five times as many, too."""
-    from sowctl.spark.session import open_session
+    from sowctl.spark.sessions import open_session
 
     with open_session("local[2]", environment=os.environ, conf=SETTINGS, app="sowctl benchmark") as spark:
         for count in (place.count, 5 * place.count) if big else (place.count,):

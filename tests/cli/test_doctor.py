@@ -81,6 +81,19 @@ def test_a_java_that_needs_a_start_script_is_named_with_it(cli: Cli, tmp_path: P
         assert found is None or (Path(found[1]) / "bin" / "java").is_file()
 
 
+def test_the_java_home_of_spark_submit_alone(cli: Cli, tmp_path: Path) -> None:
+    java = tmp_path / "jre"
+    (java / "bin").mkdir(parents=True)
+    (java / "bin" / "java").touch(0o755)
+    (java / "release").write_text('JAVA_VERSION="21.0.1"\nMODULES="java.base"\n')
+    environ = {"PATH": "", "HOME": str(tmp_path), "JAVA_HOME": str(java)}
+    said = cli("doctor", "--java-home", environ=environ)
+    home = Path(said.out.removesuffix("\n"))
+    assert said.status == 0 and home != java and (home / "bin" / "java").is_file()
+    environ["JAVA_HOME"] = str(home)
+    assert cli("doctor", "--java-home", environ=environ).out == said.out  # what it printed is suitable
+
+
 def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_installed", lambda name: "4.3.0")
     monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)

@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
     """A session on two cores (a failed task may be tried again once more); no virtual machine outlives it."""
     if reason := missing():
         pytest.skip(reason)
-    from sowctl.spark.session import open_session
+    from sowctl.spark.sessions import open_session
 
     # local[N, F]: F attempts per task, so that a task that fails once is tried again
     interrupt = signal.getsignal(signal.SIGINT)

@@ -15,17 +15,18 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql import SparkSession
 
+import sowctl.spark
 from sowctl.errors import UsageError
 from sowctl.spark.jvm.java import find_java
 from sowctl.spark.jvm.masters import is_local
-from sowctl.spark.session import open_session, require_pyspark, settings
+from sowctl.spark.sessions import open_session, require_pyspark, settings
 
 # a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left
 PROGRAM = """
 import os, sys, time
-from sowctl.spark.session import open_session
+import sowctl.spark
 environment = {"PATH": "", "HOME": os.environ["HOME"], "TMPDIR": os.environ["TMPDIR"]}
-with open_session("local[1]", environment=environment, conf={"spark.driver.memory": "512m"}) as spark:
+with sowctl.spark.session("local[1]", environment=environment, conf={"spark.driver.memory": "512m"}) as spark:
     print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"), spark.range(3).count(), flush=True)
     from pyspark import SparkContext
     for wrong in ("SELECT 1 / 0", "SELECT nothing FROM nowhere"):
@@ -73,6 +74,16 @@ def test_a_session_that_exists_is_joined_and_left_running(spark: SparkSession) -
     assert spark.range(2).count() == 2
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.master.startswith("local[2")
+
+
+def test_a_session_needs_no_word(spark: SparkSession) -> None:
+    with sowctl.spark.session() as joined:
+        assert joined.sparkContext is spark.sparkContext
+    one = sowctl.spark.session("local[1]", conf={"spark.sql.session.timeZone": "UTC"})
+    assert one.start() is one.start()
+    one.stop()
+    one.stop()
+    assert spark.read.format("sow-journal") is not None and spark.range(2).count() == 2
 
 
 def test_the_wheels_java_runs_a_session_and_an_interrupt_leaves_no_machine(tmp_path: Path, deep: bool) -> None:

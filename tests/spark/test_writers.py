@@ -349,7 +349,7 @@ def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published
 
 DRIVER = """
 import os, sys
-from sowctl.spark.session import open_session
+from sowctl.spark.sessions import open_session
 with open_session("local[1]", environment=os.environ, conf={"spark.driver.memory": "512m"}) as spark:
     frame = spark.range(100).selectExpr("id")
     frame.write.format("sow").options(config=sys.argv[1], topic="orders").mode("append").save()

@@ -12,6 +12,7 @@ from sowctl.cli.words.declare import option
 EXAMPLES = (
     "sowctl doctor",
     "sowctl doctor --json",
+    'export JAVA_HOME="$(sowctl doctor --java-home)"',
 )
 
 
@@ -20,6 +21,9 @@ def run(
     format: Annotated[
         str, option("--format", "-F", help="how the result is written", choices=("text", "json"))
     ] = "text",
+    java_home: Annotated[
+        bool, option("--java-home", help="print only the directory that Spark needs as JAVA_HOME")
+    ] = False,
 ) -> int:
     """Say which versions, extras, Java and configuration are found here, and what may go wrong with the instance.
 
@@ -34,7 +38,16 @@ def run(
 
     With --json one object: ok, and checks with name, state (ok, absent, warning, problem), detail and hint. Ends with
     status 0 where there is no problem and 1 where there is one; a warning is none.
+
+    With --java-home nothing is looked at: printed is the directory to set as JAVA_HOME for spark-submit, and for
+    sessions that sowctl does not make. Without a suitable Java it ends with SOW-SPK-002 and status 4.
     """
+    if java_home:
+        from sowctl.spark.jvm.java import find_java
+
+        invocation.streams.stdout.write(bytes(find_java(invocation.environ).home) + b"\n")
+        invocation.streams.stdout.flush()
+        return 0
     from sowctl.cli.commands.bodies.doctor import examine
 
     checks = list(examine(invocation))

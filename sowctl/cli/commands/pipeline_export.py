@@ -55,7 +55,7 @@ def run(
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.cli.words.when import position
     from sowctl.errors import UsageError
-    from sowctl.spark.session import require_pyspark
+    from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.export import ExportedEntries, export, export_journal

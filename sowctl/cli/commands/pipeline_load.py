@@ -87,7 +87,7 @@ def run(
     from sowctl.engine.options import PublishOptions
     from sowctl.spark.jobs.inputs import expanded
     from sowctl.spark.jobs.load import LoadOptions, load
-    from sowctl.spark.session import require_pyspark
+    from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     publish = PublishOptions(

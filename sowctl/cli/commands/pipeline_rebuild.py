@@ -45,7 +45,7 @@ def run(
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
-    from sowctl.spark.session import require_pyspark
+    from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.rebuild import rebuild

@@ -50,7 +50,7 @@ def run(
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.cli.words.when import moment
-    from sowctl.spark.session import require_pyspark
+    from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.snapshot import snapshot

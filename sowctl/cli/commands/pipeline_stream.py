@@ -57,7 +57,7 @@ def run(
     it makes the same keys.
     """
     from sowctl.cli.commands.bodies import pipeline
-    from sowctl.spark.session import require_pyspark
+    from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.stream import StreamOptions, stream

@@ -63,7 +63,7 @@ def run(
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.errors import UsageError
-    from sowctl.spark.session import require_pyspark
+    from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.config.derived import View

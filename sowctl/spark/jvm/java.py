@@ -87,7 +87,7 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
             continue
         runtime = home
         # Such a runtime is usable in all else, so it is not passed over but started without the flag.
-        if VECTOR not in release.modules:
+        if VECTOR not in release.modules and not _drops_the_flag(home):
             generated = _generated_home(home, environment, cache)
             if generated is None:
                 passed.append(f"{place}: lacks {VECTOR}, and no directory was found where a start script may lie")
@@ -188,6 +188,16 @@ def _private(directory: Path) -> bool:
     facts = directory.lstat()
     open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not open_to_others
+
+
+def _drops_the_flag(home: Path) -> bool:
+    """Whether this is a generated home already: ``doctor --java-home`` prints one, for JAVA_HOME."""
+    try:
+        said = (home / "bin" / "java").read_bytes()[:4096].decode()
+    except (OSError, UnicodeDecodeError):
+        return False
+    runtime = re.search(r"^exec (.+) \"\$@\"$", said, re.MULTILINE)
+    return runtime is not None and said == _LAUNCHER.format(java=runtime[1], module=VECTOR)
 
 
 def _holds(home: Path, script: str) -> bool:

@@ -1,6 +1,6 @@
 """The Java virtual machine that a session runs in: started with its environment, heard when it fails, seen to end.
 
-Called by :mod:`sowctl.spark.session` alone, for a session that it starts itself. sowctl-spark(7), SESSIONS AND JAVA,
+Called by :mod:`sowctl.spark.sessions` alone, for a session that it starts itself. sowctl-spark(7), SESSIONS AND JAVA,
 says what is promised: a quiet start, the caller's interrupt handler as it was, and nothing left behind.
 """
 

@@ -114,7 +114,7 @@ import os, signal, sys
 from pathlib import Path
 from sowctl.journal.writer import JournalWriter
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.session import open_session
+from sowctl.spark.sessions import open_session
 from tests.support.instances import Lab
 from tests.spark.jobs.test_faults import XML
 from tests.support.processes import QUICK

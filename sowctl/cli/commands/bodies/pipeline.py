@@ -73,7 +73,7 @@ def session(invocation: Invocation, master: str | None, conf: Sequence[str] | No
     StorageError ``SOW-SPK-070``.
     """
     from sowctl.spark.jobs.report import in_plain_words
-    from sowctl.spark.session import LOCAL, open_session
+    from sowctl.spark.sessions import LOCAL, open_session
 
     wanted = pairs("--conf", conf)
     verbose = invocation.settings.verbose > 0

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+"""All processors of this machine."""
 _LOGGING = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -43,6 +45,43 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{5}}
 """
+
+
+class Session:
+    """A session that a ``with`` opens and ends; a notebook calls :meth:`start` and :meth:`stop`.
+
+    The arguments are those of :func:`open_session`.
+    """
+
+    def __init__(
+        self,
+        master: str,
+        *,
+        environment: Mapping[str, str],
+        conf: Mapping[str, str] | None = None,
+        app: str = "sowctl",
+        verbose: bool = False,
+    ) -> None:
+        self._open = partial(open_session, master, environment=environment, conf=conf, app=app, verbose=verbose)
+        self._ends = ExitStack()
+        self._spark: SparkSession | None = None
+
+    def start(self) -> SparkSession:
+        """Open it, unless it is open. Raises what :func:`open_session` raises."""
+        if self._spark is None:
+            self._spark = self._ends.enter_context(self._open())
+        return self._spark
+
+    def stop(self) -> None:
+        """End it, if it is open; it can be started again."""
+        self._spark = None
+        self._ends.close()
+
+    def __enter__(self) -> SparkSession:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
 
 @contextmanager
