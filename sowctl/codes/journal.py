@@ -60,8 +60,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-JRN-013": """5 a lost end of the journal
 
-        Why: Entries that were acknowledged, as stores or the topics file know, are not in the journal. Giving their
-        txids to others would mix two pasts.
+        Why: Entries that were acknowledged, as stores, states of queues or the topics file know, are not in the
+        journal. Giving their txids to others would mix two pasts.
         Do: Restore the end from a copy. To go on without it see 'Accepting a loss' in sow-journal(5).
         """,
     "SOW-JRN-014": """5 a contradiction with good checksums

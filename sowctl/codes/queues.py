@@ -63,8 +63,9 @@ CODES = {
 
         Why: ``sowctl check`` compared the state of a queue with itself and with the journal: a message is missing, is
         there although it was acknowledged, or an index or a counter is wrong.
-        Do: Stop the workers and remove the state file: it is made anew from the journal. Where it is a warning,
-        entries were cut out of the journal, and the file knows of them: keep it.
+        Do: Stop the workers and remove the state file: it is made anew from the journal. Where it is a warning, the
+        file knows of entries that the journal has no more: they were cut out of it, and the file is to be kept; or they
+        were read before they were synced, and the next change makes the state anew.
         See: sow-queue(5)
         """,
 }

@@ -301,7 +301,7 @@ def test_check_finds_a_state_that_is_not_that_of_the_journal(shop: Cli, tmp_path
     shop("queue", "depth", "work")
     assert "work.json.queue: 5 pending, 0 leased, 0 dead" in shop("check").err
     path = next(tmp_path.rglob("work.json.queue"))
-    from sowctl.engine.queues.definition import boot_of
+    from sowctl.engine.topics.queuestates import boot_of
     from sowctl.seam import SEAM
     from sowctl.store.queue.file import QueueFile
 

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.queues.definition import queues_of
 from sowctl.engine.queues.queue import QueueMessage, handle_of
 from sowctl.engine.queues.verification import verify
+from sowctl.engine.topics.queuestates import queues_of
 from tests.support.instances import message
 from tests.support.queues import QueueLab, id_of, ids, lab_xml, queue_xml
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sowctl.engine.queues.definition import find_queue, state_path
+from sowctl.engine.queues.definition import find_queue
 from sowctl.engine.queues.figures import Depth, QueueInfo, depth_of, info_of
 from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
+from sowctl.engine.topics.queuestates import state_path
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.seam import Seam
 from tests.support.instances import Lab, config_xml, topic_xml

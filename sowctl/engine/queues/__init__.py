@@ -1,6 +1,6 @@
 """Message queues: what of the journal is still to be processed, and who has it now. In the order in which data passes:
 
-* ``definition``: which queue is meant, where its state file lies, what of its configuration decides what is in it.
+* ``definition``: which queue is meant, what of its configuration decides what is in it.
 * ``expressions``: Filter, Priority and BarrierExpression over the messages of a block.
 * ``backlog``: new entries of the journal into the state: messages, acknowledgements.
 * ``recovery``: where a queue begins, and its state made anew from the journal.

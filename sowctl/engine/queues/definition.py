@@ -1,26 +1,20 @@
-"""Which queue is meant, where its state file lies, and what of its configuration decides what is in it."""
+"""Which queue is meant, and what of its configuration decides what is in it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.derived import Queue
+from sowctl.engine.topics.queuestates import queues_of
 from sowctl.engine.topics.targets import split_target
 from sowctl.errors import ConfigError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SHOWN = 8
 """Names of queues that a message lists at most."""
-
-
-def queues_of(instance: Instance) -> tuple[Queue, ...]:
-    """The queues of the configuration, in file order."""
-    return tuple(entry for entry in (instance.config.sow if instance.config else ()) if isinstance(entry, Queue))
 
 
 def find_queue(instance: Instance, text: str, message_type: str | None = None) -> Queue:
@@ -61,15 +55,6 @@ def _nearest(name: str, queues: Sequence[Queue]) -> str:
     return f"its queues are: {', '.join(names)}" if len(names) <= _SHOWN else "sowctl queue list lists its queues"
 
 
-def state_path(instance: Instance, queue: Queue) -> Path:
-    """Where the state file of a queue lies: beside the journal, in a directory of its instance."""
-    assert instance.log is not None
-    assert instance.config is not None
-    # As for the files of topics: name and type together, and no slash; two names never have one file.
-    name = f"{queue.name}.{queue.message_type}".replace("%", "%25").replace("/", "%2F")
-    return instance.log.directory / f"{instance.config.name}.queues" / f"{name}.queue"
-
-
 def digest_of(queue: Queue) -> bytes:
     """What of a configuration decides which messages are in a queue and in which order; other digest, other state.
 
@@ -89,11 +74,3 @@ def digest_of(queue: Queue) -> bytes:
         queue.recovery_point,
     )
     return xxh3_128_digest(repr(parts).encode())
-
-
-def boot_of() -> str | None:
-    """What names the present start of the machine; None where nothing does."""
-    try:
-        return _BOOT.read_text("ascii").strip() or None
-    except (OSError, ValueError):
-        return None

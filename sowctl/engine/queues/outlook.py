@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.config.matching import topic_matches
-from sowctl.engine.queues.definition import boot_of, digest_of, state_path
-from sowctl.engine.queues.recovery import stale
+from sowctl.engine.queues.definition import digest_of
+from sowctl.engine.queues.recovery import proven_end, stale
 from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.queuestates import boot_of, state_path
 from sowctl.journal.block import Position
 from sowctl.store.queue.file import QueueFile
 
@@ -49,9 +50,9 @@ def outlook(instance: Instance, queue: Queue) -> Outlook:
     boot, synced = boot_of(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait, tell=instance.notify)
     with open_log(instance) as log:
-        last, oldest = log.last_txid(), None
+        oldest = None
         with file.look() as rows:
-            if rows is not None and stale(rows, digest_of(queue), log, last) is None:
+            if rows is not None and stale(rows, digest_of(queue), log, proven_end(rows, log)) is None:
                 state = rows.state
                 found.path, found.size, found.applied = path, path.stat().st_size, state.applied
                 found.pending, found.leased, found.dead = state.pending, state.leased, state.dead

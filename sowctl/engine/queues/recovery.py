@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _HOLDERS = 0x7FFFFFFF
 """Numbers of holders are u32; half of them are left to count on."""
 CHANGED = "the definition of the queue has changed"
+AHEAD = "it knows of more than the journal has"
 
 
 class Kept(Struct, frozen=True):
@@ -43,6 +44,19 @@ class Kept(Struct, frozen=True):
     holder: int
     token: int
     until: int
+
+
+def proven_end(rows: Rows, log: Journal) -> int:
+    """The last txid of the journal, which a state may prove to be too low.
+
+    What a change of this state has written was synced before the state was committed, so it cannot be gone by a crash.
+    Raises DamageError ``SOW-JRN-013`` where it is gone, and what reading the journal raises.
+    """
+    # In another lineage the same txids are other entries. What was merely read (``applied``) proves nothing: readers
+    # take no lock, and a writer takes back what it could not sync.
+    if not rows.is_new and rows.state.lineage == log.lineage:
+        log.acknowledge(rows.told)
+    return log.last_txid()
 
 
 def stale(rows: Rows, digest: bytes, log: Journal, last: int) -> str | None:
@@ -58,7 +72,7 @@ def stale(rows: Rows, digest: bytes, log: Journal, last: int) -> str | None:
     if state.lineage != log.lineage:
         return "it belongs to another journal"
     if state.applied > last:
-        return "it knows of more than the journal has"
+        return AHEAD
     return None
 
 

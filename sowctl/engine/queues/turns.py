@@ -15,7 +15,7 @@ from struct import pack
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.queues.backlog import Backlog
-from sowctl.engine.queues.definition import boot_of, digest_of, state_path
+from sowctl.engine.queues.definition import digest_of
 from sowctl.engine.queues.presence import Presence
 from sowctl.engine.queues.recovery import (
     CHANGED,
@@ -25,12 +25,14 @@ from sowctl.engine.queues.recovery import (
     give_back,
     lacks_beginning,
     of_another_copy,
+    proven_end,
     stale,
 )
 from sowctl.engine.queues.returning import fall_due, return_leases
 from sowctl.engine.queues.settling import QueueEntry
 from sowctl.engine.queues.turn import NeedsJournal, Turn
 from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.queuestates import boot_of, state_path
 from sowctl.journal.format import BEGIN, HAS_CORRELATION_ID, NO_PUBLISHER, UNKEYED
 from sowctl.store.queue.file import QueueFile
 
@@ -130,13 +132,19 @@ class Turns:
         with ExitStack() as locks:
             if journals:
                 locks.enter_context(self.writer.lock())
+            # Opened before the state is locked: who opens a journal may ask the states of all queues, this one too.
+            log = self.log
             rows = locks.enter_context(self._file.change())
             now = self.instance.now
-            turn = Turn(rows, self.log, self.queue, self._owner, now, self.instance.random, journals=journals)
-            # Who holds the journal's lock knows its end.
-            last = self.writer.last_txid if journals else self.log.last_txid()
+            turn = Turn(rows, log, self.queue, self._owner, now, self.instance.random, journals=journals)
+            # Who holds the journal's lock knows its end, unless the state knows that there was more.
+            last = self.writer.last_txid if journals else 0
+            if rows.told > last:
+                last = proven_end(rows, log)
+            elif not journals:
+                last = log.last_txid()
             self._renew(turn, last)
-            if self.backlog.catch_up(rows, self.log, last, now):
+            if self.backlog.catch_up(rows, log, last, now):
                 fall_due(turn)
                 self._look(turn, look)
                 rows.flush()

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from sowctl.engine.queues.backlog import Backlog
-from sowctl.engine.queues.definition import boot_of, digest_of, state_path
+from sowctl.engine.queues.definition import digest_of
 from sowctl.engine.queues.expressions import QueueExpressions
-from sowctl.engine.queues.recovery import of_another_copy, stale
+from sowctl.engine.queues.recovery import AHEAD, of_another_copy, proven_end, stale
 from sowctl.engine.queues.settling import TIME_LIMIT
 from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.queuestates import boot_of, state_path
 from sowctl.errors import SowError
 from sowctl.findings import Finding, Level, Place
 from sowctl.store.queue.file import QueueFile
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 CODE = "SOW-QUE-020"
 _SHOWN = 5
+_READ = "the queue has read up to txid {}, and the journal ends with txid {}"
+_TAKEN_BACK = (
+    "a writer that could not sync has taken entries back, and nothing is to do; or the journal lost its end: if a copy "
+    "of it has more, restore that before anything is published"
+)
 
 
 class _Looked(Exception):
@@ -83,15 +89,18 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
         return [], None
     found: list[str] = []
     of_gaps: list[str] = []
+    ahead: list[str] = []
     counts = ""
     boot, synced = boot_of(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
     try:
         with open_log(instance) as log, file.change() as rows:
-            last = log.last_txid()
+            last = proven_end(rows, log)
             why = stale(rows, digest_of(queue), log, last)
             if why is None and of_another_copy(rows, log):
                 why = "it belongs to another copy of the journal"
+            if why == AHEAD:
+                ahead = [_READ.format(rows.state.applied, last)]
             if why is not None:
                 counts = f"{path.name}: not used any more ({why})"
                 raise _Looked
@@ -120,6 +129,7 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
         # Making the state anew costs what it alone knows.
         hint += "; what was acknowledged in what was cut out of the journal is delivered again then"
     findings = [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
+    findings += [Finding(CODE, Level.WARNING, Place(str(path)), one, _TAKEN_BACK) for one in ahead]
     text = "entries were cut out of the journal, which the state may know of: "
     findings += [Finding(CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in of_gaps]
     return findings, counts

@@ -4,6 +4,7 @@
 * ``patterns``: the names that a regular expression stands for.
 * ``derived``: a view, conflated topic or queue as the topic that it is read as.
 * ``storefile``: files that are no stores, named by mistake or standing at a topic's place.
+* ``queuestates``: the state files of queues, and what they prove of the journal.
 * ``positions``: where stores and journals stand to each other: opening both, which journal explains which store.
 * ``histories``: positions of histories that a restore ended.
 * ``logplaces``: bookmarks and txids as instants.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.topics.histories import former, short_name, undone_store
+from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, StoreMeta
@@ -64,7 +65,8 @@ def open_log(
     """The instance's journal for reading; ``directory`` names another place of it, where no store knows about it.
 
     ``acknowledged`` is what the caller's own store has applied. ``whole``: the answer depends on the end of the
-    journal, so all stores are asked; so they are where no topics file tells how far it had been synced.
+    journal, so all stores and the states of all queues are asked; so they are where no topics file tells how far it
+    had been synced.
 
     Raises ConfigError ``SOW-ENG-020`` without a TransactionLog, MissingError ``SOW-JRN-001`` without files.
     """
@@ -81,12 +83,13 @@ def open_log(
     )
     _named(instance, journal)
     try:
-        # A journal that ends too early looks like a shorter one. What a store has applied, or the topics file notes as
-        # synced, proves that there was more.
+        # A journal that ends too early looks like a shorter one. What a store has applied, a queue has written, or the
+        # topics file notes as synced, proves that there was more.
         if whole or not journal.is_witnessed:
             # A store that a session of this process writes is not opened twice; its writer has judged the end.
             others = [topic for topic in instance.topics if instance.opened(topic) is None]
             journal.acknowledge(applied_of(journal.lineage, standings(instance, others)))
+            journal.acknowledge(told_of(journal.lineage, queue_standings(instance)))
     except BaseException:
         journal.close()
         raise

@@ -120,8 +120,8 @@ class CheckRun:
         config = self._instance.config
         if config is None or not any(entry.kind in QUEUES for entry in config.sow) or self._instance.log is None:
             return
-        from sowctl.engine.queues.definition import queues_of
         from sowctl.engine.queues.verification import verify
+        from sowctl.engine.topics.queuestates import queues_of
 
         for queue in queues_of(self._instance):
             try:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
-from sowctl.engine.queues.definition import find_queue, queues_of
+from sowctl.engine.queues.definition import find_queue
 from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
 from sowctl.engine.queues.handles import Handle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
+from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import SowError, UsageError
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.values.times import format_end

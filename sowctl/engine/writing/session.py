@@ -275,12 +275,13 @@ def tell_cut(instance: Instance, journal: JournalWriter, torn: list[TornTail] | 
 
 
 def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> JournalWriter:
-    """The instance's journal for appending; a new one begins above every store (``behaviour`` 11.33).
+    """The instance's journal for appending; a new one begins above every store and queue (``behaviour`` 11.33).
 
     A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
-    which stores or the topics file know is not there.
+    which stores, queues or the topics file know is not there.
     """
     from sowctl.engine.topics.positions import applied_of, has_log, meta_of, open_log, refuse_lost_log, standings
+    from sowctl.engine.topics.queuestates import queue_standings, told_of
     from sowctl.journal.state import last_told
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import NO_LINEAGE
@@ -289,6 +290,9 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     if log is None or instance.config is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     known = standings(instance, instance.topics)
+    states = queue_standings(instance)
+    # Of whichever lineage: who has read a txid may hold it against the entry that bears it next.
+    seen = [max(state.told, state.read) for state in states]
     lineage = None
     if has_log(instance):
         with open_log(instance) as present:
@@ -299,7 +303,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
                 refuse_lost_log(instance, (topic.name, topic.message_type), meta_of(topic.file, instance))
         # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
         given = [store.applied for store in known if store.lineage != NO_LINEAGE]
-        if gone := max([last_told(log.directory, instance.config.name), *given]):
+        if gone := max([last_told(log.directory, instance.config.name), *given, *seen]):
             instance.notify(
                 f"no journal is in {log.directory}, which had txids up to {gone}: a new one begins above them"
             )
@@ -313,9 +317,10 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         random=instance.random(16),
         # A journal that begins anew counts on above every store: a txid that a store has applied is never given to
         # another entry, or the store would pass over it as applied already.
-        first_txid_floor=max((s.applied for s in known), default=0),
-        # What a store has applied was acknowledged: a torn end before that txid is a loss, and no tail to be cut off.
-        acknowledged=applied_of(lineage, known) if lineage is not None else 0,
+        first_txid_floor=max([*(s.applied for s in known), *seen], default=0),
+        # What a store has applied or a queue has written was acknowledged: a torn end before that txid is a loss, and
+        # no tail to be cut off.
+        acknowledged=max(applied_of(lineage, known), told_of(lineage, states)) if lineage is not None else 0,
         # A new journal notes which topics had records before it: it can never say that it covers them (behaviour 1.6).
         beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
         holder=instance.holder,

@@ -69,6 +69,13 @@ class _Opened(Struct, eq=False):
 _opened: dict[tuple[int, int], _Opened] = {}
 """What is open in this process, by device and inode of the lock file, which is never another one."""
 _guard = Lock()
+_changed: dict[Path, int] = {}
+"""Files whose lock this process holds, and its number: a forked child does not hold them."""
+
+
+def is_changed_here(path: Path) -> bool:
+    """Whether this process is in the middle of a change of the file, so that waiting for its lock would not end."""
+    return _changed.get(path) == os.getpid()
 
 
 def _release(opened: _Opened) -> None:
@@ -157,15 +164,14 @@ class QueueFile:
                 yield None
                 return
             try:
-                env, databases = self._for_reading(stack)
+                try:
+                    env, databases = self._for_reading(stack)
+                except DamageError as problem:
+                    raise damaged(problem.message, str(self.path)) from problem
                 txn = stack.enter_context(self._seam.call("lmdb.begin", env.begin))
                 if databases is None:
                     databases = {name: env.open_db(name.encode(), txn, create=False) for name in NAMES}
                 yield Rows(txn, databases, self._seam, str(self.path))
-            except DamageError as problem:
-                if problem.code == "SOW-QUE-002":
-                    raise
-                raise damaged(problem.message, str(self.path)) from problem
             except lmdb.Error as problem:
                 raise self._explained(problem, "read the queue") from problem
 
@@ -235,9 +241,13 @@ class QueueFile:
                 place=str(self.path),
                 hint="find out what it does; --lock-wait says how long to wait",
             )
+        if exclusive:
+            _changed[self.path] = os.getpid()
         try:
             yield
         finally:
+            if exclusive:
+                _changed.pop(self.path, None)
             self._lock.release()
 
     def _waiting(self) -> None:

@@ -214,7 +214,7 @@ class _Taking:
             self._queue(path)
 
     def _queue(self, path: Path) -> None:
-        from sowctl.engine.queues.definition import boot_of
+        from sowctl.engine.topics.queuestates import boot_of
         from sowctl.store.queue.file import QueueFile
 
         with QueueFile(path, self.seam, boot=boot_of(), lock_wait=self.instance.lock_wait).still() as whole:

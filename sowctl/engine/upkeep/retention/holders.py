@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from sowctl.config.derived import ConflatedTopic
 from sowctl.config.model import TopicConfig
 from sowctl.described import DescribedStruct
-from sowctl.engine.queues.definition import queues_of
 from sowctl.engine.sources.recovery import recovery_start
 from sowctl.engine.topics.histories import former
 from sowctl.engine.topics.positions import check_position, definition_of, meta_of
+from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import ConfigError, MissingError, SowError, UsageError
 from sowctl.store.env import Store
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.topics.positions import applied_of, open_log, standings
+from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.engine.upkeep.retention.journals import logged, looked_after
 from sowctl.errors import SowError
 from sowctl.journal.appender import write_error
@@ -77,11 +78,16 @@ def repair(instance: Instance, *, dry_run: bool = False) -> JournalRepair:
 def _planned(instance: Instance) -> Mending:
     config, log = logged(instance)
     lineage = _lineage(instance)
-    stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
-    # What a store has applied, or the topics file counts in, had been synced: it cannot be torn, only lost.
+    # What the topics file counts in had been synced, too: it cannot be torn, only lost.
     told = load(log.directory, config.name, lineage)
-    acknowledged = max(applied_of(lineage, stores), told.end.txid if told is not None else 0)
+    acknowledged = max(_proven(instance, lineage), told.end.txid if told is not None else 0)
     return plan(log.directory, config.name, instance.seam, acknowledged, log.archive_directory)
+
+
+def _proven(instance: Instance, lineage: bytes) -> int:
+    """Up to which txid stores and queues prove that the journal had been synced."""
+    stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
+    return max(applied_of(lineage, stores), told_of(lineage, queue_standings(instance)))
 
 
 def _lineage(instance: Instance) -> bytes:
@@ -100,7 +106,6 @@ def _lineage(instance: Instance) -> bytes:
 def _settled(instance: Instance) -> TailReport | None:
     """The end put right as every writer does it: a torn tail copied and cut off, an unfinished group closed."""
     config, log = logged(instance)
-    stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
     with JournalWriter.open(
         log.directory,
         config.name,
@@ -108,7 +113,7 @@ def _settled(instance: Instance) -> TailReport | None:
         lock_wait=instance.lock_wait,
         now=instance.now,
         random=instance.random(16),
-        acknowledged=applied_of(_lineage(instance), stores),
+        acknowledged=_proven(instance, _lineage(instance)),
         holder=instance.holder,
         archive=log.archive_directory,
         notify=instance.notify,

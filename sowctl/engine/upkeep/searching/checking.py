@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sowctl.engine.topics.positions import applied_of, open_log, standings
+from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.errors import ConfigError, SowError
 from sowctl.journal.check import JournalCoverage, check_journal
 
@@ -32,19 +33,20 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
         assert directory is not None
         yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage)
         return
-    # What stores have applied proves how far the journal must go.
+    # What stores have applied and queues have written proves how far the journal must go.
+    states = queue_standings(instance)
     stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
     try:
         with open_log(instance) as journal:
             lineage = journal.lineage
     except SowError:
-        # No store has this lineage, so no position counts: what is wrong with the journal is found below.
+        # No store and no queue has this lineage, so no position counts: what is wrong with the journal is found below.
         lineage = b""
     yield from check_journal(
         log.directory,
         config.name,
         seam=instance.seam,
-        acknowledged=applied_of(lineage, stores),
+        acknowledged=max(applied_of(lineage, stores), told_of(lineage, states)),
         coverage=coverage,
         archive=log.archive_directory,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.queues.definition import state_path
+from sowctl.engine.topics.queuestates import state_path
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.pruning import KeepRule, PruneReport, prune
 from sowctl.engine.verbs.conflate import conflate

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.options import ReplayOptions, SubscribeOptions
-from sowctl.engine.queues.definition import boot_of
 from sowctl.engine.queues.settling import finish, spot_of
 from sowctl.engine.reports import ReplayReport
+from sowctl.engine.topics.queuestates import boot_of
 from sowctl.engine.topics.targets import find_topic
 from sowctl.engine.upkeep.retention.repairing import repair
 from sowctl.engine.verbs.check import check

@@ -1,0 +1,99 @@
+"""The state files of queues, as far as others than the queues ask: where they lie, and what they prove of the journal.
+
+An entry of a queue (an acknowledgement, a requeue) is written and synced before the state is committed, and no store
+applies it. So where a process ended between that commit and its topics file, the state alone knows that the entry was
+acknowledged (``sow-journal(5)``, "What proves where a journal ends").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.config.derived import Queue
+from sowctl.errors import SowError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PATIENCE = 1.0
+"""Seconds to wait at most for a state that others change: each of them asks the journal himself."""
+
+
+class QueueStanding(Struct, frozen=True):
+    """What a state file says of the journal of a lineage: up to ``told`` it had been synced; up to ``read`` somebody
+    has read it, without knowing whether that was synced."""
+
+    path: Path
+    lineage: bytes
+    told: int
+    read: int
+
+
+def queues_of(instance: Instance) -> tuple[Queue, ...]:
+    """The queues of the configuration, in file order."""
+    return tuple(entry for entry in (instance.config.sow if instance.config else ()) if isinstance(entry, Queue))
+
+
+def state_path(instance: Instance, queue: Queue) -> Path:
+    """Where the state file of a queue lies: beside the journal, in a directory of its instance."""
+    directory = states_directory(instance)
+    assert directory is not None
+    # As for the files of topics: name and type together, and no slash; two names never have one file.
+    name = f"{queue.name}.{queue.message_type}".replace("%", "%25").replace("/", "%2F")
+    return directory / f"{name}.queue"
+
+
+def states_directory(instance: Instance) -> Path | None:
+    """Where the state files lie, whether there are any or not; None without a TransactionLog."""
+    if instance.log is None or instance.config is None:
+        return None
+    return instance.log.directory / f"{instance.config.name}.queues"
+
+
+def boot_of() -> str | None:
+    """What names the present start of the machine; None where nothing does."""
+    try:
+        return _BOOT.read_text("ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def queue_standings(instance: Instance) -> list[QueueStanding]:
+    """What the states beside the journal say of it, those of queues that are configured no more, too.
+
+    A state that cannot be read, or is not used since the machine was started anew, says nothing: its queue reports it.
+    """
+    directory = states_directory(instance)
+    paths = sorted(directory.glob("*.queue")) if directory is not None else []
+    if not paths:
+        return []
+    from sowctl.store.queue.file import QueueFile, is_changed_here
+
+    found = []
+    boot, wait = boot_of(), min(instance.lock_wait, _PATIENCE)
+    for path in paths:
+        # This process is in the middle of a change, whose lock it would wait for in vain.
+        if is_changed_here(path):
+            continue
+        try:
+            with QueueFile(path, instance.seam, boot=boot, lock_wait=wait).look() as rows:
+                if rows is not None and not rows.is_new:
+                    state = rows.state
+                    found.append(QueueStanding(path, state.lineage, rows.told, state.applied))
+        except SowError:
+            continue
+    return found
+
+
+def told_of(lineage: bytes, states: Iterable[QueueStanding]) -> int:
+    """The highest txid of the journal of this lineage that a queue has written and synced; 0 for none.
+
+    Not ``read``: who reads takes no lock, and may have seen entries that their writer took back when it could not sync
+    them.
+    """
+    return max((state.told for state in states if state.lineage == lineage), default=0)

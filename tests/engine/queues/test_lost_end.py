@@ -1,0 +1,192 @@
+"""A journal that lost what a queue had written: only the state of the queue proves it, and everybody is told.
+
+An acknowledgement is synced before the state is committed, and no store applies it. Where the process ended before it
+wrote the topics file, and the end of the journal is lost then, nothing but the state knows of the txid.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.queues.outlook import outlook
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.queuestates import boot_of, queues_of
+from sowctl.engine.upkeep.retention.repairing import repair
+from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.writing.session import open_journal
+from sowctl.errors import DamageError, SowError
+from sowctl.findings import Level
+from sowctl.journal.state import topics_path
+from sowctl.store.queue.file import QueueFile
+from tests.support.queues import QueueLab, id_of, lab_xml, queue_xml
+
+Change = Callable[[QueueLab], None]
+
+
+def topics_of(lab: QueueLab) -> Path:
+    return topics_path(lab.journals()[0].parent, "test")
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> QueueLab:
+    """Txids 1 to 3 are messages, 4 and 5 were acknowledgements of the first two, of which only the state knows."""
+    lab = QueueLab(tmp_path / "lost", lab_xml(queue_xml(), queue_xml(name="other")))
+    lab.put(1, 2, 3)
+    (path,) = lab.journals()
+    size, known = path.stat().st_size, topics_of(lab).read_bytes()
+    assert lab.ack(*lab.lease(2)) == ["done", "done"]
+    topics_of(lab).write_bytes(known)
+    os.truncate(path, size)
+    return lab
+
+
+def without_topics_file(lab: QueueLab) -> None:
+    topics_of(lab).unlink()
+
+
+def without_the_queue(lab: QueueLab) -> None:
+    """The state of a queue that the configuration has no more proves as much."""
+    text = lab.config.read_text().replace("<Name>work</Name>", "<Name>renamed</Name>")
+    lab.config.write_text(text)
+
+
+def torn(lab: QueueLab) -> None:
+    """What is left of the block is no torn tail."""
+    with lab.journals()[0].open("ab") as file:
+        file.write(b"\x89block\r\n" + b"rest" * 5)
+
+
+def unchanged(_: QueueLab) -> None:
+    return
+
+
+@pytest.mark.parametrize("change", [unchanged, without_topics_file, without_the_queue, torn])
+def test_whoever_asks_for_the_end_of_the_journal_is_told(lost: QueueLab, change: Change) -> None:
+    change(lost)
+    (path,) = lost.journals()
+    before = path.read_bytes()
+    handle = lost.open()
+    acts: list[Callable[[], object]] = [
+        lambda: lost.put(9),
+        lambda: open_journal(handle),
+        lambda: list(list_files(handle)),
+        lambda: list(dump(handle, EntryFilter())),
+    ]
+    if change is not without_the_queue:
+        acts += [lost.peek, lost.lease, lost.info, lost.depth, lambda: outlook(handle, queues_of(handle)[0])]
+    if change is without_topics_file:
+        acts += [lambda: lost.query("orders"), lambda: lost.peek("other")]
+    for act in acts:
+        with pytest.raises(SowError) as caught:
+            act()
+        assert caught.value.exit_status == DamageError.exit_status, caught.value
+        assert caught.value.code in ("SOW-JRN-010", "SOW-JRN-013")
+    assert path.read_bytes() == before
+    run = check(handle)
+    assert {one.id for one in run if one.level is Level.ERROR} & {"SOW-JRN-010", "SOW-JRN-013"}
+    assert run.status == DamageError.exit_status
+
+
+def test_a_repair_keeps_the_txids_and_the_state(lost: QueueLab) -> None:
+    (gap,) = repair(lost.open()).gaps
+    assert (gap.first_txid, gap.last_txid) == (4, 5)
+    assert lost.pending() == [3]
+    assert lost.publish("orders", '{"id":9}').first_txid == 6
+    assert lost.pending() == [3, 9]
+    assert check(lost.open()).status == 0
+
+
+def test_the_journal_put_back_ends_it(tmp_path: Path, lost: QueueLab) -> None:
+    lab = QueueLab(tmp_path / "whole", lab_xml(queue_xml()))
+    lab.put(1, 2, 3)
+    (path,) = lab.journals()
+    before = topics_of(lab).read_bytes()
+    lab.ack(*lab.lease(2))
+    content, size = path.read_bytes(), path.stat().st_size
+    os.truncate(path, size - 10)
+    topics_of(lab).write_bytes(before)
+    with pytest.raises(DamageError):
+        lab.peek()
+    path.write_bytes(content)
+    assert lab.pending() == [3]
+
+
+# Ways in which a state may be ahead, and nothing was lost
+
+
+def test_a_journal_that_was_given_up(lost: QueueLab) -> None:
+    """The new one begins above what the state knows, too, though topics file and store know less."""
+    for path in lost.journals():
+        path.unlink()
+    assert lost.put(7) is None
+    with open_log(lost.open()) as log:
+        assert (log.first_txid, log.last_txid()) == (6, 6)
+    assert lost.pending() == [7]
+    assert check(lost.open()).status == 0
+
+
+def test_a_state_that_was_removed(lost: QueueLab) -> None:
+    """The loss is accepted so, too, where the instance was put back on purpose: what it proves is gone with it."""
+    lost.state_file().unlink()
+    assert lost.pending() == [1, 2, 3]
+    assert lost.publish("orders", '{"id":4}').first_txid == 4
+
+
+def test_a_state_that_was_written_before_the_machine_was_started_anew(lost: QueueLab) -> None:
+    """It was not synced, so it may say anything."""
+    lock = lost.state_file().with_name(f"{lost.state_file().name}-lock")
+    lock.write_text("0a1b2c3d-0000-4000-8000-00000000000f")
+    lost.put(4)
+    assert lost.pending() == [1, 2, 3, 4]
+
+
+def test_a_state_of_another_lineage(lost: QueueLab) -> None:
+    file = QueueFile(lost.state_file(), lost.open().seam, boot=boot_of(), lock_wait=0)
+    with closing(file), file.change() as rows:
+        rows.state.lineage = b"another lineage."
+    lost.put(4)
+    assert lost.pending() == [1, 2, 3, 4]
+
+
+def test_what_was_read_and_taken_back(tmp_path: Path) -> None:
+    """A queue reads without the journal's lock, and a writer that could not sync takes back what was read."""
+    lab = QueueLab(tmp_path / "read", lab_xml(queue_xml()))
+    lab.put(1, 2)
+    (path,) = lab.journals()
+    size, known = path.stat().st_size, topics_of(lab).read_bytes()
+    lab.forget("orders")
+    lab.put(3)
+    assert lab.pending() == [1, 2, 3]
+    lab.forget("orders")
+    topics_of(lab).write_bytes(known)
+    os.truncate(path, size)
+    (finding,) = (one for one in check(lab.open()) if one.id == "SOW-QUE-020")
+    assert finding.level is Level.WARNING
+    assert finding.message == "the queue has read up to txid 3, and the journal ends with txid 2"
+    assert lab.publish("orders", '{"id":33}').first_txid == 3
+    assert lab.pending() == [1, 2, 33]
+    assert [one for one in check(lab.open()) if one.level > Level.INFO] == []
+
+
+def test_nobody_waits_for_the_lock_that_it_holds_itself(tmp_path: Path) -> None:
+    """A state is made anew within a change, and where its RecoveryPoint is a txid the journal is opened there once
+    more, which without a topics file asks all states.
+    """
+    plain = QueueLab(tmp_path / "plain", lab_xml())
+    point = f"<RecoveryPoint>{plain.open().publisher}|2|</RecoveryPoint>"
+    lab = QueueLab(tmp_path / "point", lab_xml(queue_xml(point)))
+    lab.put(1, 2, 3)
+    assert lab.pending() == [3]
+    lab.state_file().unlink()
+    topics_of(lab).unlink()
+    began = time.monotonic()
+    with lab.queue(lock_wait=30.0) as queue:
+        assert [id_of(one) for one in queue.peek()] == [3]
+    assert time.monotonic() - began < 0.9
