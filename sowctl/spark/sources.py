@@ -58,6 +58,7 @@ JOURNAL_OPTIONS = (
     "partitionBytes",
     "start",
     "maxEntries",
+    "maxBytesPerTrigger",
     "failOnDataLoss",
 )
 
@@ -154,8 +155,10 @@ class JournalSource(DataSource):
         with carried():
             options = self._read_options()
             latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
-            most = options.number("maxEntries", MAX_ENTRIES, 1) or MAX_ENTRIES
-            pace = Pace(latest, most, options.flag("failOnDataLoss", True))
+            most_bytes = options.size("maxBytesPerTrigger")
+            # One bound is enough: who says how many bytes a batch may have has said how large it may be.
+            most = options.number("maxEntries", MAX_ENTRIES if most_bytes is None else None, 1)
+            pace = Pace(latest, most, options.flag("failOnDataLoss", True), most_bytes)
             query = _journal_query(options)
             # A stream may be started before anything was published, so the topic need not have entries yet.
             require_entries(query.origin, query.topic, query.message_type, later=True)

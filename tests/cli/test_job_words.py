@@ -1,9 +1,17 @@
-"""What is told of a job on Spark at its end, in one line."""
+"""What is told of a job on Spark: while it runs, and at its end in one line."""
 
 from __future__ import annotations
 
-from sowctl.cli.commands.bodies.pipeline import in_words
+import io
+import json
+from typing import Any
+
+from sowctl.cli.commands.bodies.pipeline import Telling, in_words
+from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.streams import Streams
+from sowctl.seam import SEAM
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.stream import Progress
 
 
 def test_a_view_is_told_by_its_own_name() -> None:
@@ -15,3 +23,58 @@ def test_a_view_is_told_by_its_own_name() -> None:
 def test_other_jobs_are_told_by_their_topics() -> None:
     report = JobReport("load", ("orders", "customers"), records=3, rejected=1, partitions=2, seconds=1.5)
     assert in_words(report) == "load orders, customers: 3 records, 1 rejected; 1.5 s, 2 partitions"
+
+
+def told(progress: str) -> tuple[Telling, Any, list[float]]:
+    """Something that tells, where it does, and its clock."""
+    said, now = io.BytesIO(), [100.0]
+    invocation = Invocation(Streams(io.BytesIO(), io.BytesIO(), said, {}), {}, SEAM, lambda: 0)
+    invocation.command = "pipeline stream"
+    invocation.settings = Settings(progress=progress)
+    return Telling(invocation, lambda: now[0]), said, now
+
+
+def test_progress_begins_before_spark_does_and_tells_how_far_behind_a_stream_is() -> None:
+    telling, said, _ = told("always")
+    telling.starting()
+    telling.batch(Progress(2, 300, 300, 9000, 1200, 65536))
+    telling.tasks(1, 4)
+    telling.end()
+    lines = said.getvalue().decode().split("\r\x1b[K")[1:]
+    assert lines == [
+        "pipeline stream: starting Spark",
+        "pipeline stream: 2 batches, 300 entries, 1,200 entries (64.0 KiB) behind",
+        "pipeline stream: 2 batches, 300 entries, 1,200 entries (64.0 KiB) behind; 1 of 4 tasks",
+        "",
+    ]
+
+
+def test_progress_as_objects_is_told_of_each_batch_and_once_a_second_of_tasks() -> None:
+    telling, said, now = told("json")
+    telling.starting()
+    for done in range(5):
+        now[0] += 0.4
+        telling.tasks(done, 4)
+    telling.batch(Progress(1, 30, 20, 400, 7, 99))
+    telling.end()
+    rows = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert [row.get("phase", row.get("done")) for row in rows] == ["starting Spark", 2, None]
+    assert rows[-1] == {
+        "command": "pipeline stream",
+        "counted": "batches",
+        "batches": 1,
+        "read": 30,
+        "records": 20,
+        "bytes": 400,
+        "behind": 7,
+        "bytes_behind": 99,
+        "seconds": 2.0,
+    }
+
+
+def test_nothing_is_told_where_progress_is_not_shown() -> None:
+    telling, said, _ = told("never")
+    telling.starting()
+    telling.batch(Progress(1))
+    telling.end()
+    assert not telling.on and said.getvalue() == b""

@@ -64,7 +64,7 @@ def test_a_stream_may_begin_before_there_is_a_journal(lab: Lab, spark: SparkSess
     lab.publish("orders", message(id=1))
     end = reader.latestOffset(start, ReadAllAvailable())
     assert txids(reader, start, end) == [1]
-    assert reader.reportLatestOffset() == end
+    assert reader.reportLatestOffset() == end | {"entriesBehind": 0, "bytesBehind": 0}
 
 
 def test_where_a_stream_begins(lab: Lab, spark: SparkSession) -> None:

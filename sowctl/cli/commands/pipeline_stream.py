@@ -42,6 +42,10 @@ def run(
         int | None,
         option("--max-entries", help="entries in a batch, at most; default 1000000", metavar="COUNT", minimum=1),
     ] = None,
+    max_bytes: Annotated[
+        str | None,
+        option("--max-bytes", help="bytes of the journal, as stored, in a batch, such as 64MB", metavar="SIZE"),
+    ] = None,
     interval: Annotated[
         str | None, option("--interval", help="time between two batches, such as '5 seconds'", metavar="TIME")
     ] = None,
@@ -55,6 +59,10 @@ def run(
     The checkpoint says what has been dealt with; a stream that is started again goes on there, and what comes twice is
     written once. Without --available-now it goes on until it is interrupted. Deletions go to another topic only where
     it makes the same keys.
+
+    Progress tells the batches and entries so far, and how far the stream is behind: entries and bytes of the journal,
+    as stored and of all topics, that no batch has read. With --progress json each batch is an object with batches,
+    read, records, bytes, behind and bytes_behind; the summary has the last of these.
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.spark.sessions import require_pyspark
@@ -82,9 +90,11 @@ def run(
             available_now=available_now,
             latest=latest,
             max_entries=max_entries,
+            max_bytes=max_bytes,
             interval=interval,
         )
-        with pipeline.session(invocation, master, conf) as spark:
-            report = stream(spark, instance, wanted, options)
+        telling = pipeline.Telling(invocation)
+        with pipeline.session(invocation, master, conf, telling) as spark:
+            report = stream(spark, instance, wanted, options, tell=telling.batch)
     pipeline.show(invocation, report, summary)
     return 0

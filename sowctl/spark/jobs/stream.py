@@ -7,10 +7,13 @@ journal which were written.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
@@ -24,6 +27,22 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+
+
+class Progress(Struct, frozen=True):
+    """How far a stream is: what it has dealt with since it began, and how far it is behind its journal's end.
+
+    Of the entries that were ``read``, ``records`` were written, with ``bytes`` of payload. ``behind`` are the entries
+    of the journal, of all topics, that no batch has read yet, ``bytes_behind`` their bytes as stored.
+    """
+
+    batches: int = 0
+    read: int = 0
+    records: int = 0
+    bytes: int = 0
+    behind: int = 0
+    bytes_behind: int = 0
+
 
 Show = Callable[[list[tuple[str, bytes | None, int]]], None]
 """Takes rows of operation, payload and txid, some at a time, in txid order."""
@@ -43,8 +62,8 @@ class StreamOptions(DescribedStruct, frozen=True):
 
     ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the
     publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``latest``: begin behind
-    what is there. ``max_entries`` bounds a batch (None: as the data source does); ``interval`` (such as ``5 seconds``)
-    is the time between two.
+    what is there. ``max_entries`` and ``max_bytes`` (such as ``64MB`` of the journal as stored) bound a batch (None: as
+    the data source does); ``interval`` (such as ``5 seconds``) is the time between two.
     """
 
     checkpoint: str | None = None
@@ -56,6 +75,7 @@ class StreamOptions(DescribedStruct, frozen=True):
     available_now: bool = False
     latest: bool = False
     max_entries: int | None = None
+    max_bytes: str | None = None
     interval: str | None = None
 
 
@@ -66,9 +86,12 @@ def stream(
     options: StreamOptions,
     *,
     stop: Callable[[], bool] = bool,
+    tell: Callable[[Progress], None] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
     """Follow the journal's entries of ``topic`` (None: of all) until ``stop`` says so, or what is there is dealt with.
+
+    ``tell`` is called with how far it is, at the beginning and whenever Spark has reported a batch.
 
     Raises UsageError ``SOW-SPK-068``, ConfigError without a TransactionLog, and what reading and writing raise.
     """
@@ -83,7 +106,7 @@ def stream(
         frame = _read(spark, instance, topic, options)
     counts = _Showing(options.show) if options.show is not None else None
     query = _write(frame, instance, topic, options, counts)
-    seen = _Totals()
+    seen = _Totals(tell)
     try:
         with translated():
             # Waiting in pieces, so that a request to stop is seen and progress is counted before Spark forgets it.
@@ -101,7 +124,7 @@ def stream(
     report.read = seen.read
     report.records, report.bytes = counts.totals() if counts is not None else (seen.records, seen.bytes)
     report.partitions = seen.batches
-    report.details = {"batches": seen.batches}
+    report.details = {"batches": seen.batches, "behind": seen.behind, "bytes_behind": seen.bytes_behind}
     report.seconds = monotonic() - started
     return report
 
@@ -137,6 +160,8 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
         reader = reader.option("topic", topic.name).option("messageType", topic.message_type)
     if options.max_entries is not None:
         reader = reader.option("maxEntries", str(options.max_entries))
+    if options.max_bytes is not None:
+        reader = reader.option("maxBytesPerTrigger", options.max_bytes)
     if options.show is not None:
         reader = reader.option("partitionBytes", SHOWN_PARTITION)
     return reader.load()
@@ -214,23 +239,49 @@ class _Showing:
 class _Totals:
     """What all batches had together, counted from Spark's progress, of which it keeps the last hundred."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[Progress], None] | None = None) -> None:
         self.batches = self.read = self.records = self.bytes = 0
+        self.behind = self.bytes_behind = 0
         self._last = -1
+        self._tell = tell
+        self._told: Progress | None = None
+        self._say()
 
     def note(self, query: StreamingQuery) -> None:
         """Count the batches since the last call, those that had something; entries and bytes as Spark observed them."""
         newest = query.lastProgress
-        # Progress is reported many times for one batch; each counts once.
-        if newest is None or int(newest["batchId"]) <= self._last:
+        if newest is None:
             return
-        for one in query.recentProgress:
-            # an idle query reports the number that its next batch will have, without rows
-            if one["numInputRows"] and int(one["batchId"]) > self._last:
-                self._last = int(one["batchId"])
-                self.batches += 1
-                self.read += int(one["numInputRows"])
-                observed: Any = one["observedMetrics"].get(SEEN)
-                if observed is not None:
-                    self.records += int(observed["records"])
-                    self.bytes += int(observed["bytes"])
+        self._lag(newest)
+        # Progress is reported many times for one batch; each counts once.
+        if int(newest["batchId"]) > self._last:
+            for one in query.recentProgress:
+                # an idle query reports the number that its next batch will have, without rows
+                if one["numInputRows"] and int(one["batchId"]) > self._last:
+                    self._count(one)
+        self._say()
+
+    def _count(self, one: Any) -> None:
+        self._last = int(one["batchId"])
+        self.batches += 1
+        self.read += int(one["numInputRows"])
+        observed: Any = one["observedMetrics"].get(SEEN)
+        if observed is not None:
+            self.records += int(observed["records"])
+            self.bytes += int(observed["bytes"])
+
+    def _lag(self, newest: Any) -> None:
+        """What the source said of the journal's end when the newest batch was planned."""
+        for source in newest["sources"]:
+            try:
+                said = json.loads(source["latestOffset"] or "null")
+                self.behind, self.bytes_behind = int(said["entriesBehind"]), int(said["bytesBehind"])
+            except (TypeError, ValueError, KeyError):
+                # Nothing was said where there is no journal yet.
+                continue
+
+    def _say(self) -> None:
+        now = Progress(self.batches, self.read, self.records, self.bytes, self.behind, self.bytes_behind)
+        if self._tell is not None and now != self._told:
+            self._told = now
+            self._tell(now)

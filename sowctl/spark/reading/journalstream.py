@@ -5,14 +5,21 @@ The offset names the journal's lineage too, so that a checkpoint is never contin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from sowctl.errors import DamageError, MissingError
+from sowctl.journal.block import Position
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.journalbatches import JournalQuery
@@ -34,11 +41,13 @@ seconds as one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this bound a
 
 
 class Pace(Struct, frozen=True):
-    """Where a new query begins (``latest``: behind what is there), and how many entries a batch may have."""
+    """Where a new query begins (``latest``: behind what is there), and how much a batch may have: so many entries, so
+    many bytes of the journal as stored; None is no bound."""
 
     latest: bool = False
-    max_entries: int = MAX_ENTRIES
+    max_entries: int | None = MAX_ENTRIES
     fail_on_loss: bool = True
+    max_bytes: int | None = None
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,6 +57,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.query = query
         self.pace = pace
         self._target: int | None = None
+        self._reached: int | None = None
         with carried():
             self._schema = arrow_schema(schema, JOURNAL_COLUMNS)
             if query.filter is not None:
@@ -67,15 +77,19 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return {"txid": 0 if low is None else low - 1, "lineage": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The option ``maxEntries``."""
-        return ReadMaxRows(self.pace.max_entries)
+        """The options ``maxEntries`` and ``maxBytesPerTrigger``; where both are given, Spark is told of the first."""
+        if self.pace.max_entries is not None:
+            return ReadMaxRows(self.pace.max_entries)
+        return ReadAllAvailable() if self.pace.max_bytes is None else ReadMaxBytes(self.pace.max_bytes)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the last whole group within the limit; one group at least."""
         with carried():
             try:
                 with open_journal(self.query.origin) as log:
-                    return self._latest(log, start, limit)
+                    end = self._latest(log, start, limit)
+                    self._reached = end["txid"]
+                    return end
             except MissingError as error:
                 # The query began before the journal: it goes on waiting. A journal that was there and is gone is an
                 # error.
@@ -92,16 +106,25 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last <= first:
             # The offset that Spark has already says that there is nothing new.
             return start
-        if isinstance(limit, ReadMaxRows):
-            last = _within(log, first, last, limit.max_rows)
+        if not isinstance(limit, ReadAllAvailable):
+            # Spark hands back one limit of ours, and knows no two at once: the bytes are remembered here.
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            last = _within(log, first, last, rows, self.pace.max_bytes)
         return _offset(last, log)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """The present end of the journal."""
+        """The present end of the journal, and how far the batch that was planned last is behind it.
+
+        Spark shows it as ``latestOffset`` of the source in the progress of a query; it is the one place where a source
+        written in Python can say something there.
+        """
         with carried():
             try:
                 with open_journal(self.query.origin) as log:
-                    return _offset(log.last_txid(), log)
+                    end = log.last_txid()
+                    at = max(log.first_txid - 1, self._reached if self._reached is not None else 0)
+                    behind = {"entriesBehind": max(end - at, 0), "bytesBehind": _bytes_behind(log, at)}
+                    return _offset(end, log) | behind
             except MissingError:
                 return None
 
@@ -161,17 +184,49 @@ def _offset(txid: int, log: Journal) -> Offset:
     return {"txid": txid, "lineage": log.lineage.hex()}
 
 
-def _within(log: Journal, after: int, until: int, most: int) -> int:
-    """The end of the last group that ends within ``most`` entries, of the first one where it is larger."""
-    # A group was committed as a whole and is shown as a whole, so a batch ends at the last edge within the limit.
-    best = None
+def _within(log: Journal, after: int, until: int, most: int | None, most_bytes: int | None = None) -> int:
+    """The end of the last group that ends within ``most`` entries and ``most_bytes`` stored bytes, of the first one
+    where it is larger; None is no bound."""
+    # A group was committed as a whole and is shown as a whole, so a batch ends at the last edge within the limits.
+    begin: Position | None = None
+    best: int | None = None
+    sizes = {} if most_bytes is None else {file.number: file.size for file in log.files()}
+
+    def fits(place: Position) -> bool:
+        within = most is None or place.txid - after <= most
+        return within and (most_bytes is None or begin is None or _distance(sizes, begin, place) <= most_bytes)
+
     for place in log.places(after, until):
+        begin = begin or place
         if place.txid <= after:
             continue
-        if best is not None and place.txid - after > most:
+        if best is not None and not fits(place):
             return best
         best = place.txid
-        if place.txid - after >= most:
+        if not fits(place):
             return best
     # Behind the last group there is no further place; ``until`` is its end.
-    return until if best is None or until - after <= most else best
+    if best is None:
+        return until
+    last = log.end()
+    if last.txid != until and most_bytes is not None:
+        # What ends before the journal does was bounded by a txid: its last group begins within the limit.
+        last = next(iter(log.places(until)), last)
+    return until if fits(Position(last.number, last.offset, until)) else best
+
+
+def _bytes_behind(log: Journal, txid: int) -> int:
+    """Bytes of the journal, as stored, from behind the entry ``txid`` to the present end."""
+    end = log.end()
+    if txid >= end.txid:
+        return 0
+    begin = next(iter(log.places(txid)), end)
+    return _distance({file.number: file.size for file in log.files()}, begin, end)
+
+
+def _distance(sizes: Mapping[int, int], begin: Position, end: Position) -> int:
+    """Stored bytes between two places; ``sizes`` are those of the files by their numbers."""
+    if begin.number == end.number:
+        return end.offset - begin.offset
+    between = sum(sizes.get(number, 0) for number in range(begin.number, end.number))
+    return between - begin.offset + end.offset

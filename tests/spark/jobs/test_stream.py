@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,7 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete
 from sowctl.errors import UsageError
 from sowctl.spark.jobs import stream as streaming
-from sowctl.spark.jobs.stream import SEEN, StreamOptions, _Totals, stream
+from sowctl.spark.jobs.stream import SEEN, Progress, StreamOptions, _Totals, stream
 from sowctl.spark.jobs.table import JOBS, find
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
@@ -90,20 +91,29 @@ def test_a_long_batch_is_shown_in_parts(spark: SparkSession, tmp_path: Path, mon
         report = stream(spark, lab.open(), None, options)
         assert [len(part) for part in parts] == [7, 7, 6, 7, 3]
         assert [txid for part in parts for _, _, txid in part] == list(range(1, 31))
-        assert (report.read, report.records, report.details) == (30, 30, {"batches": 2})
+        assert (report.read, report.records, report.details) == (30, 30, {"batches": 2, "behind": 0, "bytes_behind": 0})
 
 
 def test_totals_are_counted_once_and_nothing_else_is_kept() -> None:
-    totals = _Totals()
+    told: list[Progress] = []
+    totals = _Totals(told.append)
     made = [
-        {"batchId": n, "numInputRows": 10 * (n % 2), "observedMetrics": {SEEN: {"records": 5, "bytes": 7}}}
+        {
+            "batchId": n,
+            "numInputRows": 10 * (n % 2),
+            "observedMetrics": {SEEN: {"records": 5, "bytes": 7}},
+            "sources": [{"latestOffset": json.dumps({"txid": 9, "entriesBehind": 1000 - n, "bytesBehind": 5})}],
+        }
         for n in range(1000)
     ]
     for end in (1, 3, 3, 60, 150, 151):
-        recent = [*made[max(0, end - 100) : end], {"batchId": end, "numInputRows": 0, "observedMetrics": {}}]
+        idle = {"batchId": end, "numInputRows": 0, "observedMetrics": {}, "sources": [{"latestOffset": "null"}]}
+        recent = [*made[max(0, end - 100) : end], idle]
         totals.note(cast(Any, SimpleNamespace(recentProgress=recent, lastProgress=recent[-1])))
     assert (totals.batches, totals.read, totals.records, totals.bytes) == (75, 750, 375, 525)
-    assert len(vars(totals)) == 5
+    assert [one.batches for one in told] == [0, 1, 30, 75] and len(vars(totals)) == 9
+    totals.note(cast(Any, SimpleNamespace(recentProgress=made[-1:], lastProgress=made[-1])))
+    assert (told[-1].behind, told[-1].bytes_behind) == (1, 5)
 
 
 def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from msgspec.structs import asdict
+
 from sowctl.cli.context import Invocation
+from sowctl.cli.meter import TOLD_EVERY
 from sowctl.cli.words.declare import Argument, option
 from sowctl.errors import UsageError
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.spark.jobs.outputs import Output
     from sowctl.spark.jobs.report import JobReport
+    from sowctl.spark.jobs.stream import Progress
 
 SPARK = "Spark options"
 DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow")
@@ -65,9 +71,65 @@ Replace: TypeAlias = Annotated[bool, option("--force", help="replace an output t
 Topic: TypeAlias = Annotated[str, Argument("TOPIC", "the topic", complete="topic")]
 
 
+class Telling:
+    """How far a job is, on standard error: a line that is written over, or with ``--progress json`` an object a second.
+
+    Begins before Spark does, whose start takes longer than most short jobs.
+    """
+
+    def __init__(self, invocation: Invocation, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._streams, self._name, self._clock = invocation.streams, invocation.command, monotonic
+        self._json = invocation.settings.progress == "json"
+        self._lines = invocation.shows_progress()
+        self._words = ""
+        self._began = self._next = monotonic()
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is told."""
+        return self._json or self._lines
+
+    def starting(self) -> None:
+        """Spark is being started."""
+        self._say({"phase": "starting Spark"}, "starting Spark", at_once=True)
+
+    def tasks(self, done: int, tasks: int) -> None:
+        """So many tasks of the stages under way are done."""
+        row = {"counted": "tasks", "done": done, "total": tasks}
+        self._say(row, f"{self._words}{done:,} of {tasks:,} tasks", at_once=False)
+
+    def batch(self, progress: Progress) -> None:
+        """A stream has dealt with a batch more."""
+        from sowctl.output.reports import size
+
+        lag = f", {progress.behind:,} entries ({size(progress.bytes_behind)}) behind" if progress.behind else ""
+        self._words = f"{progress.batches:,} batches, {progress.read:,} entries{lag}; "
+        self._say({"counted": "batches", **asdict(progress)}, self._words.removesuffix("; "), at_once=True)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._lines:
+            self._write("\r\x1b[K")
+
+    def _say(self, row: Mapping[str, object], words: str, *, at_once: bool) -> None:
+        now = self._clock()
+        if self._json and (at_once or now >= self._next):
+            self._next = now + TOLD_EVERY
+            self._streams.talk(json.dumps({"command": self._name, **row, "seconds": round(now - self._began, 1)}))
+        elif self._lines:
+            # The line is written over itself, and what was longer before is erased.
+            self._write(f"\r\x1b[K{self._name}: {words}")
+
+    def _write(self, text: str) -> None:
+        self._streams.stderr.write(text.encode())
+        self._streams.stderr.flush()
+
+
 @contextmanager
-def session(invocation: Invocation, master: str | None, conf: Sequence[str] | None) -> Iterator[Any]:
-    """A session for one job: quiet unless --verbose, with progress on a terminal, ended at the end.
+def session(
+    invocation: Invocation, master: str | None, conf: Sequence[str] | None, telling: Telling | None = None
+) -> Iterator[Any]:
+    """A session for one job: quiet unless --verbose, with progress as ``telling`` has it, ended at the end.
 
     Raises UsageError ``SOW-SPK-001`` without the extra, and what starting raises; what Spark itself cannot do is a
     StorageError ``SOW-SPK-070``.
@@ -78,14 +140,12 @@ def session(invocation: Invocation, master: str | None, conf: Sequence[str] | No
     wanted = pairs("--conf", conf)
     verbose = invocation.settings.verbose > 0
     app = f"sowctl {invocation.command}"
-    if invocation.shows_progress():
-        # Gone when the first stage is told of; starting takes longer than most short jobs.
-        invocation.streams.stderr.write(f"\r\x1b[K{invocation.command}: starting Spark".encode())
-        invocation.streams.stderr.flush()
+    telling = telling or Telling(invocation)
+    telling.starting()
     with (
         _silent(verbose),
         open_session(master or LOCAL, environment=invocation.environ, conf=wanted, app=app, verbose=verbose) as spark,
-        _progress(invocation, spark),
+        _progress(telling, spark),
         in_plain_words(),
     ):
         yield spark
@@ -187,23 +247,15 @@ def in_words(report: JobReport) -> str:
 
 
 @contextmanager
-def _progress(invocation: Invocation, spark: Any) -> Iterator[None]:
-    """A line with the tasks of the stages under way, where progress is shown at all."""
+def _progress(telling: Telling, spark: Any) -> Iterator[None]:
+    """The tasks of the stages under way, where progress is shown at all."""
     from sowctl.spark.jobs.report import watched
 
-    if not invocation.shows_progress():
+    if not telling.on:
         yield
         return
-    stream = invocation.streams.stderr
-
-    def tell(done: int, tasks: int) -> None:
-        # The line is written over itself, and what was longer before is erased.
-        stream.write(f"\r\x1b[K{invocation.command}: {done} of {tasks} tasks".encode())
-        stream.flush()
-
     try:
-        with watched(spark, tell):
+        with watched(spark, telling.tasks):
             yield
     finally:
-        stream.write(b"\r\x1b[K")
-        stream.flush()
+        telling.end()

@@ -1,0 +1,85 @@
+"""How much of a journal a batch of a stream has, and how far it is behind: asked of the reader, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import LongType, StructType
+
+from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader
+from tests.spark.conftest import XML
+from tests.spark.reading import journal
+from tests.support.instances import Lab, message
+
+
+@pytest.fixture
+def lab(tmp_path: object) -> Lab:
+    """Twenty groups of ten entries each, in several files."""
+    made = Lab(tmp_path, XML, journal_size=3000)  # type: ignore[arg-type]
+    for group in range(20):
+        made.publish("orders", *[message(id=i, text=f"{group:02}") for i in range(10)])
+    return made
+
+
+def stream(lab: Lab, **options: object) -> JournalStreamReader:
+    reader = journal(lab, **options).streamReader(StructType().add("_txid", LongType()))
+    assert isinstance(reader, JournalStreamReader)
+    return reader
+
+
+def ends(reader: JournalStreamReader) -> list[int]:
+    """Where the batches end, from the first to the last."""
+    at, found = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        found.append(end["txid"])
+        at = end
+    return found
+
+
+def stored(lab: Lab) -> int:
+    return sum(path.stat().st_size for path in lab.journals())
+
+
+def test_bytes_bound_a_batch_like_entries_and_end_it_where_a_group_does(lab: Lab) -> None:
+    assert len(lab.journals()) > 3
+    quarter = ends(stream(lab, maxBytesPerTrigger=stored(lab) // 4))
+    assert quarter[-1] == 200 and 4 <= len(quarter) <= 6
+    assert all(end % 10 == 0 for end in quarter)
+    sizes = [end - before for before, end in zip([0, *quarter], quarter, strict=False)]
+    assert max(sizes) - min(sizes[:-1]) <= 20
+    # a group that is larger than the bound is a batch all the same
+    assert ends(stream(lab, maxBytesPerTrigger=1)) == list(range(10, 201, 10))
+    assert ends(stream(lab, maxBytesPerTrigger="1GB")) == [200]
+
+
+def test_of_two_bounds_the_nearer_one_counts(lab: Lab) -> None:
+    assert ends(stream(lab, maxBytesPerTrigger="1GB", maxEntries=50)) == [50, 100, 150, 200]
+    assert ends(stream(lab, maxBytesPerTrigger=1, maxEntries=50)) == list(range(10, 201, 10))
+    assert ends(stream(lab, maxBytesPerTrigger=1, maxEntries=50, toTxid=35)) == [10, 20, 30, 35]
+
+
+def test_spark_is_told_of_the_bound_and_the_first_batch_has_one_by_default(lab: Lab) -> None:
+    assert stream(lab).getDefaultReadLimit() == ReadMaxRows(MAX_ENTRIES)
+    assert stream(lab, maxBytesPerTrigger="1MB").getDefaultReadLimit() == ReadMaxBytes(1 << 20)
+    reader = stream(lab, maxBytesPerTrigger=1)
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["txid"] == 200
+
+
+def test_the_source_reports_how_far_it_is_behind(lab: Lab) -> None:
+    reader = stream(lab, maxEntries=50)
+    end, behind = reader.initialOffset(), []
+    for _ in range(4):
+        end = reader.latestOffset(end, reader.getDefaultReadLimit())
+        said = reader.reportLatestOffset()
+        assert said is not None and said["txid"] == 200
+        behind.append((said["entriesBehind"], said["bytesBehind"]))
+    assert [entries for entries, _ in behind] == [150, 100, 50, 0]
+    sizes = [size for _, size in behind]
+    assert stored(lab) > sizes[0] > sizes[1] > sizes[2] > sizes[3] == 0
+    assert sizes[0] > 0.6 * stored(lab)
+    # before any batch the whole journal is ahead
+    said = stream(lab).reportLatestOffset()
+    assert said is not None and said["entriesBehind"] == 200 and said["bytesBehind"] > sizes[0]
