@@ -19,6 +19,6 @@ Reading
     files       a file, and blocks at an offset
     compressed  a compressed file, read at any offset
     block       what a reader gives
-    stretch     parts of a journal that are read apart
+    stretch     parts of files that are read apart, and the plan that cuts them
     check       everything, and what is wrong with it
 """

@@ -263,13 +263,14 @@ class JournalFile:
         seed = place_seed(self.header.lineage, self.number, offset)
         return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
 
-    def next_block(self, offset: int) -> BlockRef | None:
+    def next_block(self, offset: int, at_a_time: int = _CHUNK) -> BlockRef | None:
         """The first block with a valid header at or behind ``offset``, whether its body is whole or not.
 
         Looked for as far as ``size``: what a writer has added since proves nothing about bytes that were read before.
+        ``at_a_time`` bytes are read and searched.
         """
         while offset + BLOCK_HEADER_SIZE <= self.size:
-            chunk = bytes(self.read(offset, min(_CHUNK, self.size - offset)))
+            chunk = bytes(self.read(offset, min(at_a_time, self.size - offset)))
             at = chunk.find(BLOCK_MAGIC)
             while at >= 0:
                 place = offset + at

@@ -15,6 +15,7 @@ from sowctl.journal.block import Ended, FileInfo, Position
 from sowctl.journal.files import JournalFile, list_files, refuse_other, searched
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
 from sowctl.journal.state import JournalState, from_checkpoint, last_told
+from sowctl.journal.stretch import Segment
 from sowctl.seam import Seam
 
 REMOVED = "SOW-JRN-063"
@@ -243,6 +244,28 @@ class FileSet:
             infos.append(FileInfo(file.path, number, file.stored, header.first_txid, None, header.created))
             self.release(file)
         return infos
+
+    def segments(self, end: Position, last_block: tuple[int, int]) -> list[Segment]:
+        """The files in order as a plan needs them; ``end`` is the journal's, and ``last_block`` stands before it."""
+        found: list[Segment] = []
+        for number in self.numbers:
+            file = self.open(number)
+            header = file.header
+            if found:
+                last = header.first_txid - 1
+                # Where a restore began a new history, the txids between are nothing's.
+                last = next((one.last_txid for one in self.histories if one.above == last), last)
+                block = (header.chain_offset, header.chain) if header.chain else (0, 0)
+                found[-1] = replace(found[-1], last_txid=last, last_block=block)
+            found.append(Segment(number, file.stored, header.first_txid, end.txid, is_packed=file.is_packed))
+            self.release(file)
+        size = found[-1].size if found[-1].is_packed else end.offset
+        found[-1] = replace(found[-1], size=size, last_block=last_block, limit=end.offset)
+        return found
+
+    def apart(self, number: int) -> JournalFile:
+        """A file for one reader alone, to be given back to :meth:`release`: how far it is read is not shared."""
+        return self._opened(number) if number == self.last().number else self.open(number)
 
     def first_txid(self, number: int) -> int:
         """The first txid that a file can hold."""

@@ -17,11 +17,12 @@ from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
+from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, near_in
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:
+    from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.files import BlockRef
-    from sowctl.journal.stretch import Stretch
 
 
 def _unheard(_: Gap) -> None:
@@ -70,6 +71,11 @@ class Journal:
         Raises MissingError ``SOW-JRN-001`` where there is no file, and what the header of the last file deserves.
         """
         return cls(directory, instance, seam, acknowledged, archive)
+
+    @property
+    def archive(self) -> Path | None:
+        """The second directory in which its files may lie."""
+        return self._folder.archive
 
     @property
     def searched(self) -> str:
@@ -323,21 +329,55 @@ class Journal:
         """
         return self._scan.block_at(start)
 
-    def stretches(self, after: int = 0, until: int | None = None, size: int = 16 << 20) -> Iterator[Stretch]:
-        """Pieces of about ``size`` stored bytes that hold all complete groups' txids above ``after``, not above
-        ``until``; to be read apart. Only headers are read. Raises DamageError as :meth:`blocks`."""
-        from sowctl.journal.stretch import planned
+    def segments(self) -> list[Segment]:
+        """The files as a plan needs them, up to the end of the last complete group. Headers of files are read, and what
+        :meth:`state` reads."""
+        state = self.state()
+        return self._folder.segments(state.end, state.last_block)
 
-        return planned(self._sound(after, until), after, until, size)
+    def near(self, segment: Segment, txid: int) -> tuple[int, int]:
+        """About where in a file a txid lies (:data:`sowctl.journal.stretch.Near`); few blocks are looked at."""
+        file = self._folder.open(segment.number)
+        try:
+            return near_in(file, segment, txid)
+        finally:
+            self._folder.release(file)
 
-    def _sound(self, after: int, until: int | None) -> Iterator[BlockRef]:
-        for item in self._scan.refs(after, None, None, resync=False):
-            assert not isinstance(item, Damage)
-            header = item.header
-            if not header.is_gap:
-                yield item
-            elif header.last_txid > after and (until is None or header.first_txid <= until):
-                self._tell(item, None)
+    def sample(self, segment: Segment) -> BlockHeader | None:
+        """The header of a block about the middle of a file (of a compressed one the first), None where there is none:
+        how much its entries take, as against what is stored."""
+        file = self._folder.open(segment.number)
+        try:
+            begin = file.header.blocks_offset
+            if segment.is_packed:
+                ref = file.block_at(begin)
+            else:
+                ref = file.next_block(max(begin, segment.size // 2), SEARCH) or file.block_at(begin)
+            return None if ref is None else ref.header
+        finally:
+            self._folder.release(file)
+
+    def stretch(
+        self, stretch: Stretch, after: int = 0, until: int | None = None, topic: Topic | None = None
+    ) -> Iterator[Block]:
+        """The blocks of a stretch with a txid above ``after`` and not above ``until``; with ``topic`` those of it.
+
+        Nothing else of the journal is read. Gaps are told as by :meth:`blocks`. Raises DamageError.
+        """
+        file = self._folder.apart(stretch.number)
+        try:
+            for ref in blocks_of(file, stretch):
+                header = ref.header
+                if until is not None and header.first_txid > until:
+                    return
+                if header.last_txid <= after:
+                    continue
+                if header.is_gap:
+                    self._tell(ref, topic)
+                elif topic is None or ref.names().has(topic):
+                    yield ref.load()
+        finally:
+            self._folder.release(file)
 
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.

@@ -1,89 +1,272 @@
-"""Stretches: pieces of a journal that may be read apart, by other processes (``sow-journal(5)``, "Reading").
+"""Stretches: parts of journal files that are read apart, by other processes, and the plan that cuts them.
 
-A stretch is a row of blocks of complete groups in one file. Planning walks the headers once and so has judged the end
-of the journal; reading a stretch needs neither what stands before it nor another judgement. Used by the jobs of the
-pipeline, which read the stretches of a journal side by side.
+A plan is made of a list of :class:`Segment`, what the headers of the files say: no block is looked at for it. Stretches
+are cut by bytes, and where the first block of one begins is found by the process that reads it (``sow-journal(5)``,
+"Reading in parts"). Each of them also looks where the next one will begin: since the first stretch of a file begins
+with its first block, all of them together hold every block once, or one of them fails.
+
+Called by :mod:`sowctl.journal.reader`; the plan also by who knows the segments from elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from sowctl.errors import DamageError
+from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
-from sowctl.seam import SEAM, Seam
+from sowctl.journal.walk import Walker
 
-if TYPE_CHECKING:
-    from sowctl.journal.block import Block
+SEARCH = 64 << 10
+"""Bytes that are read and searched at a time for the beginning of a block: about one block of a thousand entries."""
+EXACT = 1 << 20
+"""How near to a txid a place in a file is looked for: what is read in vain takes less time than one more look."""
+LEAST = 1024
+"""Bytes of the smallest stretch: no block of entries is much smaller."""
+
+
+class Segment(Struct, frozen=True):
+    """A journal file, as a plan knows it: from its header and the next one's, or from a manifest.
+
+    ``size`` bytes: as stored; of the file that grows, up to the end of its last complete group. ``last_txid`` is the
+    one that it ends with. ``last_block``: offset and header CRC of its last block, zeros where that is not known.
+    ``is_packed``: compressed as a whole, so that it is read from its beginning. ``limit``: of the journal's last file,
+    where the last complete group ends. ``index``: txids and offsets of some blocks, ascending; the txid is the last one
+    before the block.
+    """
+
+    number: int
+    size: int
+    first_txid: int
+    last_txid: int
+    last_block: tuple[int, int] = (0, 0)
+    is_packed: bool = False
+    limit: int | None = None
+    index: tuple[tuple[int, int], ...] = ()
 
 
 class Stretch(Struct, frozen=True):
-    """Blocks from ``offset`` to ``end`` of file ``number``; ``entries`` and ``payload_bytes`` (unpacked) in all."""
+    """The blocks of file ``number`` that begin at ``offset`` or behind it, and before ``end`` (None: all that follow).
 
-    path: Path
+    Offset 0 means the first block. ``last_txid``, ``last_block`` and ``limit`` are those of the segment.
+    """
+
     number: int
     offset: int
-    end: int
-    first_txid: int
+    end: int | None
     last_txid: int
-    entries: int
-    payload_bytes: int
-
-    def blocks(self, seam: Seam = SEAM) -> Iterator[Block]:
-        """The blocks, verified. Raises DamageError ``SOW-JRN-010``, also where the file is not what it was."""
-        with closing(JournalFile(self.path, self.number, seam)) as file:
-            at, txid = self.offset, self.first_txid
-            while at < self.end:
-                ref = file.block_at(at)
-                # Between planning and reading the file may have been cut or replaced: each block must continue the
-                # txids of the plan.
-                if ref is None or ref.header.first_txid != txid:
-                    raise damaged_block(self.path, at, txid, self.last_txid)
-                yield ref.load()
-                at, txid = ref.end, ref.header.last_txid + 1
+    last_block: tuple[int, int] = (0, 0)
+    limit: int | None = None
 
 
-def planned(refs: Iterator[object], after: int, until: int | None, size: int) -> Iterator[Stretch]:
-    """Stretches of about ``size`` stored bytes over blocks that hold a txid above ``after`` and not above ``until``."""
-    open_one: Stretch | None = None
-    for ref in refs:
-        assert isinstance(ref, BlockRef)  # without resync, damage raises
-        header = ref.header
-        if until is not None and header.first_txid > until:
-            break
-        if header.last_txid <= after:
+Near = Callable[[Segment, int], tuple[int, int]]
+"""A place in a segment for a txid: no block that begins before the first offset has a txid above it, and none at the
+second one or behind it has it or one below."""
+
+
+def indexed(segment: Segment, txid: int) -> tuple[int, int]:
+    """What the segment's own index says: :data:`Near`."""
+    found = bisect_right(segment.index, (txid, 1 << 63))
+    low = segment.index[found - 1][1] if found else 0
+    later = (place for place in segment.index[max(found - 1, 0) :] if place[0] >= txid)
+    return low, next(later, (0, segment.size))[1]
+
+
+class Span(Struct, frozen=True):
+    """What is wanted of a file: the blocks that begin from ``low`` on and before ``high``, in stored bytes."""
+
+    segment: Segment
+    low: int
+    high: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, as stored."""
+        return self.high - self.low
+
+
+def spans(segments: Sequence[Segment], after: int, until: int, near: Near = indexed) -> list[Span]:
+    """What holds every block with a txid above ``after`` and not above ``until``, and few others.
+
+    Only for the files in which these bounds lie ``near`` is asked.
+    """
+    found = []
+    for segment in segments:
+        if segment.last_txid <= after or segment.first_txid > until:
             continue
-        grown = _grown(open_one, ref) if open_one is not None else None
-        if grown is None:
-            if open_one is not None:
-                yield open_one
-            txids = header.first_txid, header.last_txid
-            sizes = header.count, header.payloads_raw
-            open_one = Stretch(ref.file.path, ref.file.number, ref.offset, ref.end, *txids, *sizes)
-        else:
-            open_one = grown
-        # Each reader of a part of a compressed file unpacks it from its beginning, so such a file is one stretch.
-        if open_one.end - open_one.offset >= size and not ref.file.is_packed:
-            yield open_one
-            open_one = None
-    if open_one is not None:
-        yield open_one
+        low, high = 0, segment.size
+        # A compressed file is unpacked from its beginning by each who begins in it: it is read as a whole.
+        if not segment.is_packed and after >= segment.first_txid:
+            low = near(segment, after)[0]
+        if not segment.is_packed and until < segment.last_txid:
+            high = near(segment, until)[1]
+        found.append(Span(segment, low, max(low, high)))
+    return found
 
 
-def _grown(stretch: Stretch, ref: BlockRef) -> Stretch | None:
-    """The stretch with a block more; None where the block does not follow it."""
-    header = ref.header
-    if (ref.file.number, ref.offset, header.first_txid) != (stretch.number, stretch.end, stretch.last_txid + 1):
-        return None
-    return replace(
-        stretch,
-        end=ref.end,
-        last_txid=header.last_txid,
-        entries=stretch.entries + header.count,
-        payload_bytes=stretch.payload_bytes + header.payloads_raw,
+def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
+    """Parts of about ``size`` bytes each, in order, each of stretches of one file or of several."""
+    total = sum(span.size for span in wanted)
+    count = -(-total // max(size, LEAST))
+    parts: list[tuple[Stretch, ...]] = []
+    part: list[Stretch] = []
+    passed = begun = 0
+    for span in wanted:
+        packed = span.segment.is_packed
+        # A file that is not cut begins a part of its own rather than make another one half as large again.
+        if packed and part and (passed + span.size - begun) * count > total * 3 // 2:
+            parts.append(tuple(part))
+            part, begun = [], passed
+        at = span.low
+        for place in () if packed else _cuts(passed, passed + span.size, total, count):
+            if place > passed:
+                part.append(_stretch(span.segment, at, span.low + place - passed))
+                at = span.low + place - passed
+            if part:
+                parts.append(tuple(part))
+            part, begun = [], place
+        part.append(_stretch(span.segment, at, span.high))
+        passed += span.size
+        if (passed - begun) * count >= total:
+            parts.append(tuple(part))
+            part, begun = [], passed
+    return [*parts, tuple(part)] if part else parts
+
+
+def _cuts(start: int, stop: int, total: int, count: int) -> list[int]:
+    """Where from ``start`` on and before ``stop`` one of ``count`` equal parts of ``total`` ends.
+
+    One that would end just behind the beginning of the file, or just before its end, ends there.
+    """
+    near = min(total // count // 8, (stop - start) // 2)
+    found = [total * number // count for number in range(start * count // total, stop * count // total + 1)]
+    places = (start if cut - start <= near else cut for cut in found if start <= cut < stop - near)
+    return list(dict.fromkeys(place for place in places if place))
+
+
+def _stretch(segment: Segment, low: int, high: int) -> Stretch:
+    return Stretch(
+        segment.number,
+        low,
+        None if high == segment.size else high,
+        segment.last_txid,
+        segment.last_block,
+        segment.limit,
     )
+
+
+def near_in(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
+    """:data:`Near`, found out by looking at a few blocks of the file."""
+    low, high = indexed(segment, txid)
+    while high - low > EXACT:
+        middle = (low + high) // 2
+        found = file.next_block(middle, SEARCH)
+        # Invariant: the block at `low` begins with the txid or before; no block from `high` on holds it.
+        if found is None or found.offset >= high or found.header.first_txid > txid:
+            high = middle
+        else:
+            low = found.offset
+    return low, high
+
+
+def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
+    """The blocks of a stretch of ``file`` whose groups have happened, and gaps; bodies are read when asked for.
+
+    Raises DamageError as a reader of the whole journal, and where the next stretch would not begin where this one ends.
+    """
+    if stretch.limit is not None:
+        # What a writer has added since belongs to no stretch.
+        file.size = min(file.size, stretch.limit)
+    walker = _walker(file, stretch)
+    if walker is None:
+        return
+    for group in walker.groups():
+        assert isinstance(group, list)  # without resync, damage raises
+        happened = not group[-1].header.is_abort
+        for ref in group:
+            if stretch.end is not None and ref.offset >= stretch.end:
+                _require(file, stretch.end, ref.offset, ref.header.first_txid)
+                return
+            header = ref.header
+            # Of a group that has not happened: a gap in which entries of groups before it are lost as well.
+            if happened or (header.is_gap and header.first_txid < header.group):
+                yield ref
+    if stretch.end is not None:
+        _require(file, stretch.end, None, walker.last_txid + 1)
+    _judge_end(file, stretch, walker)
+
+
+def _walker(file: JournalFile, stretch: Stretch) -> Walker | None:
+    """A walker that stands at the first block of the stretch; None where there is none."""
+    if not stretch.offset:
+        begin, last_txid, chain, group = file.header.blocks_offset, file.header.first_txid - 1, file.header.chain, 0
+    else:
+        ref = file.next_block(stretch.offset, SEARCH)
+        # A large block, or nothing, lies over the whole stretch: the stretch before it has found the same.
+        if ref is None or (stretch.end is not None and ref.offset >= stretch.end):
+            return None
+        header = ref.header
+        begin, chain = ref.offset, 0
+        last_txid = header.last_txid if header.is_abort and not header.is_gap else header.first_txid - 1
+        within = not header.is_gap and (header.is_abort or header.group != header.first_txid)
+        group = header.group if within else 0
+    settled = _settled(file, stretch)
+    return Walker(file, begin, last_txid, is_last=False, chain=chain, open_group=group, settled=settled)
+
+
+def _settled(file: JournalFile, stretch: Stretch) -> int:
+    """The group that the file ends with, if that has happened; 0 where it is not known.
+
+    It may be as large as it likes, for a file is left before a group and never within one; all others are smaller than
+    a file is meant to be.
+    """
+    offset, crc = stretch.last_block
+    if not offset or offset + BLOCK_HEADER_SIZE > file.size:
+        return 0
+    last = file.block_at(offset)
+    if last is None or last.header.crc != crc or not last.header.is_last or last.header.is_abort:
+        return 0
+    return last.header.group
+
+
+def _require(file: JournalFile, cut: int, offset: int | None, txid: int) -> None:
+    """Refuse a file in which the stretch from ``cut`` on would not begin with the block at ``offset`` (None: no block).
+
+    Only bytes that look like a block in this very place, header CRC included, lead there. Raises DamageError
+    ``SOW-JRN-010``.
+    """
+    found = file.next_block(cut, SEARCH)
+    if (None if found is None else found.offset) != offset:
+        raise damaged_block(file.path, cut if found is None else found.offset, txid, None)
+
+
+def _judge_end(file: JournalFile, stretch: Stretch, walker: Walker) -> None:
+    """Refuse a file that does not end as the next one says. Raises DamageError ``SOW-JRN-011`` and ``SOW-JRN-054``."""
+    if walker.last_txid != stretch.last_txid:
+        raise DamageError(
+            "SOW-JRN-011",
+            f"the file should end with txid {stretch.last_txid}, but ends with {walker.last_txid}",
+            place=str(file.path),
+            hint="the end of the file was lost: restore it from a copy",
+            offset=walker.offset,
+            first_txid=walker.last_txid + 1,
+            last_txid=stretch.last_txid,
+        )
+    expected, found = stretch.last_block[1], walker.chain
+    if expected and found and expected != found:
+        raise DamageError(
+            "SOW-JRN-054",
+            f"the file after it was begun behind a last block with checksum {expected:08x}, but that of this one has "
+            f"{found:08x}: two histories meet",
+            place=str(file.path),
+            hint="copies of this journal went on separately, and files of both lie here: restore the files of one of "
+            "them",
+            offset=walker.offset,
+            first_txid=walker.last_txid + 1,
+            last_txid=None,
+            written_behind=f"{expected:08x}",
+            stands_behind=f"{found:08x}",
+        )

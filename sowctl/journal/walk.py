@@ -30,6 +30,9 @@ class Walker:
     ``offset`` is behind the last complete group. ``tail`` is set where bytes or an open group were left over; then
     ``last_txid`` counts the txids of the open group too. ``last_block`` is offset and header CRC of the last block
     before ``offset``. ``chain`` is the header CRC of the last block that was passed, 0 where that is not known.
+
+    A walk may begin within a group, ``open_group``: then what is left of it is handed out as if it were the whole. The
+    blocks of ``settled``, a group of which is known that it has happened, are handed out one by one.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class Walker:
         acknowledged: int = 0,
         resync: bool = False,
         chain: int = 0,
+        open_group: int = 0,
+        settled: int = 0,
     ) -> None:
         self.file = file
         self.offset = offset
@@ -54,7 +59,8 @@ class Walker:
         self._resync = resync
         self._next: BlockRef | None = None
         self._group: list[BlockRef] = []
-        self._open = 0
+        self._open = open_group
+        self._settled = settled
         self._retries = _RETRIES if is_last else 0
 
     def groups(self) -> Iterator[list[BlockRef] | Damage]:
@@ -89,6 +95,12 @@ class Walker:
                 self.last_txid = ref.header.last_txid
                 at = ref.end
                 if not ref.header.is_last:
+                    if self._open == self._settled:
+                        # A bulk load is one group, however large: its headers are not gathered before it is read.
+                        done, self._group = self._group, []
+                        self.offset, self._behind = at, self.chain
+                        self.last_block = done[-1].offset, done[-1].header.crc
+                        yield done
                     continue
                 # The last block of a group is there, but in the last file its body may not be: an append is one write,
                 # and a crash may keep its sectors in any order. So bodies are checked before the group is believed.

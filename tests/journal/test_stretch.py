@@ -1,43 +1,255 @@
-"""Stretches cover what a reader reads, each by itself."""
+"""Stretches cover what a reader reads, each by itself, wherever a file is cut."""
 
 from __future__ import annotations
 
 import pickle
+import random
 from pathlib import Path
 
 import pytest
 
+from sowctl.engine.upkeep.retention.repairing import repair
 from sowctl.errors import DamageError
+from sowctl.journal.block import Block, Gap
+from sowctl.journal.files import JournalFile
 from sowctl.journal.reader import Journal
+from sowctl.journal.stretch import EXACT, Segment, Stretch, cut, indexed, spans
 from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, group, open_writer, publish, texts
 
-XML = config_xml(topic_xml("a") + topic_xml("b"), ("a", "b"))
-
-
-@pytest.mark.parametrize("size", [1, 5_000, 1 << 30])
-@pytest.mark.parametrize("span", [(0, None), (30, 170), (199, None), (500, None)])
-def test_stretches_hold_every_block_once(tmp_path: Path, size: int, span: tuple[int, int | None]) -> None:
-    lab = Lab(tmp_path, XML, journal_size=4096)
-    for start in range(0, 200, 20):
-        lab.publish("a" if start % 40 else "b", *[message(id=n, pad="x" * n) for n in range(start, start + 20)])
-    after, until = span
-    with Journal.open(tmp_path / "journal", "test") as journal:
-        wanted = [block.first_txid for block in journal.blocks(after=after, until=until)]
-        found = list(journal.stretches(after, until, size))
-        read = [block for stretch in found for block in pickle.loads(pickle.dumps(stretch)).blocks()]
-    assert [block.first_txid for block in read] == wanted
-    assert sum(stretch.entries for stretch in found) == sum(map(len, read))
-    assert sum(stretch.payload_bytes for stretch in found) == sum(len(block.payload_bytes()) for block in read)
-    if size == 1:
-        assert len(found) == len(wanted)
+Parts = list[tuple[Stretch, ...]]
 
 
-def test_a_stretch_of_a_file_that_changed_is_damage(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, XML)
-    lab.publish("a", *[message(id=n) for n in range(5)])
-    with Journal.open(tmp_path / "journal", "test") as journal:
-        (stretch,) = journal.stretches()
-    path = lab.journals()[0]
-    path.write_bytes(path.read_bytes()[: stretch.end - 1])
-    with pytest.raises(DamageError):
-        list(stretch.blocks())
+def stock(directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch, entries: int = 3) -> None:
+    """A journal of several files: groups of one block and of many, some of them aborted, payloads like blocks."""
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", entries)
+    rng = random.Random(seed)
+    with open_writer(directory, NO_SYNC, journal_size=20_000) as writer:
+        for step in range(50):
+            count = rng.choice((1, 2, 3, 20, 60))
+            payloads = texts(count, size=rng.choice((20, 300)))
+            if step and step % 7 == 0:
+                # Bytes of blocks that were written elsewhere are nobody's beginning.
+                raw = sorted(directory.glob("*.journal"))[0].read_bytes()
+                payloads[0] = raw[100 : 100 + rng.randrange(200, 4000)]
+            if step % 10 == 9:
+                with writer.lock():
+                    writer.append(group(payloads, step % 2), 1000, last=False)
+                    writer.abort()
+            else:
+                publish(writer, group(payloads, step % 2))
+
+
+def parts_of(log: Journal, size: int, after: int = 0, until: int | None = None) -> Parts:
+    return cut(spans(log.segments(), after, log.last_txid() if until is None else until, log.near), size)
+
+
+def read(directory: Path, parts: Parts, after: int = 0, until: int | None = None) -> list[Block]:
+    """What other processes read."""
+    found = []
+    for part in pickle.loads(pickle.dumps(parts)):
+        with Journal.open(directory, INSTANCE) as log:
+            found += [block for one in part for block in log.stretch(one, after, until)]
+    return found
+
+
+@pytest.mark.parametrize("entries", [1, 7, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_stretches_hold_every_block_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, entries: int
+) -> None:
+    stock(tmp_path, seed, monkeypatch, entries)
+    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 500)
+    rng = random.Random(seed)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        stored, last = sum(segment.size for segment in log.segments()), log.last_txid()
+        whole = [block.start for block in log.blocks()]
+        assert len(log.files()) > 3
+        for size in (1, 1025, 3000, 7777, 19_999, stored // 3, 1 << 30):
+            parts = parts_of(log, size)
+            assert len(parts) <= -(-stored // max(size, 1024)) + 1
+            assert [block.start for block in read(tmp_path, parts)] == whole
+            after, until = sorted(rng.sample(range(last + 1), 2))
+            inner = parts_of(log, size, after, until)
+            wanted = [block.start for block in log.blocks(after=after, until=until)]
+            assert [block.start for block in read(tmp_path, inner, after, until)] == wanted
+        assert parts_of(log, 1, last) == []
+        of_topic = [block.start for part in parts for one in part for block in log.stretch(one, topic=ORDERS)]
+        assert of_topic == [block.start for block in log.blocks(topic=ORDERS)]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_group_as_large_as_a_load_is_cut_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bool) -> None:
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", 5)
+    with open_writer(tmp_path, NO_SYNC, journal_size=20_000) as writer:
+        publish(writer, group(texts(10)))
+        publish(writer, group(texts(3000)))
+        if not last:
+            publish(writer, group(texts(10)))
+    asked: list[int] = []
+    plain = JournalFile.block_at
+
+    def counted(file: JournalFile, offset: int) -> object:
+        asked.append(offset)
+        return plain(file, offset)
+
+    with Journal.open(tmp_path, INSTANCE) as log:
+        whole = [block.start for block in log.blocks()]
+        parts = parts_of(log, 10_000)
+    assert len(parts) > 5
+    found = []
+    monkeypatch.setattr(JournalFile, "block_at", counted)
+    for part in parts:
+        some = [block.start for block in read(tmp_path, [part])]
+        assert len(some) < len(whole) / 2
+        found += some
+    assert found == whole
+    # No stretch looks for the end of a group that reaches to the end of its file.
+    assert len(asked) < 2 * len(whole)
+
+
+def test_what_a_writer_adds_later_belongs_to_no_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock(tmp_path, 1, monkeypatch)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        whole, parts = [block.start for block in log.blocks()], parts_of(log, 3000)
+    with open_writer(tmp_path, NO_SYNC, journal_size=20_000) as writer:
+        for _ in range(30):
+            publish(writer, group(texts(50)))
+    assert [block.start for block in read(tmp_path, parts)] == whole
+
+
+def test_a_file_that_changed_since_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock(tmp_path, 2, monkeypatch)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        whole, parts = [block.start for block in log.blocks()], parts_of(log, 3000)
+        places = [(block.path, block.start.offset) for block in log.blocks()]
+    rng = random.Random(3)
+    for _ in range(30):
+        path, at = rng.choice(places)
+        raw = path.read_bytes()
+        if rng.random() < 0.5:
+            path.write_bytes(raw[:at] + bytes([raw[at] ^ 255]) + raw[at + 1 :])
+        else:
+            path.write_bytes(raw[:at])
+        with pytest.raises(DamageError) as caught:
+            read(tmp_path, parts)
+        assert caught.value.code in ("SOW-JRN-010", "SOW-JRN-011", "SOW-JRN-012")
+        path.write_bytes(raw)
+    assert [block.start for block in read(tmp_path, parts)] == whole
+
+
+def test_what_only_looks_like_the_next_block_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stretch checks where the one behind it will begin: none is read twice, none is left out."""
+    stock(tmp_path, 2, monkeypatch)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        segment = log.segments()[0]
+        starts = [block.start.offset for block in log.blocks() if block.start.number == 0]
+        # The end of the first stretch lies in the middle of a block.
+        first = Stretch(0, 0, (starts[4] + starts[5]) // 2, segment.last_txid, segment.last_block)
+        assert [block.start.offset for block in log.stretch(first)] == starts[:5]
+        plain = JournalFile.next_block
+        lying = {starts[5]: starts[6]}
+
+        def wrong(file: JournalFile, offset: int, at_a_time: int = 1) -> object:
+            found = plain(file, offset, at_a_time)
+            return found if found is None else file.block_at(lying.get(found.offset, found.offset))
+
+        monkeypatch.setattr(JournalFile, "next_block", wrong)
+        with pytest.raises(DamageError):
+            list(log.stretch(first))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gaps_are_told_and_read_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", 5)
+    lab = Lab(tmp_path, config_xml(topic_xml("a"), ("a",)), journal_size=20_000)
+    rng = random.Random(seed)
+    for _ in range(30):
+        lab.publish("a", *[message(id=n, pad=rng.randbytes(50).hex()) for n in range(rng.choice((1, 30)))])
+    for path in lab.journals()[:-1]:
+        raw = bytearray(path.read_bytes())
+        at = rng.randrange(len(raw) // 3, len(raw))
+        raw[at : at + 300] = bytes(min(300, len(raw) - at))
+        path.write_bytes(raw)
+    repair(lab.open())
+    with Journal.open(tmp_path / "journal", "test") as log:
+        told: list[Gap] = []
+        log.on_gap = told.append
+        whole = [block.start for block in log.blocks()]
+        wanted, told[:] = list(told), []
+        assert wanted
+        for size in (1, 2500, 1 << 30):
+            stretches = [one for part in parts_of(log, size) for one in part]
+            assert [block.start for one in stretches for block in log.stretch(one)] == whole
+            assert told == wanted
+            told.clear()
+
+
+def segments(*sizes: int, packed: tuple[int, ...] = ()) -> list[Segment]:
+    """Files with a txid per byte."""
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    return [
+        Segment(number, size, start + 1, start + size, is_packed=number in packed)
+        for number, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
+
+
+def shares(sizes: list[Segment], size: int, **bounds: int) -> list[int]:
+    last = sizes[-1].last_txid
+    weights = {segment.number: segment.size for segment in sizes}
+    return [
+        sum((weights[one.number] if one.end is None else one.end) - one.offset for one in part)
+        for part in cut(spans(sizes, bounds.get("after", 0), bounds.get("until", last)), size)
+    ]
+
+
+def test_a_plan_needs_no_more_than_segments() -> None:
+    giga = 1 << 30
+    assert shares(segments(giga, giga, giga), 256 << 20) == [256 << 20] * 12
+    # Many small files are one part, and large ones are cut.
+    assert shares(segments(*[1 << 20] * 512), 128 << 20) == [128 << 20] * 4
+    assert len(shares(segments(giga, 5, 5, giga), giga)) == 3
+    found = shares(segments(*[300_000_001] * 10), 100_000_000)
+    assert max(found) < 1.3 * min(found) and sum(found) == 3_000_000_010
+    # A compressed file is never cut.
+    assert shares(segments(giga, giga, giga, packed=(1,)), 256 << 20).count(giga) == 1
+    assert shares(segments(giga, giga, packed=(0, 1)), 1 << 20) == [giga, giga]
+    assert len(shares(segments(*[1 << 20] * 100, packed=tuple(range(100))), 10 << 20)) == 10
+    # Only files that hold wanted txids are read.
+    assert shares(segments(giga, giga, giga), giga, after=giga, until=2 * giga) == [giga]
+    assert cut([], 1) == []
+
+
+def test_an_index_bounds_what_is_read() -> None:
+    place = Segment(0, 1 << 30, 1, 1000, index=((0, 80), (100, 1 << 20), (500, 1 << 25), (900, 1 << 29)))
+    assert indexed(place, 0) == (80, 80)
+    assert indexed(place, 100) == (1 << 20, 1 << 20)
+    assert indexed(place, 501) == (1 << 25, 1 << 29)
+    assert indexed(place, 950) == (1 << 29, 1 << 30)
+    assert indexed(Segment(0, 77, 1, 9), 5) == (0, 77)
+    ((one,),) = cut(spans([place], 120, 480), 1 << 30)
+    assert (one.offset, one.end) == (1 << 20, 1 << 25)
+
+
+def test_a_txid_is_found_with_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert EXACT == 1 << 20
+    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 2000)
+    with open_writer(tmp_path, NO_SYNC) as writer:
+        for _ in range(400):
+            publish(writer, group(texts(5, size=200)))
+    looks: list[int] = []
+    plain = JournalFile.next_block
+
+    def counted(file: JournalFile, offset: int, at_a_time: int = 1) -> object:
+        looks.append(offset)
+        return plain(file, offset, at_a_time)
+
+    monkeypatch.setattr(JournalFile, "next_block", counted)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        (segment,) = log.segments()
+        for txid in (1, 7, 777, 1500, 1999):
+            low, high = log.near(segment, txid)
+            assert high - low < 2000
+            inside = [block for block in log.blocks() if low <= block.start.offset < high]
+            assert any(block.first_txid <= txid <= block.last_txid for block in inside)
+    assert len(looks) < 5 * 12

@@ -21,7 +21,7 @@ from sowctl.errors import DamageError, UsageError
 from sowctl.spark.errors import CarriedError, translated, unpacked
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
-from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
+from sowctl.spark.reading.journalplan import open_journal, partition_bytes, plan_stretches
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, read, reader_of, schema_of
 from tests.spark.test_storereader import micros
@@ -181,18 +181,15 @@ def test_one_load_serves_many_scans(stocked: Lab, spark: SparkSession, form: str
     assert tuple(spark.sql(both).first() or ()) == (low.count(), len(txids))
 
 
-def test_stretches_are_whole_groups_that_follow_one_another(stocked: Lab) -> None:
+def test_what_is_planned_is_read_once(stocked: Lab) -> None:
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
-        groups = {block.header.group - 1 for block in log.blocks()}
         for size in (1, 3000, 1 << 30, None):
-            parts = plan_stretches(log, 0, None, size)
-            assert [part.until for part in parts[:-1]] == [part.after for part in parts[1:]]
-            assert {part.after for part in parts} <= groups
-            assert (parts[0].after, parts[-1].until) == (0, log.last_txid())
+            for after, until in ((0, log.last_txid()), (77, 99), (0, 1)):
+                parts = plan_stretches(log, after, until, size)
+                found = [block.first_txid for part in parts for block in part.blocks(log, 0, 1 << 62)]
+                assert found == [block.first_txid for block in log.blocks(after=after, until=until)]
         assert plan_stretches(log, log.last_txid(), None, 1) == []
-        inner = plan_stretches(log, 77, 99, 1)
-        assert (inner[0].after, inner[-1].until) == (77, 99)
 
 
 @pytest.mark.parametrize(("most", "least", "processors", "count"), [(3, 100, 1, 3), (1, 100, 4, 4), (1, 2, 4, 2)])
@@ -203,23 +200,22 @@ def test_stretches_are_equal_and_enough_for_all_processors(
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
         stored = sum(info.size for info in log.files())
-        monkeypatch.setattr("sowctl.spark.reading.journalplan.PARTITION_BYTES", stored // most)
-        monkeypatch.setattr("sowctl.spark.reading.journalplan.WORTHWHILE", stored // (least + 1))
+        monkeypatch.setattr("sowctl.spark.reading.journalplan.PARTITION_BYTES", -(-stored // most))
+        monkeypatch.setattr("sowctl.spark.reading.journalplan.WORTHWHILE", 2 * stored // (2 * least + 1))
         monkeypatch.setattr("os.cpu_count", partial(int, processors))
         parts = plan_stretches(log, 0, None, None)
+        entries = [sum(map(len, part.blocks(log, 0, 1 << 62))) for part in parts]
     assert len(parts) == count
-    entries = [part.until - part.after for part in parts]
     assert max(entries) < 2 * min(entries)
 
 
-def test_so_many_files_are_one_partition_each(
-    stocked: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sowctl.spark.reading.journalplan.MANY", 2)
-    parts = reader_of(journal(stocked), spark).partitions()
-    assert len(parts) == len(stocked.journals()) > 1
-    assert all(isinstance(part, PlannedStretch) and part.start is None for part in parts)
-    assert plain(read(journal(stocked), spark)) == engine(stocked)
+def test_partitions_grow_with_the_journal() -> None:
+    mega, tera = 1 << 20, 1 << 40
+    assert partition_bytes(100 * mega, 1) <= 64 * mega
+    assert partition_bytes(tera, 1) == 64 * mega
+    assert partition_bytes(3 * tera, 1) == -(-3 * tera // 20_000)
+    assert partition_bytes(10 * tera, 1000) == 256 * mega
+    assert partition_bytes(3 * mega, 100) == 3 * mega
 
 
 def test_messages_as_structs_where_deletions_have_none(stocked: Lab, spark: SparkSession) -> None:

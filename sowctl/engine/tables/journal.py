@@ -119,13 +119,12 @@ def _batches(instance: Instance) -> Iterator[EntryColumns]:
     held: list[JournalBlock] = []
     count = 0
     with open_log(instance, whole=True) as log:
-        for stretch in log.stretches():
-            for block in stretch.blocks(instance.seam):
-                held.append(block)
-                count += len(block)
-                if count >= ENTRIES:
-                    yield EntryColumns(held)
-                    held, count = [], 0
+        for block in log.blocks():
+            held.append(block)
+            count += len(block)
+            if count >= ENTRIES:
+                yield EntryColumns(held)
+                held, count = [], 0
     if held:
         yield EntryColumns(held)
 

@@ -16,7 +16,6 @@ from sowctl.engine.bulk.staging import staging
 from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
-from sowctl.journal.stretch import Stretch
 from sowctl.output.ndjson import json_values
 from sowctl.spark.jobs.datasets import name_of, write_frame, write_records
 from sowctl.spark.jobs.outputs import Output, Written
@@ -25,6 +24,7 @@ from sowctl.spark.jobs.state import parts_of
 from sowctl.spark.jobs.storefile import write_store
 from sowctl.spark.jobs.tasks import frame_of
 from sowctl.spark.origin import Origin
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Entry
     from sowctl.spark.reading.journalreader import JournalReader
     from sowctl.values.paths import Path as FieldPath
-
-STRETCH_BYTES = 16 << 20
 
 
 class ExportedEntries(Struct, frozen=True):
@@ -172,8 +170,8 @@ def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries) -> Dat
 
     # The end is fixed here, so that entries that are written meanwhile belong to no task.
     with open_log(origin.instance(), whole=True) as log:
-        stretches = list(log.stretches(entries.from_txid - 1, entries.to_txid, STRETCH_BYTES))
-    return frame_of(spark, stretches, _Lines(origin, entries), LINE)
+        parts = plan_stretches(log, entries.from_txid - 1, entries.to_txid, None)
+    return frame_of(spark, parts, _Lines(origin, entries), LINE)
 
 
 class _Lines:
@@ -183,18 +181,19 @@ class _Lines:
         self.origin = origin
         self.entries = entries
 
-    def __call__(self, stretch: Stretch) -> Iterator[pyarrow.RecordBatch]:
+    def __call__(self, part: PlannedStretch) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
         instance = self.origin.instance()
-        for block in stretch.blocks():
-            rows = [_line(instance, entry) for entry in block.entries() if self.entries.wants(entry)]
-            if rows:
-                sizes, lines, names, operations = zip(*rows, strict=True)
-                columns = [pa.array(sizes, pa.int64()), pa.array(lines, pa.binary()), pa.array(names)]
-                yield pa.RecordBatch.from_arrays(
-                    [*columns, pa.array(operations)], ["_payload_bytes", "value", "_topic", "_operation"]
-                )
+        with open_journal(self.origin) as log:
+            for block in part.blocks(log, 0, part.until):
+                rows = [_line(instance, entry) for entry in block.entries() if self.entries.wants(entry)]
+                if rows:
+                    sizes, lines, names, operations = zip(*rows, strict=True)
+                    columns = [pa.array(sizes, pa.int64()), pa.array(lines, pa.binary()), pa.array(names)]
+                    yield pa.RecordBatch.from_arrays(
+                        [*columns, pa.array(operations)], ["_payload_bytes", "value", "_topic", "_operation"]
+                    )
 
 
 def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
@@ -226,7 +225,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
     # All columns, those that are left out by default among them: an export is to lose nothing.
     columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
     txids, times = NumberRange(entries.from_txid, entries.to_txid), NumberRange(entries.from_time, entries.to_time)
-    query = JournalQuery(origin, name, kind, txids=txids, times=times, partition_bytes=STRETCH_BYTES)
+    query = JournalQuery(origin, name, kind, txids=txids, times=times)
     reader = JournalReader(query, cast(StructType, StructType.fromDDL(columns)))
     made = f"_payload_bytes BIGINT, {columns}" + "".join(f", `{name_of(path)}` STRING" for path in paths)
     frame = frame_of(spark, reader.partitions(), _Columns(reader, paths), made)

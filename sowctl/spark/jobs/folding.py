@@ -8,30 +8,41 @@ jobs that rebuild stores and that answer for an instant; the runs themselves are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
+from pyspark.accumulators import AccumulatorParam
 
+from sowctl.described import DescribedStruct
 from sowctl.engine.topics.retention import Retention, extend, retention, value_of
 from sowctl.identity.keyspace import last_of_each, shares
+from sowctl.journal.stretch import cut, spans
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.pairfiles import in_parts, write_pairs
 from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, sorted_latest, stream, timelines
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
+from sowctl.spark.origin import Origin
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, partition_bytes
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import SparkSession
 
     from sowctl.config.model import TopicConfig
+    from sowctl.journal.block import Block, Gap
+    from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.reader import Journal
-    from sowctl.journal.stretch import Stretch
+    from sowctl.journal.stretch import Segment, Span
 
-STRETCH_BYTES = 8 << 20
 LEAST_BYTES = 1 << 20
-"""Stored bytes of journal that one map task reads, about: the former, or less so that all processors have work."""
+"""Stored bytes of journal that are worth a map task of their own, where processors would have no work."""
+HANDFUL_BYTES = 32 << 20
+"""Messages and numbers that a map task folds at a time."""
+SAMPLES = 8
+"""Files of which a block is looked at to know how much there is to be folded."""
 BUCKET_BYTES = 64 << 20
 """Values of one reduce task, about."""
 
@@ -47,10 +58,11 @@ class Folded(NamedTuple):
     payload_bytes: int
 
 
-class FoldPlan(Struct, frozen=True):
+class FoldPlan(DescribedStruct, frozen=True):
     """What to fold: topics in order, entries behind a txid, up to another and not later than ``at``; ``buckets`` per
-    topic."""
+    topic. ``origin`` is the journal's."""
 
+    origin: Origin
     topics: tuple[tuple[str, str], ...]
     rules: tuple[Retention | None, ...]
     after: int
@@ -82,11 +94,18 @@ def fold(
 ) -> FoldResult:
     """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``; sorted files in ``directory``."""
     parallel = spark.sparkContext.defaultParallelism
-    stored = sum(file.size for file in log.files())
-    stretches = list(log.stretches(after, until, max(LEAST_BYTES, min(STRETCH_BYTES, stored // (2 * parallel)))))
-    # What the reduce tasks will hold: payloads, and about 96 bytes for each entry besides.
-    size = sum(stretch.payload_bytes + 96 * stretch.entries for stretch in stretches)
+    segments = log.segments()
+    after = max(after, segments[0].first_txid - 1)
+    wanted = spans(segments, after, min(until, segments[-1].last_txid), log.near)
+    stored = sum(span.size for span in wanted)
+    stretches = [
+        PlannedStretch(after, until, parts) for parts in cut(wanted, partition_bytes(stored, 2 * parallel, LEAST_BYTES))
+    ]
+    # What the reduce tasks will hold.
+    size = volume(wanted, log.sample)
+    told = spark.sparkContext.accumulator([], _Gaps())
     plan = FoldPlan(
+        origin_of(log, 0),
         tuple((topic.name, topic.message_type) for topic in topics),
         tuple(retention(topic.history) for topic in topics),
         after,
@@ -100,11 +119,30 @@ def fold(
         return FoldResult(((),) * len(topics), empty, empty, empty, 0)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
     # One task per stretch. What leaves it is folded already: without History only the last entry of each key travels.
-    mapped = spark.sparkContext.parallelize(stretches, len(stretches)).mapPartitions(_Mapper(plan))
+    mapped = spark.sparkContext.parallelize(stretches, len(stretches)).mapPartitions(_Mapper(plan, told))
     numbers = plan.buckets * len(topics)
     with translated():
         found = mapped.partitionBy(numbers, int).mapPartitionsWithIndex(_Reducer(plan)).collect()
+    # Each once, in their order: a task that ran twice has told its gaps twice.
+    for gap in sorted(set(told.value), key=attrgetter("first_txid")):
+        log.on_gap(gap)
     return _result(plan, found, len(stretches) + numbers)
+
+
+def volume(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | None]) -> int:
+    """About how many bytes the entries of these files take in memory: payloads, and 96 bytes for each besides.
+
+    A few blocks of the files tell how much more that is than what is stored.
+    """
+    step = max(1, len(wanted) // SAMPLES)
+    stored = raw = 0
+    for span in wanted[step // 2 :: step]:
+        header = sample(span.segment)
+        if header is not None and header.count:
+            stored += header.size
+            raw += header.payloads_raw + 96 * header.count
+    total = sum(span.size for span in wanted)
+    return total * raw // stored if stored else total
 
 
 def _result(plan: FoldPlan, found: list[Any], partitions: int) -> FoldResult:
@@ -121,20 +159,39 @@ def _result(plan: FoldPlan, found: list[Any], partitions: int) -> FoldResult:
     return FoldResult(ordered, tuple(entries), tuple(latest), tuple(last), partitions)
 
 
-class _Mapper:
-    def __init__(self, plan: FoldPlan) -> None:
-        self.plan = plan
+class _Gaps(AccumulatorParam[Any]):
+    """Adds up the gaps that tasks have come upon."""
 
-    def __call__(self, stretches: Iterable[Stretch]) -> Iterator[tuple[int, Run]]:
+    def zero(self, value: list[Gap]) -> list[Gap]:
+        """None."""
+        return []
+
+    def addInPlace(self, value1: list[Gap], value2: list[Gap]) -> list[Gap]:  # noqa: N802 - Spark's name
+        """Those of both."""
+        return value1 + value2
+
+
+class _Mapper:
+    def __init__(self, plan: FoldPlan, told: Accumulator[Any]) -> None:
+        self.plan = plan
+        self.told = told
+
+    def __call__(self, stretches: Iterable[PlannedStretch]) -> Iterator[tuple[int, Run]]:
         return carried_iterator(run for stretch in stretches for run in self.runs(stretch))
 
-    def runs(self, stretch: Stretch) -> Iterator[tuple[int, Run]]:
-        """Every bucket of every topic that the stretch has entries of, with its run."""
+    def runs(self, stretch: PlannedStretch) -> Iterator[tuple[int, Run]]:
+        """The runs of a stretch, some blocks at a time."""
+        with open_journal(self.plan.origin) as log:
+            log.on_gap = lambda gap: self.told.add([gap])
+            for blocks in _handfuls(stretch.blocks(log, self.plan.after, self.plan.until)):
+                yield from self.folded(blocks)
+
+    def folded(self, blocks: list[Block]) -> Iterator[tuple[int, Run]]:
+        """Every bucket of every topic that some blocks have entries of, with its run."""
         import numpy as np
         import pyarrow as pa
 
         plan = self.plan
-        blocks = list(stretch.blocks())
         for number, (ref, rule) in enumerate(zip(plan.topics, plan.rules, strict=True)):
             taken = (entries_of(block, ref, plan.after, plan.until, plan.at) for block in blocks)
             batches = [found for found in taken if found is not None]
@@ -142,7 +199,7 @@ class _Mapper:
                 continue
             table = pa.Table.from_batches(batches).combine_chunks()
             keys = table["key"].to_numpy()
-            # The counts of a stretch travel with its first run only, so that their sum counts each entry once.
+            # The counts of these blocks travel with their first run only, so that the sum counts each entry once.
             facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
             # A topic with History needs every version; all others need the last entry of each key.
             chosen = last_of_each(keys) if rule is None else np.arange(len(keys))
@@ -150,6 +207,20 @@ class _Mapper:
                 run = stream(table.take(pa.array(chosen[places])))
                 yield number * plan.buckets + bucket, Run(blocks[0].first_txid, facts, run)
                 facts = RunFacts(0, facts.latest, facts.last_txid)
+
+
+def _handfuls(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks in their order, so many together as are worth folding at once, and not more than memory has room for."""
+    found: list[Block] = []
+    size = 0
+    for block in blocks:
+        found.append(block)
+        size += block.header.payloads_raw + 96 * len(block)
+        if size >= HANDFUL_BYTES:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
 
 
 class _Reducer:

@@ -1,9 +1,10 @@
-"""Which stretch of a journal each task reads: whole groups, cut at about equal sizes (sowctl-spark(7), PARTITIONS)."""
+"""Which part of a journal each task reads: cut at about equal sizes by what headers of files say (sowctl-spark(7),
+PARTITIONS). Where its first block begins each task finds out by itself (:mod:`sowctl.journal.stretch`)."""
 
 from __future__ import annotations
 
 import os
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -11,27 +12,36 @@ from pyspark.sql.datasource import InputPartition
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.upkeep.searching.entries import require_topic
 from sowctl.errors import MissingError, UsageError
-from sowctl.journal.block import Position
 from sowctl.journal.reader import Journal
+from sowctl.journal.stretch import Near, Segment, Stretch, cut, indexed, spans
+from sowctl.spark.origin import Origin
 
 if TYPE_CHECKING:
-    from sowctl.journal.block import FileInfo
-    from sowctl.spark.origin import Origin
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
 
-PARTITION_BYTES = 24 << 20
+PARTITION_BYTES, LARGEST_BYTES = 64 << 20, 256 << 20
+"""Bytes of a partition as stored, two to nine seconds of one core: the former, or up to the latter so that there are at
+most MANY of them."""
+MANY = 20_000
+"""Partitions from which on they grow. What the driver holds of each, and sends with its task, is about a kilobyte."""
 WORTHWHILE = 4 << 20
 """Bytes of a journal, as stored, that take several times as long to read as a task takes to begin."""
-MANY = 512
-"""From so many files on each is one partition: walking their headers would take longer than it saves."""
 
 
 class PlannedStretch(InputPartition):
-    """Whole groups: txids above ``after`` and not above ``until``. ``start`` is where the first one lies, if known."""
+    """A part of a journal: of the blocks in these stretches, the txids above ``after`` and not above ``until``."""
 
-    def __init__(self, after: int, until: int, start: Position | None = None) -> None:
+    def __init__(self, after: int, until: int, parts: tuple[Stretch, ...]) -> None:
         self.after = after
         self.until = until
-        self.start = start
+        self.parts = parts
+
+    def blocks(self, log: Journal, after: int, until: int, topic: Topic | None = None) -> Iterator[Block]:
+        """Its blocks with a txid within these bounds and its own, in order; with ``topic`` those of it alone."""
+        low, high = max(after, self.after), min(until, self.until)
+        for part in self.parts:
+            yield from log.stretch(part, low, high, topic)
 
 
 def open_journal(origin: Origin, *, whole: bool = False) -> Journal:
@@ -39,6 +49,11 @@ def open_journal(origin: Origin, *, whole: bool = False) -> Journal:
     if origin.path is not None and origin.journal_name is not None:
         return Journal.open(origin.path, origin.journal_name, archive=origin.archive)
     return open_log(origin.instance(), whole=whole)
+
+
+def origin_of(log: Journal, now: int) -> Origin:
+    """The origin by which tasks open a journal that is open here."""
+    return Origin(None, None, log.directory, log.instance, now, log.archive)
 
 
 def require_entries(origin: Origin, topic: str | None, message_type: str | None, *, later: bool = False) -> None:
@@ -67,55 +82,34 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
 
 
 def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[PlannedStretch]:
-    """The stretches from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
+    """The partitions from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
 
-    None: equal ones of at most PARTITION_BYTES, no fewer than this machine has processors if they are worth a task.
+    None: what :func:`partition_bytes` says. Headers of files are read, and a few blocks of those two in which the
+    bounds lie.
     """
-    files = log.files()
-    end = log.last_txid()
-    until = end if until is None else min(until, end)
+    segments = log.segments()
+    end = segments[-1].last_txid
     # Files before the first one left were removed, which is allowed from the oldest on (behaviour 6.1).
-    after = max(after, log.first_txid - 1)
+    after = max(after, segments[0].first_txid - 1)
+    return partitions_of(segments, after, end if until is None else min(until, end), size, log.near)
+
+
+def partitions_of(
+    segments: Sequence[Segment], after: int, until: int, size: int | None = None, near: Near = indexed
+) -> list[PlannedStretch]:
+    """As :func:`plan_stretches`, of files that are known from wherever: nothing is opened but by ``near``."""
     if after >= until:
         return []
-    # The file that is being written has no last txid yet: it ends at the end of the journal.
-    holding = [file for file in files if file.first_txid <= until and (file.last_txid or end) > after]
-    if len(holding) >= MANY:
-        return [PlannedStretch(max(after, file.first_txid - 1), min(until, file.last_txid or end)) for file in holding]
-    return _cut(log, {file.number: file for file in holding}, after, until, size)
-
-
-def _cut(log: Journal, files: dict[int, FileInfo], after: int, until: int, size: int | None) -> list[PlannedStretch]:
-    # The cuts lie between groups, because no reader may begin within one. A place has the txid of the last entry before
-    # it, so that where one stretch ends is what the next begins behind.
-    places = list(log.places(after, until))
-    sizes = [_between(files, *pair) for pair in pairwise([*places, log.end()])]
+    wanted = spans(segments, after, until, near)
     if size is None:
-        size = _even(sum(sizes))
-    starts: list[Position] = []
-    passed = 0
-    for place, length in zip(places, sizes, strict=True):
-        # A compressed file is unpacked from its beginning by each who begins in it: it is not cut.
-        inside = bool(starts) and starts[-1].number == place.number and files[place.number].is_packed
-        if not starts or (passed >= size and not inside):
-            starts.append(place)
-            passed = 0
-        passed += length
-    ends = [start.txid for start in starts[1:]] + [until]
-    return [PlannedStretch(max(after, start.txid), stop, start) for start, stop in zip(starts, ends, strict=True)]
+        size = partition_bytes(sum(span.size for span in wanted), os.cpu_count() or 1)
+    return [PlannedStretch(after, until, parts) for parts in cut(wanted, size)]
 
 
-def _between(files: dict[int, FileInfo], place: Position, following: Position) -> int:
-    """The bytes from one place to another in the same file, or to the end of its file."""
-    if place.number == following.number:
-        return following.offset - place.offset
-    known = files.get(place.number)
-    return max(known.size - place.offset, 0) if known is not None else 0
-
-
-def _even(total: int) -> int:
-    """The size of equal stretches of so many bytes."""
+def partition_bytes(total: int, processors: int, worthwhile: int | None = None) -> int:
+    """The size of equal partitions of so many bytes, as stored; ``worthwhile`` in place of WORTHWHILE."""
     # As many as the size asks for, or more so that every processor has work, but none so small that starting the task
     # costs more than it reads.
-    count = max(-(-total // PARTITION_BYTES), min(os.cpu_count() or 1, total // WORTHWHILE), 1)
+    size = min(max(PARTITION_BYTES, -(-total // MANY)), LARGEST_BYTES)
+    count = max(-(-total // size), min(processors, total // (worthwhile or WORTHWHILE)), 1)
     return -(-total // count)

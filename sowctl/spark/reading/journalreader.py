@@ -1,4 +1,4 @@
-"""Reading journals: stretches of whole groups as partitions, each read block by block (sowctl-spark(7), PARTITIONS).
+"""Reading journals: parts of its files as partitions, each read block by block (sowctl-spark(7), PARTITIONS).
 
 Spark calls the readers that :mod:`sowctl.spark.sources` makes; the streaming reader in
 :mod:`sowctl.spark.reading.journalstream` reads with the same code. Which entries of a block are wanted, and how they
@@ -44,7 +44,7 @@ class JournalReader(DataSourceReader):
             self._schema = arrow_schema(schema, JOURNAL_COLUMNS)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Stretches of whole groups."""
+        """Parts of the journal's files."""
         with carried():
             if self.query.filter is not None:
                 # A faulty filter is reported once here and not by every task.
@@ -68,12 +68,12 @@ def read_stretch(
     query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, stretch: PlannedStretch
 ) -> Iterator[pyarrow.RecordBatch]:
     """Record batches of the entries in a stretch."""
-    # The stretch was planned in whole groups; the bounds of the query may lie within its first or last one.
+    # Blocks are planned as a whole; the bounds of the query may lie within the first or the last one.
     wanted = bounds.within(stretch.after + 1, stretch.until)
     if wanted.empty:
         return
     low, high = wanted.txids.low, wanted.txids.high
-    assert low is not None
+    assert low is not None and high is not None
     arrays.keep_memory()
     topic = None
     if query.topic is not None and query.message_type is not None:
@@ -82,7 +82,7 @@ def read_stretch(
     held: list[pyarrow.RecordBatch] = []
     with open_journal(query.origin) as log:
         # Blocks go by in txid order, and so do the rows of a partition.
-        for run in _runs(made, log.blocks(after=low - 1, until=high, topic=topic, start=stretch.start)):
+        for run in _runs(made, stretch.blocks(log, low - 1, high, topic)):
             held.append(made.batch(run))
             if sum(map(len, held)) >= FULL:
                 yield arrays.merged(held)

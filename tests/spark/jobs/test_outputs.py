@@ -23,6 +23,7 @@ from sowctl.spark.jobs import folding, state
 from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.spark.reading import journalplan
 from sowctl.store.codec import payloads
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -44,7 +45,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Some minutes in the life of four topics, with tiny parts."""
     monkeypatch.setattr(state, "RECORDS_PER_PART", 10)
     monkeypatch.setattr(folding, "LEAST_BYTES", 1)
-    monkeypatch.setattr(folding, "STRETCH_BYTES", 1200)
+    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1200)
+    monkeypatch.setattr(folding, "HANDFUL_BYTES", 3000)
     monkeypatch.setattr(folding, "BUCKET_BYTES", 6000)
     made = Lab(tmp_path / "lab", XML)
     for minute in range(4):

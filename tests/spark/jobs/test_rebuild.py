@@ -22,6 +22,7 @@ from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.spark.reading import journalplan
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 
@@ -53,7 +54,8 @@ STEPS = st.lists(
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many stretches and buckets though there is little."""
     monkeypatch.setattr(folding, "LEAST_BYTES", 1)
-    monkeypatch.setattr(folding, "STRETCH_BYTES", 2000)
+    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 2000)
+    monkeypatch.setattr(folding, "HANDFUL_BYTES", 3000)
     monkeypatch.setattr(folding, "BUCKET_BYTES", 6000)
 
 
