@@ -70,6 +70,10 @@ class Inference:
         """Whether any message had fields."""
         return bool(self._seen.members)
 
+    def has_values(self) -> bool:
+        """Whether every field had a value other than null, so that its type can only become wider."""
+        return all(one.has_values() for one in self._seen.members.values())
+
     def ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
         return _ddl(self._shape())
@@ -203,6 +207,12 @@ class _Seen:
         """How many fields it holds."""
         inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
         return len(inner) + sum(one.count() for one in inner)
+
+    def has_values(self) -> bool:
+        """Whether there was a value here, and one in every place below."""
+        inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
+        kinds = self.text or self.truth or self.whole or self.real or self.objects or self.item is not None
+        return kinds and all(one.has_values() for one in inner)
 
     def shape(self) -> Shape:
         """The type that holds all values; STRING for different kinds of them, and for none at all."""

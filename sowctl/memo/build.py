@@ -266,6 +266,11 @@ def key_parts(keys: bytes, txids: Array, times: Array, digest: int) -> Parts:
     return encode(Head(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(txids), _raw(times)])
 
 
+def type_parts(name: str, types: bytes, digest: int) -> Parts:
+    """The file of the types that the fields of a state have, as ``types`` says them."""
+    return encode(Head(MemoKind.TYPES, 0, digest), [name.encode(), types])
+
+
 def spot_parts(spots: tuple[Array, Array, Array], digest: int) -> Parts:
     """The file of the state with ``digest``: where each record lies, its size, the number at its end."""
     return encode(Head(MemoKind.SPOTS, len(spots[0]), digest), [b"", *map(_raw, spots)])

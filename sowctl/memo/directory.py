@@ -18,8 +18,8 @@ from sowctl.memo.column import MemoColumn, open_column
 from sowctl.memo.format import BadMemo, MemoFile, MemoKind, open_memo
 from sowctl.seam import SEAM, Seam
 
-_KEYS, _SPOTS = "keys", "spots"
-_RESERVED = {f"{_KEYS}.memo", f"{_SPOTS}.memo"}
+_KEYS, _SPOTS, _TYPES = "keys", "spots", "types"
+_RESERVED = {f"{_KEYS}.memo", f"{_SPOTS}.memo", f"{_TYPES}.memo"}
 _SUFFIX = ".memo"
 _ASKED = ".asked"
 
@@ -56,6 +56,17 @@ class MemoDirectory:
             # All three have an entry for each record, or no row number may be used with them.
             return found if {len(part) for part in found} == {file.head.records} else None
         except (OSError, BadMemo, TypeError):
+            return None
+
+    def types(self, name: str) -> tuple[int, bytes] | None:
+        """The digest of a state and the types of its fields, as they were put under ``name``; None where there are
+        none of use."""
+        try:
+            file = open_memo(self._named(_TYPES))
+            if file.head.kind is not MemoKind.TYPES or bytes(file.section(0)) != name.encode():
+                return None
+            return file.head.digest, bytes(file.section(1))
+        except (OSError, BadMemo):
             return None
 
     def column(self, name: str, digest: int) -> tuple[MemoColumn | None] | None:
@@ -150,6 +161,11 @@ class MemoDirectory:
             self._named(_SPOTS).unlink(missing_ok=True)
         else:
             self._put(self._named(_SPOTS), parts)
+
+    def put_types(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Put the types of fields in place. Raises OSError."""
+        self._make()
+        self._put(self._named(_TYPES), parts)
 
     def put_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
         """Put a column in place. Raises OSError."""

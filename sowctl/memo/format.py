@@ -37,6 +37,7 @@ class MemoKind(IntEnum):
     WORDS = 3
     UNSUITED = 4
     SPOTS = 5
+    TYPES = 6
 
 
 class BadMemo(Exception):

@@ -41,12 +41,13 @@ def run(
     and journal all its entries, with messages as JSON in the column payload. The columns are the fields of messages;
     fields of nested objects are written trader.id. Metadata have columns, too: _sow_key, _txid, _timestamp,
     _expiration, _topic, _message_type, _logical_topic, _user_key, _correlation_id, and of entries _operation, _client,
-    _sequence, _bookmark; of a topic, * does not name them. Names do not depend on capitals.
+    _sequence, _bookmark; of a topic, * names those that the statement names itself. Names do not depend on capitals.
 
     Types are those of sowctl export, but numbers with a fraction are doubles, as in filters. Only the tables and
     columns that a statement names are read, each table once: memo indexes give columns without a look at the records,
-    and are built where fields are asked for again, as by query. Tables of one statement are read one after the other;
-    name a time for states of one instant.
+    and are built where fields are asked for again, as by query. Of a large topic whose types an earlier statement has
+    seen, records that WHERE refuses are not decoded, where it compares columns with constants by = < <= > >=, IN,
+    BETWEEN or LIKE 'begin%'; --verbose tells how each table was read. All tables of one statement are of one instant.
 
     Nothing is written: statements can create tables and views in memory, for those behind them. Files, attached
     databases and extensions need --allow-files.
@@ -61,5 +62,5 @@ def run(
         statement = raw.decode("utf-8", "replace")
     results = Results(invocation, (format, False, columns, delimiter, null, False, template, output, force))
     with invocation.open_instance() as instance, Database(instance, files=allow_files) as database:
-        results.write(database.results(statement))
+        results.write(database, statement)
     return 0

@@ -102,7 +102,7 @@ def open_memos(instance: Instance, source: StoredSource, slots: Sequence[Slot]) 
     """
     assert source.path is not None
     # Indexes are of the store alone: behind a bulk load they would be built, and be of no use.
-    if source.overlay is not None and len(source.overlay) > _most(source):
+    if source.overlay is not None and len(source.overlay) > most_changed(source):
         return None
     directory = MemoDirectory(source.path, instance.seam)
     names = names_of(instance, source, slots)
@@ -117,25 +117,25 @@ def configured(topic: TopicConfig | None) -> list[Slot]:
     return list(dict.fromkeys(Slot(path) for path in paths))
 
 
-def _most(source: StoredSource) -> int:
+def most_changed(source: StoredSource) -> int:
     """The most records that may have changed since indexes were built for these to be of use."""
     return max(source.meta.records // figures.CHANGED_SHARE, figures.CHANGED)
 
 
 def names_of(instance: Instance, source: StoredSource, slots: Iterable[Slot]) -> dict[Slot, str]:
     """The names of the columns of some fields."""
-    prefix = _reading(instance, source)
+    prefix = reading_of(instance, source)
     return {slot: _name(slot, prefix) for slot in slots}
 
 
 def existing(instance: Instance, directory: MemoDirectory, source: StoredSource) -> dict[Slot, str]:
     """The fields for which there are columns, of whatever state, and their names."""
-    prefix = _reading(instance, source)
+    prefix = reading_of(instance, source)
     found = {name: _slot(name, prefix) for name in directory.names()}
     return {slot: name for name, slot in found.items() if slot is not None}
 
 
-def _reading(instance: Instance, source: StoredSource) -> str:
+def reading_of(instance: Instance, source: StoredSource) -> str:
     """What a value depends on besides the record: how the configuration defines the message type."""
     # In a column's name, so that a changed definition finds no column instead of values that were read otherwise.
     definition = instance.config.types.get(source.message_type) if instance.config is not None else None
@@ -170,7 +170,7 @@ def _opened(directory: MemoDirectory, source: StoredSource, names: dict[Slot, st
         # What the journal holds behind the store is newer than any index.
         changed = changed.union(*source.overlay.parts(figures.BUILT))
     # So many records would be read one by one that building anew is faster.
-    if len(changed) > _most(source):
+    if len(changed) > most_changed(source):
         return None
     columns = {}
     for slot, name in names.items():
@@ -206,7 +206,7 @@ def renew(instance: Instance, source: StoredSource) -> bool:
     ImportError.
     """
     assert source.path is not None
-    if source.overlay is not None and len(source.overlay) > _most(source):
+    if source.overlay is not None and len(source.overlay) > most_changed(source):
         return False
     directory = MemoDirectory(source.path, instance.seam)
     names = existing(instance, directory, source)

@@ -1,8 +1,8 @@
 """Statements of SQL, one after the other, each over just the tables and columns that it names.
 
 DuckDB runs in memory and, unless files are allowed, has no way out: it reads and writes no file, attaches no database,
-loads no extension, and its settings are locked. Tables are read when a statement names them, and forgotten behind it;
-what a statement creates stays for those behind it.
+loads no extension, and its settings are locked. Tables are read when a statement names them, all as of one instant, and
+forgotten behind it; what a statement creates stays for those behind it, and its views read their tables anew.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from sowctl.arrow.needed import need
-from sowctl.engine.tables.statement import Names, names_of
-from sowctl.errors import MissingError, UsageError
+from sowctl.engine.tables.named import table_named
+from sowctl.engine.tables.statement import Names, names_of, words_of
+from sowctl.engine.tables.topic import TableRead
+from sowctl.engine.views.moment import Moment, together
+from sowctl.engine.views.opening import open_entry
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,9 +31,12 @@ if TYPE_CHECKING:
 
 BATCH = 10_000
 """Rows of a result that are made at a time."""
-HISTORY = "history"
-JOURNAL = "journal"
-_LATER = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?(TEMP(ORARY)?\s+)?(VIEW|MACRO|FUNCTION)\b", re.IGNORECASE)
+_LATER = re.compile(
+    r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?(?:VIEW|MACRO|FUNCTION)\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    r"(?:[\w.]*\.)?(?:\"(?P<quoted>(?:[^\"]|\"\")+)\"|(?P<plain>\w+))",
+    re.IGNORECASE,
+)
+"""What makes a view or macro, and its name."""
 _SILENT = (
     *("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "CREATE", "CREATE_FUNC", "ALTER", "DROP", "TRANSACTION", "COPY"),
     *("SET", "VARIABLE_SET", "PREPARE", "ATTACH", "DETACH", "LOAD", "EXPORT", "COPY_DATABASE", "VACUUM", "ANALYZE"),
@@ -59,7 +67,9 @@ class Database:
         # Times are shown as they are everywhere else, wherever this runs.
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET lock_configuration = true")
-        self._lasting: set[str] = set()
+        self.reads: list[TableRead] = []
+        """How the tables of the last statement were read."""
+        self._made: dict[str, tuple[str, ...]] = {}
         self._directory = tempfile.TemporaryDirectory(prefix="sowctl-sql-")
 
     def __enter__(self) -> Database:
@@ -72,11 +82,12 @@ class Database:
     def results(self, text: str) -> Iterator[pyarrow.RecordBatchReader]:
         """Run the statements of a text: the rows of each that has some, to be read before the next one is asked for.
 
-        Raises UsageError ``SOW-EXC-020`` for what DuckDB refuses, and what reading topics raises.
+        Raises UsageError ``SOW-EXC-020`` for what DuckDB refuses, LockedError ``SOW-VIW-001`` where tables are written
+        to faster than they can be opened together, and what reading topics raises.
         """
         # Bytes of a command line that are no UTF-8 come as half surrogates, which DuckDB does not take.
         for kind, statement in self._statements(text.encode("utf-8", "replace").decode()):
-            registered = self._register(names_of(self._connection, statement))
+            registered = self._register(self._named(statement))
             try:
                 found = self._connection.sql(statement)
                 if found is not None and kind not in _SILENT:
@@ -84,8 +95,28 @@ class Database:
                     del found
             except self._error as problem:
                 raise self._explained(problem) from None
+            self._remember(statement)
             # Not behind an error: then the connection is closed at once.
-            self._forget(statement, registered)
+            for name in registered:
+                self._connection.unregister(name)
+
+    def _named(self, statement: str) -> Names:
+        """What a statement names, itself or by views and macros that earlier ones have made."""
+        names = names_of(self._connection, statement)
+        words = words_of(statement)
+        within = [tables for name, tables in self._made.items() if name in words]
+        if not within:
+            return names
+        # What a view or macro needs of its tables is not known here, so it gets all columns and all rows of them.
+        tables = dict.fromkeys((*names.tables, *chain.from_iterable(within)))
+        return replace(names, tables=tuple(tables), columns=None, occurrences={})
+
+    def _remember(self, statement: str) -> None:
+        """A view or macro reads its tables when it is asked: later statements that name it need them, too."""
+        match = _LATER.match(statement)
+        if match is not None:
+            name = (match["quoted"] or match["plain"]).replace('""', '"').lower()
+            self._made[name] = self._named(statement).tables
 
     def _statements(self, text: str) -> list[tuple[str, str]]:
         """Kind and text of each."""
@@ -113,56 +144,21 @@ class Database:
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     def _register(self, names: Names) -> list[str]:
-        made = []
-        for name in names.tables:
-            if name.lower() in self._lasting:
-                continue
-            table = self._table(name, names)
-            if table is not None:
-                self._connection.register(name, table)
-                made.append(name)
-        return made
-
-    def _forget(self, statement: str, registered: list[str]) -> None:
-        # A view reads its tables when it is asked.
-        if _LATER.match(statement):
-            self._lasting |= {name.lower() for name in registered}
-            return
-        for name in registered:
-            self._connection.unregister(name)
-
-    def _table(self, name: str, names: Names) -> pyarrow.Table | None:
-        """The table that a name stands for; None where it is none of ours."""
-        from sowctl.engine.tables.topic import topic_table
-        from sowctl.engine.topics.logplaces import read_moment
-        from sowctl.engine.topics.targets import find_topic, resolve
-
+        """Register the tables that a statement names, all as of one instant; their names."""
         instance, place = self._instance, Path(self._directory.name)
-        base, at, when = name.rpartition("@")
-        try:
-            if not at or self._is_topic(name):
-                (target,) = resolve(instance, name, literal=True, derived=True)
-                return topic_table(instance, target, None, names, place)
-            if when.lower() == HISTORY:
-                from sowctl.engine.tables.journal import history_table
+        tables = [found for name in names.tables if (found := table_named(instance, name)) is not None]
 
-                return history_table(instance, find_topic(instance, base), names, place)
-            (target,) = resolve(instance, base, literal=True, derived=True)
-            return topic_table(instance, target, read_moment(when, instance.clock).of(instance), names, place)
-        except (MissingError, UsageError) as problem:
-            # Of nothing by this name, or of a file that is no store, DuckDB says more.
-            if problem.code not in ("SOW-ENG-012", "SOW-ENG-013", "SOW-ENG-015", "SOW-ENG-080"):
-                raise
-        if name.lower() == JOURNAL:
-            from sowctl.engine.tables.journal import journal_table
+        def read(moment: Moment) -> dict[str, pyarrow.Table]:
+            self.reads = []
+            return {one.name: one.read(moment, names, place, self.reads.append) for one in tables}
 
-            return journal_table(instance, names, place)
-        # A name of the statement itself, or of a table that an earlier one has made; or of nothing, as DuckDB will say.
-        return None
-
-    def _is_topic(self, name: str) -> bool:
-        config = self._instance.config
-        return config is not None and any(entry.name == name for entry in config.sow)
+        made: dict[str, pyarrow.Table] = {}
+        if tables:
+            refs = dict.fromkeys(chain.from_iterable(one.refs(instance) for one in tables))
+            made = together(instance, list(refs), None, open_entry, read, what="what the statement names")
+        for name, table in made.items():
+            self._connection.register(name, table)
+        return list(made)
 
     def _explained(self, problem: Exception) -> UsageError:
         words, _, rest = str(problem).partition("\n")

@@ -38,8 +38,8 @@ ENTRIES = 4096
 """Entries of one batch, at least: what an array costs does not depend on how much is in it."""
 
 
-def journal_table(instance: Instance, names: Names, place: Path) -> pyarrow.Table:
-    """All entries."""
+def journal_table(instance: Instance, names: Names, place: Path, until: int | None) -> pyarrow.Table:
+    """All entries, up to a txid if one is given; the last block of a moment ends with its last txid."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -47,7 +47,7 @@ def journal_table(instance: Instance, names: Names, place: Path) -> pyarrow.Tabl
     path = place / f"{len(list(place.iterdir()))}.arrow"
     writer: Any = None
     with path.open("wb") as out:
-        for entries in _batches(instance):
+        for entries in _batches(instance, until):
             columns = [
                 _messages(instance, entries) if name == MESSAGE else entry_column(name, entries, instance.publisher)
                 for name in wanted
@@ -61,8 +61,10 @@ def journal_table(instance: Instance, names: Names, place: Path) -> pyarrow.Tabl
     return ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def history_table(instance: Instance, topic: TopicConfig, names: Names, place: Path) -> pyarrow.Table:
-    """The entries of one topic, and the fields of their messages."""
+def history_table(
+    instance: Instance, topic: TopicConfig, names: Names, place: Path, until: int | None
+) -> pyarrow.Table:
+    """The entries of one topic, and the fields of their messages, up to a txid if one is given."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -74,7 +76,7 @@ def history_table(instance: Instance, topic: TopicConfig, names: Names, place: P
     ref = (topic.name, topic.message_type)
 
     def blocks() -> Iterator[Block]:
-        for entries in _batches(instance):
+        for entries in _batches(instance, until):
             topics, places = entries.topics
             if ref not in topics:
                 continue
@@ -112,14 +114,14 @@ def _rows(entries: EntryColumns, facts: Sequence[str], owner: int, chosen: list[
     ]
 
 
-def _batches(instance: Instance) -> Iterator[EntryColumns]:
-    """All entries, some blocks at a time."""
+def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
+    """The entries up to a txid, some blocks at a time."""
     if instance.log is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     held: list[JournalBlock] = []
     count = 0
     with open_log(instance, whole=True) as log:
-        for block in log.blocks():
+        for block in log.blocks(until=until):
             held.append(block)
             count += len(block)
             if count >= ENTRIES:

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+
+from sowctl.engine.tables.where import Occurrence, occurrences_of
 
 _WORD = re.compile(r'"((?:[^"]|"")+)"|([^\W\d]\w*)')
 
 
 class Names(Struct, frozen=True):
     """``tables`` as written; ``columns`` in lower case, the first parts of nested fields among them, None for all;
-    ``aliases``: names that the statement itself gives, which may be no columns."""
+    ``metadata``: those that are named, also beside a ``*``, which does not stand for them;
+    ``aliases``: names that the statement itself gives, which may be no columns; ``occurrences``: of tables, by name in
+    lower case, every place that reads them and its WHERE, None where that place needs all rows."""
 
     tables: tuple[str, ...]
     columns: frozenset[str] | None
+    metadata: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
+    occurrences: Mapping[str, tuple[Occurrence | None, ...]] = {}
 
 
 def names_of(connection: Any, text: str) -> Names:
     """What one statement names. What is no query names every table that it has a word for, and all columns."""
     tree = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()[0][0])
     if tree["error"]:
-        words = {(quoted or plain).replace('""', '"'): None for quoted, plain in _WORD.findall(text)}
-        return Names(tuple(words), None)
+        return Names(tuple(dict.fromkeys(_words(text))), None)
     found = _Found()
     found.visit(tree["statements"])
     return found.names()
+
+
+def words_of(text: str) -> frozenset[str]:
+    """All words of a statement, in lower case: whatever it names is among them."""
+    return frozenset(word.lower() for word in _words(text))
+
+
+def _words(text: str) -> Iterator[str]:
+    return ((quoted or plain).replace('""', '"') for quoted, plain in _WORD.findall(text))
 
 
 class _Found:
@@ -38,6 +53,9 @@ class _Found:
         self._of_tables: set[str] = set()
         self._paths: list[list[str]] = []
         self._all = False
+        self._filtered: dict[int, Occurrence] = {}
+        self._occurrences: dict[str, list[Occurrence | None]] = {}
+        self._unseen = False
 
     def visit(self, node: Any) -> None:
         """Look at a part of the tree and at all below it."""
@@ -47,8 +65,15 @@ class _Found:
         if not isinstance(node, dict):
             return
         kind, alias = node.get("type"), node.get("alias")
+        if kind == "SELECT_NODE":
+            # The tables of a FROM are below it, so they are visited with what is noted of them here.
+            self._filtered |= {id(table): one for table, one in occurrences_of(node)}
+        # It may read tables that it names in a text.
+        self._unseen |= kind == "TABLE_FUNCTION"
         if kind == "BASE_TABLE":
             self._tables[node["table_name"]] = None
+            places = self._occurrences.setdefault(node["table_name"].lower(), [])
+            places.append(self._filtered.get(id(node)))
             self._of_tables |= {node["table_name"].lower(), (alias or "").lower()}
         elif alias:
             self._aliases.add(alias.lower())
@@ -72,4 +97,10 @@ class _Found:
             columns.add(path[1] if path[0] in self._of_tables and len(path) > 1 else path[0])
             columns.add(path[0])
         columns -= self._of_tables - {path[1] for path in self._paths if len(path) > 1}
-        return Names(tuple(self._tables), None if self._all else frozenset(columns), frozenset(self._aliases))
+        return Names(
+            tuple(self._tables),
+            None if self._all else frozenset(columns),
+            frozenset(name for name in columns if name.startswith("_")),
+            frozenset(self._aliases),
+            {} if self._unseen else {name: tuple(places) for name, places in self._occurrences.items()},
+        )

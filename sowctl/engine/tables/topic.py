@@ -3,21 +3,33 @@
 Types are those of :mod:`sowctl.arrow.inference`, with one difference: a number with a fraction is a double as in
 filters, also where that does not keep its last digits, so that an index and the records say the same. What is read of
 records is decoded into a temporary file of Arrow's, which DuckDB then reads from its pages.
+
+Where the types of the columns are known (:mod:`sowctl.engine.tables.types`), records that the statement's WHERE refuses
+are not decoded: keys or indexes name those that it takes, or a scan asks the filter before anything is decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sowctl.arrow import arrays, metadata
+from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.passes import Block, write_columns
 from sowctl.arrow.widening import Fields
+from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.records import StoredRecord
+from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.search import figures
+from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.engine.search.scan import filtered, way_of
 from sowctl.engine.tables.indexed import indexed_table
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.tables.types import BATCH, SAMPLE, FieldTypes, keep_types, known_types
+from sowctl.engine.tables.where import filter_of
+from sowctl.errors import SowError
 from sowctl.store.codec import payloads
 
 if TYPE_CHECKING:
@@ -26,27 +38,122 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.instance import Instance
-    from sowctl.engine.sources.source import Source
+    from sowctl.engine.sources.source import Matched, Source
     from sowctl.engine.tables.statement import Names
-    from sowctl.engine.topics.targets import Target
+    from sowctl.messages.base import MessageType
 
-BATCH = 1000
-SAMPLE = 2000
-"""Records that say which of the names of a statement are fields, and of which types; indexes are asked for these."""
 _EXACT = 1 << 53
 
 
-def topic_table(instance: Instance, target: Target, at: int | None, names: Names, place: Path) -> pyarrow.Table:
-    """The columns that are named of all records of a state; ``place`` is a directory for a temporary file."""
-    with closing(open_target(instance, target, at)) as source:
-        facts = [name for name in metadata.USUAL if names.columns is not None and name in names.columns]
-        wanted = None if names.columns is None else names.columns - set(facts)
-        if wanted is not None and not wanted and set(facts) <= {"_topic"}:
-            return _counted(source)
-        found = None
-        if wanted is not None:
-            found = _from_indexes(instance, source, wanted, names.aliases, facts)
-        return found if found is not None else _read(instance, source, wanted, facts, place)
+class TableRead(Struct, frozen=True):
+    """How a table was read: ``way`` in words, the ``filter`` that was asked of records, how many were ``decoded``."""
+
+    name: str
+    way: str
+    filter: str | None
+    decoded: int
+
+
+Told = Callable[[TableRead], None]
+
+
+def topic_table(instance: Instance, source: Source, name: str, names: Names, place: Path, told: Told) -> pyarrow.Table:
+    """The columns that are named of the records of a state which the statement's WHERE may take.
+
+    ``name`` is that of the table; ``place`` is a directory for a temporary file; ``told`` learns how it was read.
+    """
+    facts = [one for one in metadata.USUAL if one in names.metadata]
+    wanted = None if names.columns is None else names.columns - set(facts)
+    if wanted is not None and not wanted and set(facts) <= {"_topic"}:
+        told(TableRead(name, "counted", None, 0))
+        return _counted(source)
+    chosen = _Chosen.of(instance, source, wanted, name, names)
+    found = None
+    if chosen is not None and chosen.way is not None:
+        found = chosen.table(facts, place, told)
+    if found is None and wanted is not None:
+        found = _from_indexes(instance, source, wanted, names.aliases, facts)
+        if found is not None:
+            told(TableRead(name, "columns of indexes", None, 0))
+    if found is None and chosen is not None and chosen.way is None:
+        found = chosen.table(facts, place, told)
+    return found if found is not None else _read(instance, source, name, wanted, facts, place, told)
+
+
+class _Chosen:
+    """The records of a source that a filter takes, with columns of types that are known beforehand."""
+
+    def __init__(self, instance: Instance, source: Source, name: str, types: FieldTypes, text: str) -> None:
+        kind = instance.type_of(source.message_type)
+        seen = source.definition.key_mode == "fields"
+        environment = environment_of(instance)
+        self._matcher = Matcher(text, kind, source.topic, environment, seen=seen, functions=functions_of(instance))
+        self._source = source
+        self._name = name
+        self._types = types
+        self._text = text
+        self._kind = kind
+        stored = source.stored
+        # Keys or indexes that lead to the records that match; without them all are read, and few decoded.
+        self.way = None if stored is None else way_of(instance, stored, self._matcher)
+
+    @classmethod
+    def of(
+        cls, instance: Instance, source: Source, wanted: frozenset[str] | None, name: str, names: Names
+    ) -> _Chosen | None:
+        """None where the statement needs all records, or the types are not known."""
+        occurrences = names.occurrences.get(name.lower())
+        if not occurrences or None in occurrences or not instance.type_of(source.message_type).filterable:
+            return None
+        types = known_types(instance, source, wanted)
+        text = None if types is None else filter_of(occurrences, types.fields, names.aliases)
+        return None if types is None or text is None else cls(instance, source, name, types, text)
+
+    def table(self, facts: Sequence[str], place: Path, told: Told) -> pyarrow.Table | None:
+        """None where some record is not what was expected of it: then all are to be read."""
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        from sowctl.arrow.decoding import StructDecoder
+        from sowctl.arrow.files import ArrowFile
+
+        fields = list(self._types.fields)
+        own = {field.name for field in fields}
+        extra = [name for name in facts if name not in own]
+        schema = pa.schema([*fields, *(pa.field(name, metadata.column_type(name)) for name in extra)])
+        # Not all members have columns where a statement names some of them.
+        decoder = StructDecoder(self._types.fields, strict=True, partial=self._types.names is not None)
+        counts = QueryStatistics(self._source.topic, self._source.message_type)
+        path = _new_file(place)
+        with path.open("wb") as out:
+            writer = ArrowFile(out, schema)
+            try:
+                for keys, values in self._found(counts):
+                    columns = decoder.views(_views(self._kind, payloads(values))).flatten()
+                    rows = [_facts(self._source, *pair, facts) for pair in zip(keys, values, strict=True)]
+                    columns += metadata.columns(extra, rows)
+                    writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+            except (Misfit, SowError):
+                # A message that a filter cannot read is a row of NULLs where all records are read.
+                return None
+            writer.close()
+        table = ipc.open_file(pa.memory_map(str(path))).read_all()
+        told(TableRead(self._name, "filter before decoding", self._text, counts.matched))
+        for number, field in enumerate(fields):
+            if _is_broken(field.type) and field.name not in self._types.large:
+                table = table.set_column(number, field.name, table.column(number).cast(pa.float64()))
+        return table
+
+    def _found(self, counts: QueryStatistics) -> Iterator[Matched]:
+        if self.way is not None:
+            for keys, values in self.way.matching(figures.DECODED):
+                counts.matched += len(keys)
+                yield keys, values
+            return
+        stored = self._source.stored
+        assert stored is not None
+        marks = self._matcher.marks(stored.meta.records)
+        yield from filtered(stored.runs(figures.READ, marks=marks), self._matcher, counts)
 
 
 def _counted(source: Source) -> pyarrow.Table:
@@ -64,7 +171,7 @@ def _from_indexes(
     kind = instance.type_of(source.message_type)
     sample = Fields(wanted)
     for _, values in islice(source.batches(BATCH), SAMPLE // BATCH):
-        sample.look(list(map(kind.view, payloads(values))))
+        sample.look(_views(kind, payloads(values)))
     fields = list(sample.struct)
     # A name that no record of the sample has may be a field of others: only reading all of them tells.
     if wanted - {field.name.lower() for field in fields} - aliases:
@@ -73,8 +180,15 @@ def _from_indexes(
 
 
 def _read(
-    instance: Instance, source: Source, wanted: frozenset[str] | None, facts: Sequence[str], place: Path
+    instance: Instance,
+    source: Source,
+    name: str,
+    wanted: frozenset[str] | None,
+    facts: Sequence[str],
+    place: Path,
+    told: Told,
 ) -> pyarrow.Table:
+    """The columns of all records; their types are kept for the next statement."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -84,26 +198,44 @@ def _read(
 
     def blocks() -> Iterator[Block]:
         for keys, values in source.batches(BATCH):
-            messages = payloads(values)
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
-            yield Block(messages if kind.json_text else list(map(kind.view, messages)), rows)
+            yield Block(_views(kind, payloads(values)), rows)
 
-    path = place / f"{len(list(place.iterdir()))}.arrow"
+    path = _new_file(place)
     with path.open("wb") as out:
         written = write_columns(blocks, ArrowFile, out, names=wanted, facts=tuple(facts))
+    told(TableRead(name, "all records decoded", None, written.rows))
     table = ipc.open_file(pa.memory_map(str(path))).read_all()
     if not table.num_columns:
         return pa.table({"_topic": arrays.constant(source.topic, written.rows)})
-    return _with_doubles(table)
+    fields = [field for field in table.schema if field.name not in facts or field.name in written.hidden]
+    table = _with_doubles(table)
+    if fields:
+        large = frozenset(field.name for field in table.schema if _is_broken(field.type))
+        keep_types(instance, source, FieldTypes(pa.struct(fields), large, wanted))
+    return table
 
 
-def _facts(source: Source, key: bytes, value: bytes, names: Sequence[str]) -> dict[str, Any]:
+def _new_file(place: Path) -> Path:
+    """A name in a directory of temporary files that no table has yet."""
+    return place / f"{len(list(place.iterdir()))}.arrow"
+
+
+def _views(kind: MessageType, messages: Sequence[bytes]) -> Sequence[bytes]:
+    return messages if kind.json_text else list(map(kind.view, messages))
+
+
+def _facts(source: Source, key: bytes, value: bytes, names: Iterable[str]) -> dict[str, Any]:
     record = StoredRecord(key, value)
-    row: dict[str, Any] = {"_topic": source.topic, "_message_type": source.message_type}
-    for name in names:
-        if name not in row:
-            row[name] = getattr(record, name[1:])
-    return row
+    given = {"_topic": source.topic, "_message_type": source.message_type}
+    return {name: given[name] if name in given else getattr(record, name[1:]) for name in names}
+
+
+def _is_broken(kind: pyarrow.DataType) -> bool:
+    """Whether numbers of a type are decimals with a fraction."""
+    import pyarrow.types as t
+
+    return bool(t.is_decimal(kind)) and kind.scale > 0
 
 
 def _with_doubles(table: pyarrow.Table) -> pyarrow.Table:
@@ -112,7 +244,7 @@ def _with_doubles(table: pyarrow.Table) -> pyarrow.Table:
     import pyarrow.compute as pc
 
     for place, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type) and field.type.scale > 0 and not field.name.startswith("_sow_key"):
+        if _is_broken(field.type) and not field.name.startswith("_sow_key"):
             column = table.column(place).cast(pa.float64())
             if len(column.drop_null()) and pc.max(pc.abs(column)).as_py() <= _EXACT:
                 table = table.set_column(place, field.name, column)

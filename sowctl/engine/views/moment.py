@@ -7,7 +7,7 @@ stays open until the moment is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -132,12 +132,30 @@ def at_one_instant(
 
     ``states``: they are opened before; an entry that reads the log alone needs none of them.
 
-    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together, ConfigError
-    ``SOW-VIW-004`` for an entry that reads itself, and what opening and ``work`` raise.
+    Raises ConfigError ``SOW-VIW-004`` for an entry that reads itself, and as :func:`together`.
     """
     if instance.config is not None:
         refuse_circle(instance.config, entry)
     refs = refs_of(instance, entry) if states else []
+    return together(instance, refs, at, open_entry, work, what=f"what {entry.name} reads", fresh=fresh, memory=memory)
+
+
+def together(
+    instance: Instance,
+    refs: Sequence[tuple[str, str]],
+    at: int | None,
+    open_entry: Opener,
+    work: Callable[[Moment], T],
+    *,
+    what: str,
+    fresh: bool = False,
+    memory: int | None = None,
+) -> T:
+    """What ``work`` makes of topics, by message type and name, all of them opened as of one instant.
+
+    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together (``what`` they
+    are is said there), and what opening and ``work`` raise.
+    """
     for _ in range(ATTEMPTS):
         until = None if at is not None else end_of_log(instance)
         with closing(Moment(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment, suppress(Moved):
@@ -146,7 +164,7 @@ def at_one_instant(
             return work(moment)
     raise LockedError(
         "SOW-VIW-001",
-        f"what {entry.name} reads was written to each time that it was to be read together",
+        f"{what} was written to each time that it was to be read together",
         hint="run the command again",
     )
 

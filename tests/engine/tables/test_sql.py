@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +19,8 @@ from sowctl.engine.search import figures
 from sowctl.engine.tables import topic as topic_tables
 from sowctl.engine.tables.database import Database
 from sowctl.engine.tables.indexed import indexed_table
+from sowctl.engine.tables.named import NamedTable
+from sowctl.engine.tables.topic import TableRead
 from sowctl.errors import ConfigError, UsageError
 from sowctl.values.times import parse_time
 
@@ -196,3 +200,172 @@ def test_indexes_and_records_say_the_same(
     # a record that changes behind the indexes is seen
     orders.publish([b'{"id":5,"text":"new","whole":777}'])
     assert rows(shop, "SELECT text, whole FROM orders WHERE id = 5") == [[("new", 777)]]
+
+
+def test_a_view_of_a_statement_reads_its_tables_when_it_is_asked(shop: InstanceHandle) -> None:
+    with Database(shop) as database:
+        text = "CREATE VIEW v AS SELECT count(*) AS n FROM orders; CREATE VIEW w AS SELECT n FROM v; SELECT n FROM w;"
+        results = database.results(text + "SELECT n FROM W")
+        assert next(results).read_all().to_pylist() == [{"n": 2}]
+        shop.topic("orders").publish([b'{"id":7}'])
+        assert next(results).read_all().to_pylist() == [{"n": 3}]
+
+
+CONDITIONS = [
+    "id = 17",
+    "ID IN (3, 5, 500)",
+    "text = 't3'",
+    "text IN ('t1', '5', 'no') AND id < 60",
+    "text LIKE 't_%' AND id BETWEEN 10 AND 20",
+    "text LIKE 't5%'",
+    "text > 't3' AND whole >= -20",
+    "whole = 1.0 OR whole = -3",
+    "whole < 0 OR nested.x = 3",
+    "broken = 17.25",
+    "17.25e0 < broken AND broken <= 19.25",
+    "either > 30.4 AND either < 33",
+    "many > 100000000000000050",
+    "many = 100000000000000005.5",
+    "long >= 9223372036854775900",
+    "mixed = '6'",
+    "mixed = 'x' OR mixed = '7'",
+    "listed = [3]",
+    "truth AND id > 115",
+    "late = 5",
+    "late IS NULL AND id = 4",
+    "nothing IS NULL AND id = 5",
+    "NOT (id > 3)",
+    "id = -1",
+    "id + 1 = 18",
+    "whole IS DISTINCT FROM 3 AND id > 110",
+    "_txid > 0 AND id = 9",
+    "id = 17 AND nested.x::VARCHAR = '17'",
+    "text = 'it''s' OR text = ''",
+    "upper(text) = 'T2'",
+]
+SELECTS = [
+    "SELECT * FROM orders WHERE {0} ORDER BY id",
+    "SELECT count(*), sum(whole), min(_sow_key), any_value(text), any_value(typeof(either)) FROM orders o WHERE {0}",
+]
+
+
+@pytest.fixture
+def varied(shop: InstanceHandle, monkeypatch: pytest.MonkeyPatch) -> InstanceHandle:
+    """120 orders in their store, which counts as a large one."""
+    monkeypatch.setattr(figures, "INDEXED", 1)
+    shop.topic("orders").delete(filter="/id > 0")
+    publish(shop, 0, 120)
+    shop.topic("orders").replay()
+    return shop
+
+
+def publish(shop: InstanceHandle, begin: int, end: int) -> None:
+    members = {n: ",".join(f'"{name}":{value(n)}' for name, value in VARIED.items()) for n in range(begin, end)}
+    shop.topic("orders").publish([b'{"id":%d,%b}' % (n, text.encode()) for n, text in members.items()])
+
+
+def answers(shop: InstanceHandle, queries: list[str]) -> tuple[list[Any], list[TableRead]]:
+    """The rows of each query with their types, and how its tables were read."""
+    found, reads = [], []
+    with Database(shop) as database:
+        for reader in database.results(";".join(queries)):
+            found.append(reader.read_all())
+            reads += database.reads
+    return found, reads
+
+
+def test_filters_before_decoding_change_no_answer(varied: InstanceHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [select.format(condition) for condition in CONDITIONS for select in SELECTS]
+    with monkeypatch.context() as plain:
+        plain.setattr(topic_tables, "known_types", lambda *_: None)
+        expected, reads = answers(varied, queries)
+        assert {one.filter for one in reads} == {None}
+    answers(varied, ["SELECT * FROM orders"])
+    # First by scans, then by indexes that have been built meanwhile.
+    for _ in range(2):
+        found, reads = answers(varied, queries)
+        for query, one, other in zip(queries, found, expected, strict=True):
+            assert one == other, query
+    filters = {one.filter for one in reads}
+    assert {"/id = 17", "/text = 't3'", "(/id = 3) OR (/id = 5) OR (/id = 500)"} <= filters
+    assert len(filters) > 18
+    assert min(one.decoded for one in reads if one.filter == "/id = 17") == 1
+    # Places that read one table share what it has, and some need rows that their WHERE refuses.
+    several = [
+        "SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.whole WHERE a.id = 17 AND b.id < 80 ORDER BY 1",
+        "SELECT count(*) FROM orders, ORDERS b WHERE orders.id = 5",
+        "SELECT count(b.id) FROM orders a LEFT JOIN orders b ON a.id = b.id WHERE a.id < 5 AND b.id > 2",
+        "SELECT count(*) FROM (SELECT * FROM orders WHERE id = 5) x, (SELECT * FROM orders WHERE id = 6) y",
+        "SELECT (SELECT count(*) FROM orders b WHERE b.id < a.id) FROM orders a WHERE a.id = 9",
+        "SELECT count(*) FROM orders a POSITIONAL JOIN (SELECT * FROM orders LIMIT 3) b WHERE a.id = 1",
+        "SELECT -id AS id FROM orders WHERE id = 5",
+        "SELECT * FROM orders AS o(a, b, id) WHERE id = 5",
+        "SELECT count(*) FROM (FROM orders WHERE id = 5), query_table('orders')",
+        "WITH orders AS (SELECT id + 1 AS id FROM orders) SELECT count(*) FROM orders WHERE id = 5",
+    ]
+    with monkeypatch.context() as plain:
+        plain.setattr(topic_tables, "known_types", lambda *_: None)
+        expected, _ = answers(varied, several)
+    assert answers(varied, several)[0] == expected
+
+
+def test_records_that_change_keep_or_end_what_is_known_of_types(
+    varied: InstanceHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_tables, "indexed_table", lambda *_: None)
+    answers(varied, ["SELECT id, text, broken, whole FROM orders"])
+    query = ["SELECT text, typeof(text), whole, typeof(whole) FROM orders WHERE id = 7"]
+    orders = varied.topic("orders")
+
+    def filtered_alike() -> bool:
+        """Whether the filter was asked first; the answer is that of a look at all records at any rate."""
+        found, (read,) = answers(varied, query)
+        with monkeypatch.context() as plain:
+            plain.setattr(topic_tables, "known_types", lambda *_: None)
+            assert found == answers(varied, query)[0]
+        return read.filter is not None
+
+    assert filtered_alike()
+    orders.publish([b'{"id":7,"text":"new","whole":777}'])
+    assert filtered_alike()
+    varied.topic("orders").replay()
+    assert filtered_alike()
+    # another record makes a column wider: all are looked at, and then that is known
+    orders.publish([b'{"id":8,"whole":1.5}'])
+    assert not filtered_alike()
+    assert filtered_alike()
+    # and it is the only one that did, so without it the column is as narrow as before
+    orders.delete(filter="/id = 8")
+    assert not filtered_alike()
+
+
+def test_all_tables_of_a_statement_are_of_one_instant(
+    shop: InstanceHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is published while its tables are read, and whether or not a writer brings it into the stores."""
+    text = """
+        SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM "fixed orders"), (SELECT sum(qty) FROM totals),
+            (SELECT count(*) FROM "orders@history"), (SELECT max(_txid) FROM journal), (SELECT max(_txid) FROM orders)
+    """
+    before = rows(shop, text)
+    script = f"""
+import sowctl
+shop = sowctl.open({str(tmp_path / "sowctl.xml")!r})
+shop.topic("orders").publish([b'{{"side":"buy","qty":100,"id":' + str(10 + n).encode() + b"}}" for n in range(5)])
+shop.topic("fixed orders").publish([b"id=8\\x01"])
+shop.topic("orders").replay()
+"""
+    own, written = NamedTable.read, []
+
+    def read(self: NamedTable, *arguments: Any) -> Any:
+        if self.name == "fixed orders":
+            written.append(self.name)
+            subprocess.run([sys.executable, "-c", script], check=True)
+        return own(self, *arguments)
+
+    monkeypatch.setattr(NamedTable, "read", read)
+    assert rows(shop, text) == before
+    assert written == ["fixed orders"]
+    monkeypatch.setattr(NamedTable, "read", own)
+    ((orders, fixed, total, *_),) = rows(shop, text)[0]
+    assert (orders, fixed, total) == (2 + 5, 1 + 1, 13 + 500)

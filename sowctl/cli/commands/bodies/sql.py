@@ -16,6 +16,9 @@ from sowctl.output.records import Batch, OutputBatch, OutputRecord
 if TYPE_CHECKING:
     import pyarrow
 
+    from sowctl.engine.tables.database import Database
+    from sowctl.engine.tables.topic import TableRead
+
 TYPED = {"parquet": "Parquet", "arrow": "ArrowStream"}
 """Formats with types of their own, and their writers: rows keep the types that SQL gave them."""
 
@@ -26,14 +29,16 @@ class Results:
     def __init__(self, invocation: Invocation, options: tuple[Any, ...]) -> None:
         self._sink = Sink(invocation, Choice(*options))
 
-    def write(self, results: Iterator[pyarrow.RecordBatchReader]) -> None:
-        """Write the rows of all statements; a file takes those of one."""
+    def write(self, database: Database, text: str) -> None:
+        """Write the rows of all statements of a text; a file takes those of one."""
         sink = self._sink
         with ExitStack() as held:
             out: BinaryIO = sink.invocation.streams.stdout
             if sink.path is not None:
                 out = held.enter_context(whole_file(sink.path, force=sink.force, seam=sink.invocation.seam))
-            for number, reader in enumerate(results):
+            for number, reader in enumerate(database.results(text)):
+                for read in database.reads:
+                    sink.invocation.detail(_told(read))
                 if number and (sink.path is not None or sink.format in TYPED):
                     raise UsageError(
                         "SOW-EXC-021",
@@ -66,6 +71,11 @@ class Results:
         rendered = make(self._sink.format, options).write(_batches(reader, names), out)
         for note in rendered.notes:
             self._sink.invocation.note(note)
+
+
+def _told(read: TableRead) -> str:
+    records = f"{read.decoded:,} record{'' if read.decoded == 1 else 's'} decoded"
+    return f"{read.name}: {read.way}, {records}" + ("" if read.filter is None else f" for {read.filter}")
 
 
 def _names(names: Iterable[str]) -> list[str]:

@@ -1,0 +1,99 @@
+"""What the name of a table stands for: a target now or at an instant, a topic's history, the journal."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.config.derived import View
+from sowctl.engine.sources.logical import narrowed
+from sowctl.engine.sources.opening import open_source
+from sowctl.engine.tables.topic import Told, topic_table
+from sowctl.engine.topics.logplaces import read_moment
+from sowctl.engine.topics.patterns import has_records
+from sowctl.engine.topics.targets import Target, find_topic, resolve
+from sowctl.engine.views.moment import Moment, refs_of
+from sowctl.engine.views.opening import open_target
+from sowctl.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.tables.statement import Names
+
+HISTORY = "history"
+JOURNAL = "journal"
+_UNKNOWN = ("SOW-ENG-012", "SOW-ENG-013", "SOW-ENG-015", "SOW-ENG-080")
+"""Errors of nothing by a name, or of a file that is no store: DuckDB says more."""
+
+
+class NamedTable(Struct, frozen=True):
+    """One of ``target`` (as of ``at``, microseconds UTC, None for now) and ``history``; neither for the journal."""
+
+    name: str
+    target: Target | None = None
+    at: int | None = None
+    history: TopicConfig | None = None
+
+    def refs(self, instance: Instance) -> list[tuple[str, str]]:
+        """Message type and name of the topics whose present state it shows."""
+        topic = self.target.topic if self.target is not None and self.at is None else None
+        if topic is None:
+            return []
+        if topic.derived is None:
+            return [(topic.message_type, topic.name)] if has_records(instance, topic) else []
+        # What is no view reads the log, or a file of its own.
+        return refs_of(instance, topic.derived) if isinstance(topic.derived, View) else []
+
+    def read(self, moment: Moment, names: Names, place: Path, told: Told) -> pyarrow.Table:
+        """The table as of a moment. Raises what reading topics raises."""
+        instance = moment.instance
+        if self.target is not None:
+            with ExitStack() as held:
+                source = self._opened(moment, self.target, held)
+                return topic_table(instance, source, self.name, names, place, told)
+        from sowctl.engine.tables.journal import history_table, journal_table
+
+        if self.history is not None:
+            return history_table(instance, self.history, names, place, moment.until)
+        return journal_table(instance, names, place, moment.until)
+
+    def _opened(self, moment: Moment, target: Target, held: ExitStack) -> Source:
+        topic = target.topic
+        if self.at is not None:
+            return held.enter_context(closing(open_target(moment.instance, target, self.at)))
+        # A topic that nothing was published to is an error as everywhere, and no empty table.
+        if topic is None or (topic.derived is None and not has_records(moment.instance, topic)):
+            return held.enter_context(closing(open_source(moment.instance, target, None)))
+        # The moment's own: views of the same statement read it, too.
+        return narrowed(moment.source((topic.message_type, topic.name)), topic)
+
+
+def table_named(instance: Instance, name: str) -> NamedTable | None:
+    """What a name stands for; None where it is none of ours: of the statement itself, or of a table made before."""
+    try:
+        return _named(instance, name)
+    except (MissingError, UsageError) as problem:
+        if problem.code not in _UNKNOWN:
+            raise
+        return NamedTable(name) if name.lower() == JOURNAL else None
+
+
+def _named(instance: Instance, name: str) -> NamedTable:
+    base, at, when = name.rpartition("@")
+    config = instance.config
+    # A topic's own name wins, also where there is an @ in it.
+    if not at or (config is not None and any(entry.name == name for entry in config.sow)):
+        (target,) = resolve(instance, name, literal=True, derived=True)
+        return NamedTable(name, target)
+    if when.lower() == HISTORY:
+        return NamedTable(name, history=find_topic(instance, base))
+    (target,) = resolve(instance, base, literal=True, derived=True)
+    return NamedTable(name, target, read_moment(when, instance.clock).of(instance))

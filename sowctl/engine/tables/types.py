@@ -1,0 +1,163 @@
+"""The types of a topic's columns, kept from one statement to the next (``sow-memo(5)``, kind 6).
+
+The type of a column holds all values of its field. Where it is known, records that a filter refuses need not be
+decoded; else all have to be, or a column would be narrower with a filter than without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from sowctl.arrow.inference import Inference
+from sowctl.engine.search import figures
+from sowctl.engine.search.memos import most_changed, reading_of
+from sowctl.memo.directory import MemoDirectory
+from sowctl.store.codec import payloads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow
+
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source, StoredSource
+
+BATCH = 1000
+SAMPLE = 2000
+"""Records, the first ones, that have to show the types that are kept, where others have changed."""
+
+
+class FieldTypes(Struct, frozen=True):
+    """``fields`` are the types that hold every digit; decimals with a fraction are shown as doubles but for ``large``
+    ones. ``names``: the members that were looked at, in lower case, None for all."""
+
+    fields: pyarrow.StructType
+    large: frozenset[str]
+    names: frozenset[str] | None
+
+    def of(self, wanted: Collection[str] | None) -> FieldTypes | None:
+        """The part that concerns these members; None where not all of them were looked at."""
+        import pyarrow as pa
+
+        if wanted is None:
+            return self if self.names is None else None
+        if self.names is not None and not self.names.issuperset(wanted):
+            return None
+        kept = pa.struct([field for field in self.fields if field.name.lower() in wanted])
+        return FieldTypes(kept, self.large, frozenset(wanted))
+
+
+class _Packed(Struct):
+    names: list[str] | None
+    schema: bytes
+    large: list[str]
+
+
+def known_types(instance: Instance, source: Source, wanted: Collection[str] | None) -> FieldTypes | None:
+    """The types that reading all records would find now; None where only that tells."""
+    stored = _lasting(source)
+    if stored is None:
+        return None
+    kept = _kept(instance, stored)
+    if kept is None:
+        return None
+    digest, found = kept
+    types = found.of(wanted)
+    changed = stored.snapshot.changed_since(digest)
+    if types is None or changed is None:
+        return None
+    if stored.overlay is not None:
+        if len(stored.overlay) > most_changed(stored):
+            return None
+        changed = changed.union(*stored.overlay.parts(figures.BUILT))
+    if not changed:
+        return types
+    return types if len(changed) <= most_changed(stored) and _is_shown(instance, stored, types, changed) else None
+
+
+def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
+    """Keep what reading all records has found, if they are those of the store alone."""
+    import pyarrow as pa
+
+    from sowctl.memo.build import type_parts
+
+    stored = _lasting(source)
+    if stored is None or stored.overlay:
+        return
+    digest = stored.meta.digest
+    before = _kept(instance, stored)
+    if before is not None and before[0] == digest and types.names is not None:
+        if before[1].names is None:
+            return
+        # Of one state, so a field that both looked at has one type.
+        fields = {field.name: field for field in (*before[1].fields, *types.fields)}
+        names = types.names | before[1].names
+        types = FieldTypes(pa.struct(list(fields.values())), types.large | before[1].large, names)
+    packed = _Packed(
+        None if types.names is None else sorted(types.names),
+        pa.schema(list(types.fields)).serialize().to_pybytes(),
+        sorted(types.large),
+    )
+    # Without leave to write, or room, the next statement reads all records again.
+    with suppress(OSError):
+        parts = type_parts(reading_of(instance, stored), msgspec.msgpack.encode(packed), digest)
+        MemoDirectory(_path(stored), instance.seam).put_types(parts)
+
+
+def _lasting(source: Source) -> StoredSource | None:
+    """The store of a source, if its state is worth a note: large, in a file, and without records that expire."""
+    stored = source.stored
+    # What expires goes without a change of the store, so its digest would stand for several states.
+    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEXED:
+        return None
+    return stored
+
+
+def _path(stored: StoredSource) -> Path:
+    assert stored.path is not None
+    return stored.path
+
+
+def _kept(instance: Instance, stored: StoredSource) -> tuple[int, FieldTypes] | None:
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    found = MemoDirectory(_path(stored), instance.seam).types(reading_of(instance, stored))
+    if found is None:
+        return None
+    try:
+        packed = msgspec.msgpack.decode(found[1], type=_Packed)
+        fields = pa.struct(list(ipc.read_schema(pa.py_buffer(packed.schema))))
+    except (msgspec.DecodeError, pa.ArrowException):
+        return None
+    names = None if packed.names is None else frozenset(packed.names)
+    return found[0], FieldTypes(fields, frozenset(packed.large), names)
+
+
+def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, changed: set[bytes]) -> bool:
+    """Whether the first records and those that changed show these very types.
+
+    Then all records together have them: they cannot be narrower than what some records show, nor wider than what was
+    kept and the changed records together.
+    """
+    import pyarrow.types as t
+
+    # Digits of decimals, and which of them are too large for doubles, are not compared here.
+    if any(t.is_decimal(field.type) for field in types.fields):
+        return False
+    kind = instance.type_of(stored.message_type)
+    look = Inference(types.names)
+    for _, values in islice(stored.batches(BATCH), SAMPLE // BATCH):
+        look.add(map(kind.view, payloads(values)))
+    # Columns stand in the order in which the records bring them up.
+    if [field.name for field in look.struct()] != [field.name for field in types.fields]:
+        return False
+    _, values = stored.lookup(sorted(changed))
+    look.add(map(kind.view, payloads(values)))
+    return look.has_values() and bool(look.struct() == types.fields)

@@ -1,0 +1,197 @@
+"""What a statement's WHERE asks of a table, as a filter of ours: records that it refuses need not be decoded.
+
+The filter may let through more than WHERE does, because DuckDB asks WHERE again of every row that it is given. It must
+never refuse a row that WHERE takes. So only conditions are translated of which that is certain whatever the records
+hold: a column compared with constants of its own kind, joined by AND and OR. Other parts of an AND are left out; an OR
+with such a part is left out as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Node = Mapping[str, Any]
+_OPERATORS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+}
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = re.compile(r"[ !#$&(-\[\]-~]+")
+"""Texts that stand in a filter as they are: ASCII without quotes, backslashes and percent signs."""
+_PREFIX = re.compile(r"([^%_]+)%")
+_EXACT = 1 << 53
+_SLACK = Decimal("1e-9")
+"""Numbers with fractions are compared with so much room, as a share: DuckDB rounds some constants otherwise."""
+_BOTH_SIDES, _LEFT_SIDE = ("INNER",), ("LEFT", "SEMI", "ANTI")
+_REFS = ("REGULAR", "NATURAL", "CROSS")
+
+
+class Occurrence(Struct, frozen=True):
+    """One place at which a statement reads a table: its WHERE, and what columns of the table are called there.
+
+    ``qualifier``: the name before the point, in lower case; ``alone``: names without one are its columns, too.
+    """
+
+    where: Node
+    qualifier: str
+    alone: bool
+
+
+def occurrences_of(select: Node) -> Iterator[tuple[Node, Occurrence]]:
+    """The tables of a SELECT of whose rows all are dropped that its WHERE refuses."""
+    where, source = select.get("where_clause"), select.get("from_table")
+    # A sample is taken of all rows, so none may be missing.
+    if where is None or source is None or select.get("sample") is not None:
+        return
+    for table in _kept_by_where(source):
+        renamed = table.get("column_name_alias") or table.get("at_clause") is not None
+        if not renamed and table.get("sample") is None:
+            name = table.get("alias") or table["table_name"]
+            yield table, Occurrence(where, name.lower(), table is source)
+
+
+def _kept_by_where(source: Node) -> Iterator[Node]:
+    """The tables below a FROM whose rows do not matter to the others: not those that an outer join fills with NULL."""
+    if source.get("type") == "BASE_TABLE":
+        yield source
+    # A positional join counts rows, and an ASOF join takes the nearest one.
+    elif source.get("type") == "JOIN" and source.get("ref_type") in _REFS and source.get("sample") is None:
+        if source.get("join_type") in (*_BOTH_SIDES, *_LEFT_SIDE):
+            yield from _kept_by_where(source["left"])
+        if source.get("join_type") in _BOTH_SIDES:
+            yield from _kept_by_where(source["right"])
+
+
+def filter_of(
+    occurrences: Sequence[Occurrence | None], fields: pyarrow.StructType, shadowed: frozenset[str]
+) -> str | None:
+    """The filter for a table of these columns that is read at these places; None where one of them needs all records.
+
+    ``shadowed``: names in lower case that a statement gives itself, which may hide columns.
+    """
+    names: dict[str, list[pyarrow.Field]] = {}
+    for field in fields:
+        names.setdefault(field.name.lower(), []).append(field)
+    # Names that differ in capitals alone are one name to DuckDB.
+    columns = {name: found[0] for name, found in names.items() if len(found) == 1 and name not in shadowed}
+    texts = []
+    for one in occurrences:
+        text = None if one is None else _Translation(one, columns).text(one.where)
+        if text is None:
+            return None
+        texts.append(text)
+    return _joined(" OR ", dict.fromkeys(texts))
+
+
+class _Translation:
+    def __init__(self, occurrence: Occurrence, columns: Mapping[str, pyarrow.Field]) -> None:
+        self._occurrence = occurrence
+        self._columns = columns
+
+    def text(self, node: Node) -> str | None:
+        """The condition as a filter, or one that takes more; None where nothing is certain."""
+        kind = node.get("type")
+        if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+            found = [self.text(child) for child in node["children"]]
+            known = [text for text in found if text is not None]
+            if kind == "CONJUNCTION_AND":
+                return _joined(" AND ", known)
+            return _joined(" OR ", known) if len(known) == len(found) else None
+        if kind in _OPERATORS:
+            left, right, operator = node["left"], node["right"], _OPERATORS[kind]
+            if "column_names" in right:
+                left, right, operator = right, left, _TURNED[operator]
+            return self._compared(left, operator, right)
+        if kind == "COMPARE_BETWEEN":
+            bounds = (("lower", ">="), ("upper", "<="))
+            parts = [self._compared(node["input"], operator, node[side]) for side, operator in bounds]
+            return _joined(" AND ", [part for part in parts if part is not None])
+        if kind == "COMPARE_IN":
+            first, *rest = node["children"]
+            found = [self._compared(first, "=", one) for one in rest]
+            return None if None in found else _joined(" OR ", [text for text in found if text is not None])
+        if kind == "FUNCTION" and node.get("function_name") == "~~":
+            return self._alike(*(argument["expression"] for argument in node["arguments"]))
+        return None
+
+    def _compared(self, column: Node, operator: str, constant: Node) -> str | None:
+        import pyarrow.types as t
+
+        field, literal = self._field(column), constant.get("literal")
+        if field is None or literal is None or constant.get("type") != "VALUE_CONSTANT":
+            return None
+        kind, text = literal["kind"], literal["text"]
+        if t.is_string(field.type):
+            # The order of texts is not asked for here: of that, equal ones are all that is surely the same.
+            return f"/{field.name} = '{text}'" if kind == "STRING" and operator == "=" and _is_own(text) else None
+        if kind not in ("INTEGER", "NUMERIC"):
+            return None
+        number = Decimal(text)
+        # Beyond what doubles tell apart, one of the two may see numbers as equal that the other does not.
+        if abs(number) >= _EXACT:
+            return None
+        if t.is_int64(field.type) and kind == "INTEGER":
+            return f"/{field.name} {operator} {text}"
+        if t.is_int64(field.type) or t.is_floating(field.type) or t.is_decimal(field.type):
+            low, high = number - _SLACK * (abs(number) + 1), number + _SLACK * (abs(number) + 1)
+            bounds = {"<": "<= {1:f}", ">": ">= {0:f}"}
+            if operator == "=":
+                return f"(/{field.name} >= {low:f}) AND (/{field.name} <= {high:f})"
+            return f"/{field.name} {bounds[operator[0]].format(low, high)}"
+        return None
+
+    def _alike(self, column: Node, pattern: Node) -> str | None:
+        import pyarrow.types as t
+
+        field, literal = self._field(column), pattern.get("literal")
+        if field is None or literal is None or literal["kind"] != "STRING" or not t.is_string(field.type):
+            return None
+        match = _PREFIX.fullmatch(literal["text"])
+        # The text of a number, list or object begins like JSON; a prefix that does not is that of a text alone.
+        if match is None or not match[1][0].isalpha() or not _PLAIN.fullmatch(match[1]):
+            return None
+        begin = match[1]
+        if any(word.startswith(begin) for word in ("true", "false", "null")):
+            return None
+        return f"/{field.name} BEGINS WITH ('{begin}')"
+
+    def _field(self, node: Node) -> pyarrow.Field | None:
+        path = [part.lower() for part in node.get("column_names") or ()]
+        if len(path) == 2 and path[0] == self._occurrence.qualifier:
+            found = self._columns.get(path[1])
+        elif len(path) == 1 and self._occurrence.alone:
+            found = self._columns.get(path[0])
+        else:
+            return None
+        return found if found is not None and _WORD.fullmatch(found.name) else None
+
+
+def _joined(operator: str, texts: Collection[str]) -> str | None:
+    """One condition of several; None where there is none."""
+    if len(texts) < 2:
+        return next(iter(texts), None)
+    return operator.join(f"({text})" for text in texts)
+
+
+def _is_own(text: str) -> bool:
+    """Whether only a message's text can be this text, and no number, truth value, list or object as JSON."""
+    if not _PLAIN.fullmatch(text):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return True
+    return False
