@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.streams import Streams, is_terminal
+from sowctl.config.usual import CONFIG_NAMES, usual_config
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
@@ -24,7 +25,6 @@ FOREVER = 3_000_000_000.0
 """Seconds; about a century, which every lock call still accepts."""
 TELLING = frozenset({"publish", "subscribe", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"})
 """Commands that say themselves how far they are, or that have no end."""
-CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 
 
 class Settings(Struct, frozen=True):
@@ -109,16 +109,9 @@ class Invocation:
             )
         if named:
             return Path(named)
-        found = [name for name in CONFIG_NAMES if Path(name).is_file()]
-        if len(found) == 1:
-            return Path(found[0])
-        # Not the first of them: two configurations side by side are a question that only the user can answer.
-        if found:
-            raise UsageError(
-                "SOW-CLI-004",
-                f"several configurations here: {', '.join(found)}",
-                hint=f"choose one: --config {found[0]}",
-            )
+        found = usual_config(self.environ, Path())
+        if found is not None:
+            return found
         raise ConfigError(
             "SOW-CLI-005",
             f"no configuration: none of {', '.join(CONFIG_NAMES)} is in {Path.cwd()}",

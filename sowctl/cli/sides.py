@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.cli.context import CONFIG_NAMES, Invocation
+from sowctl.cli.context import Invocation
 from sowctl.cli.words.when import moment
+from sowctl.config.usual import CONFIG_NAMES
 from sowctl.engine.topics.targets import Target, resolve, split_target
 from sowctl.engine.verbs.looking.diff import Side
 from sowctl.errors import MissingError, UsageError

@@ -229,20 +229,15 @@ CODES: dict[str, str] = {
         Why: Names of members that are data, such as ids, make as many fields as there are messages.
         Do: Declare the fields; such an object is a ``MAP<STRING, ...>``.
         """,
-    "SOW-SPK-095": """2 a table of Spark's catalog
-
-        Why: Spark reads a table of its catalog without the options that say which store it is.
-        Do: Create a temporary view, which keeps them.
-        """,
     "SOW-SPK-096": """2 the option pushdown
 
         Why: It is no longer there, because Spark used the filters of one scan for others, which missed rows.
         Do: Bound what is read with the option ``filter``.
         """,
-    "SOW-SPK-097": """2 several paths
+    "SOW-SPK-097": """2 several paths of a stream
 
-        Why: The data source reads one path.
-        Do: Load each, and union what comes out.
+        Why: A stream's offset is a place in one journal.
+        Do: Start a stream for each.
         """,
     "SOW-SPK-098": """2 a path on another file system
 
@@ -251,12 +246,27 @@ CODES: dict[str, str] = {
         """,
     "SOW-SPK-099": """2 a topic saved as a table
 
-        Why: ``saveAsTable`` would register a table that Spark reads without its options. Nothing was written.
-        Do: Use ``save()``, which publishes the rows.
+        Why: Spark reads a table that is made of rows without the options of its writing. Nothing was written.
+        Do: ``CREATE TABLE name USING sow OPTIONS (...)``, which keeps them, and ``INSERT INTO`` it.
         """,
     "SOW-SPK-100": """2 entries of a logical topic
 
         Why: Entries of logical topics stand under the name of their Pattern topic in the journal.
         Do: Read the Pattern topic with the column ``_logical_topic``, and filter by it.
+        """,
+    "SOW-SPK-110": """2 a write through what is bounded
+
+        Why: Options such as ``filter`` and ``at`` say which records are read; rows cannot be written into a part.
+        Do: Write to the topic itself, or to a table or view without them.
+        """,
+    "SOW-SPK-111": """2 a table that does not say any more what it is
+
+        Why: The comment of its last column, which holds the table's options, was changed.
+        Do: Drop the table and create it anew. Its records are not part of it.
+        """,
+    "SOW-SPK-112": """2 options of a query for a table
+
+        Why: Spark uses the options of one scan of a table for other scans of it in the same query.
+        Do: Give them to a temporary view, or to a table of its own.
         """,
 }

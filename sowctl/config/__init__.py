@@ -4,6 +4,7 @@ For other rooms: :func:`sowctl.config.instance.load_instance` (every command), :
 returns), :func:`sowctl.config.validate.validate` (all errors), :mod:`sowctl.config.matching` (topic names as patterns).
 In the order in which a file passes:
 
+* ``usual``: which file is meant where none is named
 * ``includes``: the files of one loading: includes, variables, limits
 * ``scan``: where every tag of a text stands
 * ``doctype``: why a document type is refused

@@ -84,11 +84,34 @@ def _plain(line: str) -> str:
     return text
 
 
+_INSTEAD = (
+    (
+        re.compile(r"does not support (?:deletes|DELETE)|DELETE TABLE|delete by expression", re.IGNORECASE),
+        "option operation=delete deletes the records of the rows that are written; the command delete takes a filter",
+    ),
+    (
+        re.compile(r"does not support (?:UPDATE|MERGE INTO) TABLE"),
+        "option operation=delta merges the fields of the rows that are written into their records",
+    ),
+    (re.compile(r"does not support truncates"), "INSERT OVERWRITE by no rows deletes every record"),
+    (
+        re.compile(r"UNSUPPORTED_FEATURE\.TIME_TRAVEL"),
+        "option at names the instant: CREATE TEMPORARY VIEW name USING sow OPTIONS (..., at '2026-01-01T00:00:00Z')",
+    ),
+)
+"""What Spark refuses to do with tables of Python data sources, and what does the same here."""
+
+
+def instead(text: str) -> str | None:
+    """The other way to what Spark's text refuses, or None."""
+    return next((way for refused, way in _INSTEAD if refused.search(text)), None)
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Around a Spark action on the driver: an error that a task carried is raised as what it was, its hint as a note.
 
-    Everything else that Spark raises passes unchanged.
+    Everything else that Spark raises passes unchanged, with a hint where there is another way.
     """
     try:
         yield
@@ -99,6 +122,8 @@ def translated() -> Iterator[None]:
         found = unpacked(str(error))
         # An error of Spark's own, which in_plain_words() puts into words for commands.
         if found is None:
+            if (way := instead(str(error))) is not None:
+                error.add_note(f"hint: {way}")
             raise
         if found.hint is not None:
             found.add_note(f"hint: {found.hint}")

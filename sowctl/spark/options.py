@@ -6,9 +6,11 @@ not read everything. Spark hands names over in lower case, so an error can show 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+
+from msgspec.json import decode as decode_json
 
 from sowctl.errors import UsageError
 from sowctl.spark.paths import is_remote, local_path
@@ -18,6 +20,8 @@ from sowctl.values.units import parse_seconds, parse_size, whole_number
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
 PAYLOAD = ("payload", "payloadSchema", "samples", "columns")
+PATHS = "paths"
+"""The option that Spark makes of a list of paths."""
 SPARK_OWN = ("checkpointLocation", "queryName", "outputMode")
 ELSEWHERE = {
     # Kafka
@@ -60,13 +64,16 @@ KAFKA = "kafka."
 class Options:
     """The options of one read or write; every question names its option in the error that it may raise."""
 
-    def __init__(self, source: str, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+    def __init__(
+        self, source: str, given: Mapping[str, str], known: tuple[str, ...], passed: Iterable[str] = ()
+    ) -> None:
+        """``known`` are the options of the question, ``passed`` those that are not looked at here, but no slips."""
         self._source = source
         # A caller may hand names over in any case, as Spark's own readers allow.
         self._given = {name.lower(): value for name, value in given.items()}
         # Spark passes the options of the whole query to the source, its own among them.
-        names = {name.lower(): name for name in (*known, *SPARK_OWN)}
-        _refuse_what_spark_adds(source, self._given)
+        names = {name.lower(): name for name in (*known, *passed, *SPARK_OWN)}
+        _refuse_pushdown(self._given)
         for name in given:
             if name.lower() not in names:
                 raise _unknown(source, name, known, names)
@@ -165,32 +172,21 @@ class Options:
         return UsageError("SOW-SPK-011", f"option {name} of the data source {self._source} is {text!r}, not {wanted}")
 
 
-def _refuse_what_spark_adds(source: str, given: Mapping[str, str]) -> None:
-    """Raise UsageError where the options say that Spark was asked for something that cannot come out right."""
-    if "provider" in given:
-        # only CREATE TABLE adds it; Spark asks a Python data source for the table's schema with the table's options,
-        # and reads the table later without any option
-        raise UsageError(
-            "SOW-SPK-095",
-            f"Spark reads tables of its catalog without their options, so a table cannot be {source}",
-            hint=f"CREATE TEMPORARY VIEW name USING {_quoted(source)} OPTIONS (...) keeps them",
-        )
+def _refuse_pushdown(given: Mapping[str, str]) -> None:
+    """Raise UsageError where Spark's filters are to be pushed down, which cannot come out right."""
     if "pushdown" in given:
         raise UsageError(
             "SOW-SPK-096",
             "there is no option pushdown any more: Spark used the filters of one scan for others, which missed rows",
             hint="option filter bounds what is read, of sow-journal fromTxid, toTxid, fromTime and toTime too",
         )
-    if "paths" in given:
-        raise UsageError(
-            "SOW-SPK-097",
-            f"the data source {source} reads one path, and several are given: {given['paths']}",
-            hint="load() each and union() what comes out",
-        )
 
 
-def _quoted(source: str) -> str:
-    return f"`{source}`" if "-" in source else source
+def each_path(given: Mapping[str, str]) -> list[dict[str, str]]:
+    """The options once for each path of ``load([...])``, which Spark hands over as one text of JSON."""
+    one = {name: text for name, text in given.items() if name.lower() != PATHS}
+    several = next((text for name, text in given.items() if name.lower() == PATHS), None)
+    return [dict(given)] if several is None else [one | {"path": path} for path in decode_json(several, type=list[str])]
 
 
 def _unknown(source: str, name: str, known: tuple[str, ...], names: Mapping[str, str]) -> UsageError:

@@ -6,11 +6,13 @@ environment variables in it need to exist where they run. Stores and journals mu
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.config.usual import usual_config
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
@@ -59,8 +61,8 @@ def find_origin(options: Options) -> Origin:
 
     Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
     """
-    path = options.path("path")
-    if options.text("config") is None:
+    path, config = options.path("path"), config_of(options)
+    if config is None:
         if path is None:
             raise _nowhere(options, "give config and topic, or path")
         if not path.is_file():
@@ -68,7 +70,7 @@ def find_origin(options: Options) -> Origin:
         return Origin(None, None, path, None, options.clock()())
     if path is not None:
         raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
-    instance = _instance(options)
+    instance = _instance(options, config)
     name = options.text("topic")
     if name is None:
         raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")
@@ -83,11 +85,11 @@ def find_journal(options: Options) -> Origin:
     ``topic`` is left to the reader: a journal may know topics that a configuration does not. Raises UsageError
     ``SOW-SPK-012``, and ``SOW-SPK-014`` for a directory with journals of several instances.
     """
-    path = options.path("path")
-    if options.text("config") is not None:
+    path, config = options.path("path"), config_of(options)
+    if config is not None:
         if path is not None:
             raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
-        instance = _instance(options)
+        instance = _instance(options, config)
         return Origin(instance.config, None, None, None, instance.now)
     if path is None:
         raise _nowhere(options, "give config, or path")
@@ -96,16 +98,27 @@ def find_journal(options: Options) -> Origin:
     return Origin(None, None, path, name, options.clock()(), Path(archive).absolute() if archive else None)
 
 
-def _instance(options: Options) -> Instance:
-    config, root = options.path("config"), options.path("root")
-    assert config is not None
+def config_of(options: Options) -> Path | None:
+    """The configuration: the one that is named, else, where a topic and no path is, the usual one of the driver.
+
+    Only with a topic: a table of Spark's catalog that has lost its options must not become another table.
+    """
+    named = options.path("config")
+    if named is not None or options.text("path") is not None or options.text("topic") is None:
+        return named
+    found = usual_config(os.environ, Path.cwd(), "option config")
+    return None if found is None else found.absolute()
+
+
+def _instance(options: Options, config: Path) -> Instance:
+    root = options.path("root")
     return Instance.open(config, root=None if root is None else str(root), clock=options.clock())
 
 
 def _nowhere(options: Options, hint: str) -> UsageError:
     """The error of a reading that is not told where; without any option it is most likely a table of the catalog."""
     if not options:
-        hint += "; a table of Spark's catalog is read without its options: CREATE TEMPORARY VIEW ... OPTIONS keeps them"
+        hint += "; CREATE TABLE ... USING ... OPTIONS keeps them where it declares no columns"
     return UsageError("SOW-SPK-012", "nothing says where to read", hint=hint)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
+from sowctl.spark.catalog import is_mark
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,9 +59,15 @@ LOOK_AT_MORE = "option samples=all looks at every message before types are chose
 
 
 def ddl(
-    columns: Mapping[str, str], chosen: tuple[str, ...] | None, payload: str | None, *, inferred: bool = False
+    columns: Mapping[str, str],
+    chosen: tuple[str, ...] | None,
+    payload: str | None,
+    *,
+    inferred: bool = False,
+    table: str | None = None,
 ) -> str:
-    """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes.
+    """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes; ``table`` one more
+    column.
 
     Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
     """
@@ -77,7 +84,7 @@ def ddl(
             if inferred:
                 kind += f" COMMENT '{INFERRED}'"
         parts.append(f"`{name}` {kind}")
-    return ", ".join(parts)
+    return ", ".join(parts if table is None else [*parts, table])
 
 
 def declared_payload(options: Options) -> str | None:
@@ -100,6 +107,8 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
     from pyspark.sql.types import StructType as Struct
 
     for field in schema.fields:
+        if is_mark(field.name):
+            continue
         if field.name not in columns:
             raise _unknown(field.name, columns)
         wanted = columns[field.name]

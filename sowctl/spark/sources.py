@@ -5,7 +5,9 @@ Spark makes these objects in its Python processes, from the options of one read 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
@@ -13,11 +15,13 @@ from pyspark.sql.datasource import DataSource
 from sowctl.arrow.inference import infer
 from sowctl.engine.topics.logplaces import read_moment
 from sowctl.errors import UsageError
+from sowctl.spark.catalog import is_new_table, mark_of, options_of_table, with_table
 from sowctl.spark.errors import carried
-from sowctl.spark.options import PAYLOAD, PLACE, Options
-from sowctl.spark.origin import find_journal, find_origin
+from sowctl.spark.options import PAYLOAD, PLACE, Options, each_path
+from sowctl.spark.origin import config_of, find_journal, find_origin
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
+from sowctl.spark.reading.several import several
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
 
 if TYPE_CHECKING:
@@ -45,6 +49,9 @@ WRITE_OPTIONS = (
     "stamps",
     "staging",
 )
+READ_SHAPE = (*PAYLOAD, "numPartitions")
+"""Options that say how messages are read, and nothing of which."""
+READ_BOUNDS = ("at", "filter", "pin")
 JOURNAL_OPTIONS = (
     *PLACE,
     "archive",
@@ -73,36 +80,31 @@ class SowSource(DataSource):
 
     def schema(self) -> str:
         """The columns; a struct without a declared schema is inferred from the messages."""
-        with carried():
-            options = self._read_options()
-            payload, inferred = declared_payload(options), False
-            # A struct that is not declared: its fields are inferred from the messages.
-            if payload == "":
-                from sowctl.spark.reading.storereader import sample
+        from sowctl.spark.reading.storereader import sample
 
-                payload, inferred = infer(sample(_store_query(options), _samples(options))), True
-            return ddl(STORE_COLUMNS, options.words("columns"), payload, inferred=inferred)
+        with carried():
+            return _schema(self, STORE_COLUMNS, (STORE_OPTIONS, WRITE_OPTIONS), _store_query, sample)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
         from sowctl.spark.reading.storereader import StoreReader
 
         with carried():
-            return StoreReader(_store_query(self._read_options()), schema)
+            return several([StoreReader(_store_query(one), schema) for one in self._read_options(schema)])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A writer; Spark's modes are ``append`` and ``overwrite``."""
         from sowctl.spark.writing.writers import BatchWriter
 
         with carried():
-            return BatchWriter(_write_request(self._write_options(), overwrite=overwrite), schema)
+            return BatchWriter(_write_request(self._write_options(schema), overwrite=overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """A writer for a stream; output mode ``complete`` replaces the topic with every batch."""
         from sowctl.spark.writing.writers import StreamWriter
 
         with carried():
-            options = self._write_options()
+            options = self._write_options(schema)
             name = options.text("queryName")
             if name is None:
                 raise UsageError(
@@ -112,11 +114,22 @@ class SowSource(DataSource):
                 )
             return StreamWriter(_write_request(options, overwrite=overwrite, client=name), schema)
 
-    def _read_options(self) -> Options:
-        return Options(self.name(), self.options, STORE_OPTIONS)
+    def _read_options(self, schema: StructType) -> list[Options]:
+        given, table = with_table(self.name(), self.options, schema)
+        # what a table says of writing to it is nothing to a reader
+        return [Options(self.name(), one, STORE_OPTIONS, WRITE_OPTIONS if table else ()) for one in each_path(given)]
 
-    def _write_options(self) -> Options:
-        return Options(self.name(), self.options, WRITE_OPTIONS)
+    def _write_options(self, schema: StructType) -> Options:
+        given, _ = with_table(self.name(), self.options, schema)
+        bounds = {name.lower(): name for name in READ_BOUNDS}
+        if found := [bounds[name] for name in map(str.lower, given) if name in bounds]:
+            raise UsageError(
+                "SOW-SPK-110",
+                f"option {found[0]} bounds what is read, so what is written cannot be meant by it",
+                hint="leave it out; INSERT into another table or view, which has no such option",
+            )
+        # a view or table that is also written to may say how its messages are read
+        return Options(self.name(), given, WRITE_OPTIONS, READ_SHAPE)
 
 
 class JournalSource(DataSource):
@@ -129,31 +142,32 @@ class JournalSource(DataSource):
 
     def schema(self) -> str:
         """The columns; a struct without a declared schema is inferred from the messages."""
-        with carried():
-            options = self._read_options()
-            payload, inferred = declared_payload(options), False
-            if payload == "":
-                from sowctl.spark.reading.journalreader import sample
+        from sowctl.spark.reading.journalreader import sample
 
-                payload, inferred = infer(sample(_journal_query(options), _samples(options))), True
-            return ddl(JOURNAL_COLUMNS, options.words("columns"), payload, inferred=inferred)
+        with carried():
+            return _schema(self, JOURNAL_COLUMNS, (JOURNAL_OPTIONS, ()), _journal_query, sample)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
         from sowctl.spark.reading.journalreader import JournalReader
 
         with carried():
-            query = _journal_query(self._read_options())
-            # Here and not in the tasks: a topic that does not exist is one error, and before any task begins.
-            require_entries(query.origin, query.topic, query.message_type)
-            return JournalReader(query, schema)
+            readers: list[DataSourceReader] = []
+            for options in self._read_options(schema):
+                query = _journal_query(options)
+                # Here and not in the tasks: a topic that does not exist is one error, and before any task begins.
+                require_entries(query.origin, query.topic, query.message_type)
+                readers.append(JournalReader(query, schema))
+            return several(readers)
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 - Spark's name
         """A reader for a stream."""
         from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
 
         with carried():
-            options = self._read_options()
+            options, *more = self._read_options(schema)
+            if more:
+                raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start a stream for each")
             latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
             most_bytes = options.size("maxBytesPerTrigger")
             # One bound is enough: who says how many bytes a batch may have has said how large it may be.
@@ -164,8 +178,38 @@ class JournalSource(DataSource):
             require_entries(query.origin, query.topic, query.message_type, later=True)
             return JournalStreamReader(query, pace, schema)
 
-    def _read_options(self) -> Options:
-        return Options(self.name(), self.options, JOURNAL_OPTIONS)
+    def _read_options(self, schema: StructType) -> list[Options]:
+        given, _ = with_table(self.name(), self.options, schema)
+        return [Options(self.name(), one, JOURNAL_OPTIONS) for one in each_path(given)]
+
+
+Query = TypeVar("Query")
+
+
+def _schema(
+    source: DataSource,
+    columns: Mapping[str, str],
+    known: tuple[tuple[str, ...], tuple[str, ...]],
+    query: Callable[[Options], Query],
+    sample: Callable[[Query, int | None], Iterator[bytes]],
+) -> str:
+    """The columns of a source as text. ``known`` are the options of reading, and those besides that a table may have;
+    ``sample`` gives messages of a ``query``, from which fields that are not declared are inferred."""
+    given, table = dict(source.options), None
+    if new := is_new_table(given):
+        given = options_of_table(given)
+        table = mark_of(source.name(), given)
+    several = [Options(source.name(), one, known[0], known[1] if new else ()) for one in each_path(given)]
+    options = several[0]
+    payload, inferred = declared_payload(options), False
+    if payload == "":
+        count = _samples(options)
+        messages = chain.from_iterable(sample(query(one), count) for one in several)
+        payload, inferred = infer(messages if count is None else islice(messages, count)), True
+    elif new:
+        # a table that could never be read is refused when it is made
+        query(options)
+    return ddl(columns, options.words("columns"), payload, inferred=inferred, table=table)
 
 
 def _samples(options: Options) -> int | None:
@@ -197,8 +241,9 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     from sowctl.spark.writing.attempts import find_staging
     from sowctl.spark.writing.writers import WriteRequest
 
-    if options.text("config") is None:
-        raise UsageError("SOW-SPK-012", "nothing says where to write", hint="give config and topic")
+    if config_of(options) is None:
+        hint = "give config and topic; CREATE TABLE ... USING sow OPTIONS keeps them where it declares no columns"
+        raise UsageError("SOW-SPK-012", "nothing says where to write", hint=hint)
     origin = find_origin(options)
     operation = options.text("operation")
     if operation is not None:

@@ -8,6 +8,7 @@ from sowctl.arrow.build import MessageMaker, root_of
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
+from sowctl.spark.catalog import is_mark
 from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, STORE_COLUMNS
 from sowctl.spark.writing.encoding import variant_of
 
@@ -50,7 +51,7 @@ class MessageBuilder:
 
     def _built(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
         # Columns that an export has added are metadata, and would otherwise become fields of the messages.
-        fields = [name for name in batch.schema.names if name not in OWN]
+        fields = [name for name in batch.schema.names if name not in OWN and not is_mark(name)]
         if not self._kind.constructible:
             raise UsageError(
                 "SOW-SPK-044",

@@ -22,6 +22,7 @@ from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.format import OPERATIONS, PUBLISH
+from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import TOMBSTONE, stamps
@@ -170,6 +171,10 @@ class Batches:
             return self._instance.type_of("binary")
 
     def _column(self, name: str, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
+        import pyarrow as pa
+
+        if is_mark(name):
+            return pa.nulls(len(entries.txids), pa.string())
         return self._payload(entries, mask) if name == PAYLOAD else entry_column(name, entries, self._owner)
 
     def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:

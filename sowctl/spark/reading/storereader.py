@@ -22,6 +22,7 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.sources.source import Source
 from sowctl.identity.keyspace import Bounds, bounds
+from sowctl.spark.catalog import is_mark
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
@@ -159,6 +160,8 @@ class _Batches:
                 columns.append(arrays.stamps(heads["expiration"]))
             elif name == "_topic":
                 columns.append(arrays.constant(self._topic, len(keys)))
+            elif is_mark(name):
+                columns.append(pa.nulls(len(keys), pa.string()))
             else:
                 flag, part = _TEXTS[name]
                 columns.append(arrays.texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))

@@ -159,8 +159,8 @@ def _refuse_catalog(context: TaskContext) -> None:
     if inner is not None and outer is not None and inner != outer and not streaming:
         raise UsageError(
             "SOW-SPK-099",
-            "a topic cannot become a table of Spark's catalog, which is read without its options. Nothing was written.",
-            hint='frame.write.format("sow").options(...).mode("append").save() publishes the rows',
+            "a table of Spark's catalog that is made of rows could not be read. Nothing was written.",
+            hint="CREATE TABLE name USING sow OPTIONS (...) makes the table, and INSERT INTO name publishes the rows",
         )
 
 

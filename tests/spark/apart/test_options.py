@@ -71,9 +71,7 @@ def test_an_unknown_name_is_refused_with_a_guess() -> None:
         ({"subscribe": "orders"}, "SOW-SPK-010", "'subscribe'", "here that is topic"),
         ({"kafka.bootstrap.servers": "h:9092"}, "SOW-SPK-010", "'kafka.bootstrap.servers'", "no server to reach"),
         ({"readChangeFeed": "true"}, "SOW-SPK-010", "'readChangeFeed'", "changes=true"),
-        ({"provider": "sow", "filter": "x"}, "SOW-SPK-095", "tables of its catalog", "CREATE TEMPORARY VIEW name"),
         ({"pushdown": "true"}, "SOW-SPK-096", "no option pushdown any more", "option filter bounds"),
-        ({"paths": '["/a","/b"]'}, "SOW-SPK-097", "one path, and several are given", "union()"),
     ],
 )
 def test_names_that_need_words_of_their_own(given: dict[str, str], code: str, words: str, hint: str) -> None:

@@ -1,0 +1,111 @@
+"""Tables of Spark's catalog: their options travel with the schema (sowctl-spark(7), TABLES AND VIEWS).
+
+Spark 4.3 asks a Python data source for the columns of a new table with the table's options, and reads and writes the
+table later without them: what comes back is the schema, comments of its columns included. So a table has one column
+more, whose comment says which store or journal the table is. Called by the data sources alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, urlencode
+
+from sowctl.errors import UsageError
+from sowctl.spark.options import SPARK_OWN
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+PATHS = ("path", "config", "root", "archive", "pin", "staging")
+"""Options that are paths: a table outlives the working directory in which it was made."""
+WHERE = ("path", "paths", "config", "topic")
+"""Options that say what is read or written; a question that gives one of them asks no table."""
+_PREFIX = "option."
+_WRITTEN = re.compile(r"table of (sow|sow-journal): (\S+)")
+_MARK = re.compile(r"_table_[0-9a-f]{8}")
+
+
+def is_new_table(given: Mapping[str, str]) -> bool:
+    """Whether these options are those of ``CREATE TABLE``: only that adds the provider."""
+    return any(name.lower() == "provider" for name in given)
+
+
+def options_of_table(given: Mapping[str, str]) -> dict[str, str]:
+    """The options among what Spark hands over for a new table, beside properties, owner and comment; paths absolute.
+
+    Spark repeats each option with a prefix, and gives the path, which it takes for the place of the table, only once.
+    """
+    found = {name[len(_PREFIX) :]: text for name, text in given.items() if name.lower().startswith(_PREFIX)}
+    found |= {name: text for name, text in given.items() if name.lower() == "path"}
+    return {name: _absolute(text) if name.lower() in PATHS else text for name, text in found.items()}
+
+
+def is_mark(name: str) -> bool:
+    """Whether a column is the one that a table has besides: it holds nothing, its comment the options."""
+    return _MARK.fullmatch(name) is not None
+
+
+def mark_of(source: str, options: Mapping[str, str]) -> str:
+    """The column of a table with these options, as DDL.
+
+    Its name follows from them. Spark takes rows whose columns have the names and types of the target's as they are,
+    with the comments of the table that they came from: only a name of its own keeps each table's comment to itself.
+    """
+    # A comment in DDL is within quotation marks: nothing of the options needs to be escaped for Spark's parser.
+    text = f"table of {source}: {urlencode(options, quote_via=quote, safe='/:,')}"
+    return f"`{_named(text)}` STRING COMMENT '{text}'"
+
+
+def carried_options(source: str, schema: StructType) -> dict[str, str]:
+    """The options of the table that a schema belongs to; none where it is no table of this source.
+
+    Raises UsageError ``SOW-SPK-111`` where the comment was changed, or is that of another table.
+    """
+    for field in schema.fields:
+        if not is_mark(field.name):
+            continue
+        comment = (field.metadata or {}).get("comment", "")
+        found = _WRITTEN.fullmatch(comment)
+        if found is None or found[1] != source or _named(comment) != field.name:
+            raise UsageError(
+                "SOW-SPK-111",
+                f"the comment of column {field.name} does not say any more which table this is",
+                hint="DROP TABLE and CREATE TABLE make it anew; rows of another table need a list of columns",
+            )
+        return dict(parse_qsl(found[2], keep_blank_values=True))
+    return {}
+
+
+def with_table(source: str, given: Mapping[str, str], schema: StructType) -> tuple[dict[str, str], bool]:
+    """The options of one question, those of the table that it asks where it asks one; and whether it does.
+
+    Where the question says which store or topic it means, it asks no table: its rows may have come from one. Raises
+    UsageError ``SOW-SPK-112`` for other options of a question to a table: Spark 4.3 gives the options of one scan to
+    other scans of the same table in a query, and loses those of the others (``FROM t WITH (...) JOIN t``).
+    """
+    if {name.lower() for name in given} & set(WHERE):
+        return dict(given), False
+    of_table = carried_options(source, schema)
+    if not of_table:
+        return dict(given), False
+    own = {name.lower() for name in SPARK_OWN}
+    if more := sorted(name for name in given if name.lower() not in own):
+        raise UsageError(
+            "SOW-SPK-112",
+            f"a table has the options that it was made with, and the query gives {', '.join(more)}",
+            hint=f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...) has options of its own",
+        )
+    return of_table | dict(given), True
+
+
+def _named(text: str) -> str:
+    return f"_table_{blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+
+def _absolute(text: str) -> str:
+    # A URL says itself where it is.
+    return text if not text or ":/" in text else str(Path(text).absolute())
