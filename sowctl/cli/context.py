@@ -40,6 +40,7 @@ class Settings(Struct, frozen=True):
     progress: str = "auto"
     quiet: bool = False
     verbose: int = 0
+    no_pager: bool = False
     debug: bool = False
 
 
@@ -47,7 +48,8 @@ class Invocation:
     """One run of one command. ``durable`` says at any time what an interruption would leave, in words, and ``resume``
     at its end how to go on from there; ``own_process`` that the process is this program's alone. ``limit`` starts the
     clock of --timeout with its seconds. ``kept``: configurations that other commands of this process have read.
-    An ``endless`` run has no progress to show; ``meter`` shows that of others."""
+    An ``endless`` run has no progress to show; ``meter`` shows that of others. ``left`` is the exit status where the
+    reader leaves the pager early."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -62,6 +64,7 @@ class Invocation:
         self.endless = False
         self.meter: Meter | None = None
         self.limit: Callable[[float], None] | None = None
+        self.left = 0
         self.lock_wait = 10.0
         self.kept: KeptConfigurations | None = None
 
@@ -219,6 +222,16 @@ class Invocation:
 
             shown = json.dumps({"level": level, "message": text} | facts)
         self.streams.talk(shown)
+
+    def page(self) -> None:
+        """Let a pager show what is written to standard output from here on, where that is a terminal."""
+        if self.settings.no_pager or self.endless or self.command in TELLING:
+            return
+        # Asked first: the module is not needed for a pipe.
+        if is_terminal(self.streams.stdout):
+            from sowctl.cli.io.pager import pager_for
+
+            self.streams.page(lambda terminal: pager_for(terminal, self.environ))
 
     def shows_progress(self) -> bool:
         """Whether progress is drawn: as --progress says, else where standard error is a terminal that can."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.streams import ClosedInput, Streams
+from sowctl.cli.streams import ClosedInput, PagerLeft, Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
@@ -141,24 +141,37 @@ def main(
         status = _dispatch(invocation, argv)
         if invocation.meter is not None:
             invocation.meter.end()
+        streams.end_paging()
         # Within the boundary: what the last write could not put out is an error like any other.
         stdout.flush()
         return status
     # Before OSError, of which it is a kind: that the reader went away, as head(1) does, is not worth a word.
-    except BrokenPipeError:
-        return BROKEN_PIPE
+    except BrokenPipeError as gone:
+        _unpaged(streams)
+        return invocation.left if isinstance(gone, PagerLeft) else BROKEN_PIPE
     except (SowError, OSError) as error:
+        _unpaged(streams)
         return _refused(error, invocation, argv)
     except UnicodeEncodeError as error:
+        _unpaged(streams)
         # The command line passes bytes that are not UTF-8 on as surrogates; most places can do with those, some not.
         from sowctl.cli.boundary import from_argument
 
         named = from_argument(argv)
         return _bug(error, invocation, argv) if named is None else _refused(named, invocation, argv)
     except KeyboardInterrupt as stop:
+        # Ctrl-C leaves the pager to its reader; what else ends this process ends it, too.
+        _unpaged(streams, at_once=isinstance(stop, Ended))
         return _stopped(invocation, stop)
     except Exception as error:  # the boundary: everything else is a bug of ours
+        _unpaged(streams)
         return _bug(error, invocation, argv)
+
+
+def _unpaged(streams: Streams, *, at_once: bool = False) -> None:
+    """Let the reader leave the pager before the words on why the run ended; a terminal that is gone adds nothing."""
+    with suppress(OSError):
+        streams.end_paging(at_once=at_once)
 
 
 def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:

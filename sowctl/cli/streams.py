@@ -9,11 +9,28 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, cast
 
 from sowctl.errors import RefusedError
 
 _STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold": "1"}
+
+
+class PagerLeft(BrokenPipeError):
+    """Who reads has left the pager before the end, and wants no more of it."""
+
+
+class Paging(Protocol):
+    """A stream in front of a terminal whose end shows only when the reader has left it."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way to the terminal, which other words would disturb or overtake."""
+        ...
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Wait for the reader, or with ``at_once`` for nobody."""
+        ...
 
 
 class Streams:
@@ -36,6 +53,8 @@ class Streams:
         self.environ = environ
         self.color = color
         self.under: Callable[[], None] | None = None
+        self._pager: Paging | None = None
+        self._unsaid: list[bytes] = []
 
     @property
     def stdout(self) -> BinaryIO:
@@ -43,6 +62,22 @@ class Streams:
         if self.under is not None:
             self.under()
         return self._stdout
+
+    def page(self, make: Callable[[BinaryIO], Paging | None]) -> None:
+        """Put a pager in front of standard output, if there is none yet and ``make`` makes one."""
+        if self._pager is None and (pager := make(self._stdout)) is not None:
+            self._pager = pager
+            self._stdout = cast(BinaryIO, pager)
+
+    def end_paging(self, *, at_once: bool = False) -> None:
+        """Wait until the reader has left the pager; then what was to be said meanwhile is said."""
+        if self._pager is None:
+            return
+        try:
+            self._pager.end(at_once=at_once)
+        finally:
+            self._write_talk(b"".join(self._unsaid))
+            self._unsaid.clear()
 
     def colored(self, stream: BinaryIO) -> bool:
         """Whether colour belongs on ``stream``: --color, then NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR, then TERM."""
@@ -65,11 +100,18 @@ class Streams:
 
     def talk(self, text: str) -> None:
         """Write a line (or lines) to standard error. A standard error that is gone is no reason to stop."""
+        # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
+        line = text.encode("utf-8", "backslashreplace") + b"\n"
+        if self._pager is not None and self._pager.is_busy:
+            self._unsaid.append(line)
+            return
         if self.under is not None:
             self.under()
+        self._write_talk(line)
+
+    def _write_talk(self, lines: bytes) -> None:
         try:
-            # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
-            self.stderr.write(text.encode("utf-8", "backslashreplace") + b"\n")
+            self.stderr.write(lines)
             self.stderr.flush()
         except (OSError, ValueError):
             pass

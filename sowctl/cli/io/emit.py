@@ -75,6 +75,8 @@ class Sink:
         if self.path is None:
             if self.options.terminal is not None:
                 batches = self._alone(batches)
+            if self.format == "table":
+                self.invocation.page()
             rendered = self.renderer.write(batches, self.invocation.streams.stdout)
         else:
             with whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream:

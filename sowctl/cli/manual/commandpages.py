@@ -46,6 +46,12 @@ ENVIRONMENT = (
     ),
     ("NO_COLOR", "If not empty: no colours. TERM=dumb does the same."),
     ("CLICOLOR_FORCE, FORCE_COLOR", "If neither empty nor 0: colours also where there is no terminal."),
+    (
+        "SOWCTL_PAGER, PAGER",
+        "The command that shows tables and differences that are longer than the terminal: the first that is set; less, "
+        "with $LESS or else the options FRX, where none is. Empty or cat: no pager. Only a terminal is paged. Who "
+        "leaves the pager before the end ends the command, with status 0, or 1 where diff has found something.",
+    ),
     ("COLUMNS", "The width of tables on a terminal."),
     ("LC_ALL, LC_CTYPE, LANG", "The encoding of the terminal. Output that goes elsewhere never depends on them."),
 )

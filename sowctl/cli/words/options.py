@@ -184,6 +184,7 @@ _PROGRESS = option(
 )
 _QUIET = option("--quiet", "-q", help="no notes; errors are still written", panel=PANEL)
 _VERBOSE = option("--verbose", "-v", help="more notes; may be repeated", counted=True, panel=PANEL)
+_NO_PAGER = option("--no-pager", help="show long tables on a terminal without a pager", panel=PANEL)
 _DEBUG = option("--debug", help="show a traceback with an error", panel=PANEL)
 
 
@@ -202,6 +203,7 @@ GLOBALS: tuple[Parameter, ...] = (
     _shared("progress", _PROGRESS, "text", "auto"),
     _shared("quiet", _QUIET, "flag", False),
     _shared("verbose", _VERBOSE, "count", 0),
+    _shared("no_pager", _NO_PAGER, "flag", False),
     _shared("debug", _DEBUG, "flag", False),
 )
 VARIABLES: dict[str, str] = {parameter.name: f"SOWCTL_{parameter.name.upper()}" for parameter in GLOBALS}

@@ -45,6 +45,8 @@ def show_versions(invocation: Invocation, batch: VersionBatch, format: str | Non
         lines += text.version(change, view)
     if format == "json":
         lines = ["[" + ",\n".join(lines) + "]"]
+    if format is None:
+        invocation.page()
     invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
     invocation.streams.stdout.flush()
 
@@ -63,12 +65,16 @@ class Showing:
         self._done: list[tuple[str, DiffCounts]] = []
         self._pending: list[bytes] = []
         self._size = 0
+        if format == "text":
+            invocation.page()
 
     def show(self, comparison: Comparison) -> None:
         """Go through one topic and print what differs."""
         seen = 0
         for change in comparison.changes():
             seen += 1
+            # Who leaves the pager has seen that something differs.
+            self._invocation.left = 1
             if self._counting or (self._most is not None and seen > self._most):
                 continue
             if self._format == "envelopes":

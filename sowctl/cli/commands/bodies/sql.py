@@ -45,6 +45,9 @@ class Results:
                         "several statements have rows, and one file or one stream takes those of one",
                         hint="create tables of what comes before: CREATE TABLE t AS SELECT ...",
                     )
+                if sink.format == "table" and sink.path is None:
+                    sink.invocation.page()
+                    out = sink.invocation.streams.stdout
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
                 self._one(reader, out)

@@ -177,6 +177,7 @@ def _draw(sink: Sink, draw: Callable[[Terminal, BinaryIO], object]) -> None:
     """Draw to the terminal, or as for one of 80 columns without colours into a pipe or file."""
     terminal = sink.options.terminal or Terminal()
     if sink.path is None:
+        sink.invocation.page()
         draw(terminal, sink.invocation.streams.stdout)
         return
     with whole_file(FilePath(sink.path), force=sink.force, seam=sink.invocation.seam) as out:

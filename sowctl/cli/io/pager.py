@@ -1,0 +1,166 @@
+"""Tables that are longer than the terminal go through a pager, as git's output does.
+
+The command is $SOWCTL_PAGER, else $PAGER, else less; an empty one, and ``cat``, mean none. less gets the options FRX
+unless $LESS has others: it ends where all fits, shows colours, and leaves the text on the screen. It is started when
+more lines were written than the terminal has; fewer are written as they are. Only a terminal is ever paged.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from sowctl.breaks import unbroken
+from sowctl.cli.streams import PagerLeft, is_terminal
+
+KEPT = 1 << 20
+"""Bytes that are kept to be written without the pager, should that turn out to be broken."""
+_DEFAULT = "less"
+
+
+class Pager(io.RawIOBase):
+    """Stands in front of a terminal. What is written is held until it is longer than that; then ``command`` shows it.
+
+    ``closed`` with :meth:`end`, which the program must call at its end.
+    """
+
+    def __init__(self, terminal: BinaryIO, command: str, environ: Mapping[str, str]) -> None:
+        self._terminal = terminal
+        self._command = command
+        self._environ = {"LESS": "FRX", "LV": "-c"} | dict(environ)
+        self._size = os.get_terminal_size(terminal.fileno())
+        self._held = bytearray()
+        self._lines = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._direct = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way to the terminal, which other words would disturb or overtake."""
+        return self._process is not None or (bool(self._held) and not self._direct)
+
+    def isatty(self) -> bool:
+        """True: what is written is for a person, with the colours and the width of the terminal."""
+        return True
+
+    def fileno(self) -> int:
+        """The terminal's."""
+        return self._terminal.fileno()
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # all that is ever written here
+        """Raises PagerLeft where nobody reads any more."""
+        if self._direct:
+            return self._terminal.write(data)
+        if self._process is None:
+            self._held += data
+            # A line that is wider than the terminal takes several of its own.
+            lines = bytes(data).split(b"\n")
+            self._lines += len(lines) - 1 + sum(len(line) // max(self._size.columns, 1) for line in lines)
+            if self._lines < self._size.lines:
+                return len(data)
+            self._start()
+            return len(data)
+        if len(self._held) <= KEPT:
+            self._held += data
+        self._pass_on(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: what is held may still be shorter than the terminal, and what is not is with the pager already."""
+
+    def _start(self) -> None:
+        # By the shell, because the variable may have options, redirections and quotes, as for every other program.
+        # The time that somebody takes for reading is not the command's, so --timeout ends here.
+        with suppress(ValueError):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            # Broken off in between, a process would be left that nobody knows.
+            with unbroken():
+                self._process = subprocess.Popen(
+                    self._command, shell=True, stdin=subprocess.PIPE, env=self._environ, bufsize=0
+                )
+        except OSError:
+            self._go_direct()
+            return
+        self._pass_on(self._held)
+
+    def _pass_on(self, data: bytes | bytearray | memoryview) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        rest = memoryview(data)
+        try:
+            # Without a buffer: after an interrupt nothing is left that closing would have to wait for.
+            while rest:
+                rest = rest[self._process.stdin.write(rest) :]
+        except BrokenPipeError:
+            rest.release()
+            if not self._settled():
+                raise PagerLeft from None
+
+    def _settled(self) -> bool:
+        """Wait for the pager; whether it was broken, and what it did not show was written without it."""
+        assert self._process is not None and self._process.stdin is not None
+        # Ctrl-C is the pager's own key from here on: it goes back to its prompt, and the terminal stays as it set it.
+        with _without_interrupts():
+            self._process.stdin.close()
+            status = self._process.wait()
+        self._process = None
+        # Nobody leaves a pager with a status; one that could not be run, or did not know its options, ends with it.
+        if status <= 0 or len(self._held) > KEPT:
+            self._held.clear()
+            return False
+        self._go_direct()
+        return True
+
+    def _go_direct(self) -> None:
+        self._direct = True
+        self._terminal.write(bytes(self._held))
+        self._held.clear()
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Write what is held, or wait until the pager was left. ``at_once``: the process has to end, and so it goes."""
+        if self._process is not None:
+            if at_once:
+                self._process.terminate()
+            self._settled()
+        elif self._held:
+            self._go_direct()
+        self._direct = True
+        self._terminal.flush()
+
+
+def pager_for(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
+    """The pager in front of a stream; None where that is no terminal that can be paged, or none is wanted."""
+    command = next((environ[name] for name in ("SOWCTL_PAGER", "PAGER") if name in environ), _DEFAULT).strip()
+    if command in ("", "cat") or environ.get("TERM", "dumb") == "dumb" or not is_terminal(terminal):
+        return None
+    if command == _DEFAULT and shutil.which(command, path=environ.get("PATH")) is None:
+        return None
+    try:
+        return Pager(terminal, command, environ)
+    # A stream that only says that it is a terminal has no size, and nothing in front of which a pager could be.
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        # Only the main thread hears signals, so that another one is not disturbed by them.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
