@@ -229,7 +229,7 @@ class Invocation:
             return
         # Asked first: the module is not needed for a pipe.
         if is_terminal(self.streams.stdout):
-            from sowctl.cli.io.pager import pager_for
+            from sowctl.cli.pager import pager_for
 
             self.streams.page(lambda terminal: pager_for(terminal, self.environ))
 
