@@ -269,4 +269,30 @@ CODES: dict[str, str] = {
         Why: Spark uses the options of one scan of a table for other scans of it in the same query.
         Do: Give them to a temporary view, or to a table of its own.
         """,
+    "SOW-SPK-130": """2 one operation of a feed of changes
+
+        Why: With ``changes=true`` the source has inserts, updates and deletions; ``operation`` would leave some out.
+        Do: Leave the option out, and filter the rows by ``_change_type``.
+        """,
+    "SOW-SPK-131": """2 changes of a topic without records
+
+        Why: A feed of changes tells what entries did to records. A topic that only the transaction log names has none.
+        Do: Read its entries, without ``changes``.
+        """,
+    "SOW-SPK-132": """2 several topics of one name
+
+        Why: Topics of different message types may share a name, and a feed of changes is of one.
+        Do: Say which with ``messageType``.
+        """,
+    "SOW-SPK-133": """3 a message that does not fit, under FAILFAST
+
+        Why: Mode FAILFAST ends the reading at the first message whose fields do not fit the declared ones.
+        Do: Declare the field as what it is, or choose the mode PERMISSIVE or DROPMALFORMED.
+        """,
+    "SOW-SPK-134": """2 options of modes that exclude each other
+
+        Why: A mode is asked for without any fields to fit, or with an option that only another mode uses, or the column
+        for messages that do not fit has the name of another column.
+        Do: Leave one of them out, as the hint says.
+        """,
 }

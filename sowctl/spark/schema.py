@@ -47,6 +47,9 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
     "_correlation_id": "STRING",
     "_bookmark": "STRING",
 }
+CHANGE_TYPE = "_change_type"
+CHANGE_COLUMNS: Mapping[str, str] = {PAYLOAD: "BINARY", CHANGE_TYPE: "STRING", **JOURNAL_COLUMNS}
+"""Those of a journal that is read as a feed of changes."""
 ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 """Columns that are there only where they are named."""
 
@@ -85,6 +88,13 @@ def ddl(
                 kind += f" COMMENT '{INFERRED}'"
         parts.append(f"`{name}` {kind}")
     return ", ".join(parts if table is None else [*parts, table])
+
+
+def with_corrupt(columns: Mapping[str, str], name: str) -> Mapping[str, str]:
+    """The columns, and one for the text of messages that do not fit. Raises UsageError ``SOW-SPK-134``."""
+    if name in columns:
+        raise UsageError("SOW-SPK-134", f"columnNameOfCorruptRecord is {name!r}, a column that there is already")
+    return {**columns, name: "STRING"}
 
 
 def declared_payload(options: Options) -> str | None:
@@ -182,4 +192,8 @@ def _types() -> dict[str, Any]:
 
 
 def _unknown(name: str, columns: Mapping[str, str]) -> UsageError:
-    return UsageError("SOW-SPK-015", f"there is no column {name!r}", hint="the columns: " + ", ".join(columns))
+    if name == CHANGE_TYPE:
+        hint = "option changes=true of sow-journal makes a feed of changes, which has it"
+    else:
+        hint = "the columns: " + ", ".join(columns)
+    return UsageError("SOW-SPK-015", f"there is no column {name!r}", hint=hint)

@@ -21,13 +21,17 @@ from sowctl.spark.options import PAYLOAD, PLACE, Options, each_path
 from sowctl.spark.origin import config_of, find_journal, find_origin
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
+from sowctl.spark.reading.malformed import MODE_OPTIONS, malformed_of
 from sowctl.spark.reading.several import several
-from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload
+from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload, with_corrupt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
+    from sowctl.spark.origin import Origin
     from sowctl.spark.reading.journalbatches import JournalQuery
     from sowctl.spark.reading.journalstream import JournalStreamReader
     from sowctl.spark.reading.storereader import StoreQuery
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 300_000
 """Messages that are looked at for a schema unless option ``samples`` says otherwise: 10 us each, by one process."""
-STORE_OPTIONS = (*PLACE, *PAYLOAD, "at", "filter", "numPartitions", "pin")
+STORE_OPTIONS = (*PLACE, *PAYLOAD, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE,
     "operation",
@@ -49,13 +53,15 @@ WRITE_OPTIONS = (
     "stamps",
     "staging",
 )
-READ_SHAPE = (*PAYLOAD, "numPartitions")
+READ_SHAPE = (*PAYLOAD, *MODE_OPTIONS, "numPartitions")
 """Options that say how messages are read, and nothing of which."""
 READ_BOUNDS = ("at", "filter", "pin")
 JOURNAL_OPTIONS = (
     *PLACE,
     "archive",
     *PAYLOAD,
+    *MODE_OPTIONS,
+    "changes",
     "operation",
     "filter",
     "fromTxid",
@@ -209,7 +215,16 @@ def _schema(
     elif new:
         # a table that could never be read is refused when it is made
         query(options)
-    return ddl(columns, options.words("columns"), payload, inferred=inferred, table=table)
+    if "changes" in known[0] and options.flag("changes"):
+        columns = CHANGE_COLUMNS
+    return ddl(_columns(options, columns), options.words("columns"), payload, inferred=inferred, table=table)
+
+
+def _columns(options: Options, columns: Mapping[str, str]) -> Mapping[str, str]:
+    """The columns that may be asked for; those that are seldom filled are there only where they are named."""
+    rule = malformed_of(options)
+    named = rule.column in (options.words("columns") or ())
+    return with_corrupt(columns, rule.column) if rule.asked or named else columns
 
 
 def _samples(options: Options) -> int | None:
@@ -229,6 +244,7 @@ def _store_query(options: Options) -> StoreQuery:
         read_moment(options.text("at"), options.clock()).of(origin.instance()),
         options.text("filter"),
         options.number("numPartitions", None, 1),
+        malformed_of(options),
     )
     pin = options.path("pin")
     # ``at`` is dropped because the pinned file is the state at that instant already.
@@ -270,6 +286,24 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     )
 
 
+def _require_table(origin: Origin, topic: str | None, options: Options) -> None:
+    """Raise UsageError where a feed of changes is asked of what has no records, or of what is not whole."""
+    if topic is None:
+        raise UsageError("SOW-SPK-013", "a feed of changes is of one topic", hint="give option topic, too")
+    if options.text("operation") is not None:
+        raise UsageError(
+            "SOW-SPK-130",
+            "a feed of changes has all operations, and option operation is given",
+            hint="leave it out, and filter the rows by _change_type",
+        )
+    if origin.config is not None and all(one.name != topic for one in origin.config.topics):
+        raise UsageError(
+            "SOW-SPK-131",
+            f"topic {topic!r} keeps no records, so its entries change none",
+            hint="read its entries, without option changes",
+        )
+
+
 def _journal_query(options: Options) -> JournalQuery:
     from sowctl.spark.reading.journalbatches import JournalQuery
 
@@ -283,6 +317,9 @@ def _journal_query(options: Options) -> JournalQuery:
         found = [one for one in origin.config.topics if one.name == topic]
         # With one entry of that name the type is known, and blocks without the topic can be passed over unread.
         message_type = found[0].message_type if len(found) == 1 else None
+    changes = options.flag("changes")
+    if changes:
+        _require_table(origin, topic, options)
     return JournalQuery(
         origin,
         topic,
@@ -292,4 +329,6 @@ def _journal_query(options: Options) -> JournalQuery:
         NumberRange(options.number("fromTxid"), options.number("toTxid")),
         NumberRange(options.instant("fromTime"), options.instant("toTime")),
         options.size("partitionBytes"),
+        malformed_of(options),
+        changes,
     )

@@ -11,6 +11,7 @@
 * ``compaction``: store and overlay into a new file in the store's place.
 * ``keyfilter``: which keys store and runs may have, so that new ones need not be searched for.
 * ``folding``: a topic's whole journal into a new store, in two passes and bounded memory.
+* ``changefeed``: what entries did to records, with the record before: the fold, entry by entry.
 * ``spill``: the sort by key that folding needs, and parts kept for later, in files where memory does not do.
 * ``rebuild``: a new store filled, made up to date and put in the place of the old one.
 * ``tempstore``: a store in a temporary directory, for what is read once.

@@ -3,5 +3,6 @@
 A store: ``positions`` fixes one state of a topic for all tasks, ``storereader`` reads ranges of its keys, ``pinning``
 makes a copy that many readings share. A journal: ``bounds`` says which entries are wanted, ``journalplan`` cuts the log
 into stretches, ``journalreader`` reads them, ``journalstream`` what is appended later; ``journalbatches`` makes columns
-of blocks, from the joined columns of ``entries``.
+of blocks, from the joined columns of ``entries``, ``journalchanges`` what they did to records. ``malformed`` is what
+becomes of messages that do not fit their fields.
 """

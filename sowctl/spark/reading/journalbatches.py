@@ -24,6 +24,7 @@ from sowctl.identity.hashes import client_hash
 from sowctl.journal.format import OPERATIONS, PUBLISH
 from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
+from sowctl.spark.reading.malformed import Judged, Judging, Malformed
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import TOMBSTONE, stamps
 
@@ -37,8 +38,13 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 
+FULL = 8192
+"""Rows from which on a batch is handed on; smaller blocks are put together."""
+
+
 class JournalQuery(DescribedStruct, frozen=True):
-    """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``."""
+    """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``;
+    ``changes``: what they did to records (:mod:`sowctl.spark.reading.journalchanges`)."""
 
     origin: Origin
     topic: str | None = None
@@ -48,6 +54,8 @@ class JournalQuery(DescribedStruct, frozen=True):
     txids: NumberRange = field(default_factory=NumberRange)
     times: NumberRange = field(default_factory=NumberRange)
     partition_bytes: int | None = None
+    malformed: Malformed = Malformed()
+    changes: bool = False
 
     def bounds(self) -> ReadBounds:
         """What the query itself says, as bounds: txids, times, topic and operation."""
@@ -74,11 +82,12 @@ class Batches:
         name = query.origin.journal_name
         # Entries without a client have a bookmark of their instance (behaviour 11.54); beside a bare directory of files
         # only the name in these says which that is.
-        self._owner = self._instance.publisher if name is None else client_hash(name)
+        self.owner = self._instance.publisher if name is None else client_hash(name)
         self._matchers: dict[Topic, Matcher] = {}
         self._decoder: StructDecoder | None = None
         self._strict = False
-        if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
+        self.judging = Judging(query.malformed, schema)
+        if not self.judging.needed and PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
             from sowctl.arrow.decoding import StructDecoder
 
             self._strict = is_inferred(schema)
@@ -94,8 +103,16 @@ class Batches:
         if any(chosen is not None for _, chosen in run):
             # Columns are made of whole blocks, without a copy of each entry, and cut by the mask at the end.
             mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
-        columns = [self._column(name, entries, mask) for name in self._schema.names]
+        judged = self._judged(entries, mask) if self.judging.needed else None
+        columns = []
+        for name in self._schema.names:
+            if judged is not None and name in (PAYLOAD, self.judging.column):
+                columns.append(judged.payload if name == PAYLOAD else judged.corrupt)
+            else:
+                columns.append(self._column(name, entries, mask))
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        if judged is not None and judged.kept is not None:
+            mask = judged.kept if mask is None else mask & judged.kept
         return batch if mask is None else batch.filter(pa.array(mask))
 
     def chosen(self, block: Block) -> arrays.Numbers | None:
@@ -142,12 +159,13 @@ class Batches:
             if not published:
                 continue
             values = [values[place] for place in published]
-            matches = self._matcher(topic).places([keys[place] for place in published], values)
+            matches = self.matcher(topic).places([keys[place] for place in published], values)
             # The txids of a block have no gap, so an entry's place follows from its txid.
             found[[stamps(values[place])[0] - block.first_txid for place in matches]] = True
         return found
 
-    def _matcher(self, topic: Topic) -> Matcher:
+    def matcher(self, topic: Topic) -> Matcher:
+        """The filter, for messages of one topic."""
         # A filter is compiled once for a topic and task: the same path may mean different fields in another message
         # type.
         known = self._matchers.get(topic)
@@ -175,7 +193,7 @@ class Batches:
 
         if is_mark(name):
             return pa.nulls(len(entries.txids), pa.string())
-        return self._payload(entries, mask) if name == PAYLOAD else entry_column(name, entries, self._owner)
+        return self._payload(entries, mask) if name == PAYLOAD else entry_column(name, entries, self.owner)
 
     def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
@@ -187,6 +205,25 @@ class Batches:
             published &= mask
         try:
             return self._structs(self._decoder, entries, published)
+        except Misfit as problem:
+            raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
+
+    def _judged(self, entries: EntryColumns, mask: arrays.Numbers | None) -> Judged:
+        published = entries.operations == PUBLISH
+        # Only what is asked for is judged: other messages in the blocks need not fit.
+        there = (published if mask is None else published & mask).tolist()
+        messages = [one if wanted else None for one, wanted in zip(entries.messages(), there, strict=True)]
+        topics, places = entries.topics
+        kinds = [self.kind(message_type) for _, message_type in topics]
+        kind = kinds[0]
+        if len(set(map(id, kinds))) > 1:
+            # Several types in one block: JSON views are what they have in common.
+            kind = self.kind("json")
+            for place, topic in enumerate(places.tolist()):
+                one = messages[place]
+                messages[place] = None if one is None else kinds[topic].view(one)
+        try:
+            return self.judging.read(messages, kind, lambda row: f"entry {entries.txids[row]}")
         except Misfit as problem:
             raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
 

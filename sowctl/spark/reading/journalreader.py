@@ -18,9 +18,11 @@ from sowctl.journal.format import PUBLISH
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.bounds import ReadBounds
-from sowctl.spark.reading.journalbatches import Batches, JournalQuery, Run
+from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery, Run
+from sowctl.spark.reading.journalchanges import ChangePlan, FeedStretch, read_changes
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
-from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
+from sowctl.spark.reading.malformed import Judging
+from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, arrow_schema, with_corrupt
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
     from sowctl.journal.block import Block
 
-FULL = 8192
-"""Rows from which on a batch is handed on; smaller blocks are put together."""
 FULL_BYTES = 4 << 20
 """Bytes of messages from which on blocks are no longer put together."""
 
@@ -41,7 +41,7 @@ class JournalReader(DataSourceReader):
         self.query = query
         self.bounds = query.bounds()
         with carried():
-            self._schema = arrow_schema(schema, JOURNAL_COLUMNS)
+            self._schema = journal_schema(query, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Parts of the journal's files."""
@@ -55,13 +55,34 @@ class JournalReader(DataSourceReader):
             # The stores of a configuration are asked how far the journal must reach, so that a lost end is an error and
             # no shorter result.
             with open_journal(self.query.origin, whole=True) as log:
-                return plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
+                stretches = plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
+                return (
+                    ChangePlan(self.query, self._schema).partitions(log, stretches) if self.query.changes else stretches
+                )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The entries of one stretch that match."""
-        if isinstance(partition, PlannedStretch):
-            with carried():
-                yield from read_stretch(self.query, self.bounds, self._schema, partition)
+        """The entries of one stretch that match, or what they changed."""
+        with carried():
+            yield from read_partition(self.query, self.bounds, self._schema, partition)
+
+
+def journal_schema(query: JournalQuery, schema: StructType) -> pyarrow.Schema:
+    """The Arrow schema of what a query reads. Raises UsageError for what does not go together."""
+    columns = CHANGE_COLUMNS if query.changes else JOURNAL_COLUMNS
+    made = arrow_schema(schema, with_corrupt(columns, query.malformed.column))
+    # What does not go together is said here and not by every task.
+    Judging(query.malformed, made)
+    return made
+
+
+def read_partition(
+    query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, partition: InputPartition
+) -> Iterator[pyarrow.RecordBatch]:
+    """Record batches of a partition of either kind."""
+    if isinstance(partition, FeedStretch):
+        yield from read_changes(query, schema, partition)
+    elif isinstance(partition, PlannedStretch):
+        yield from read_stretch(query, bounds, schema, partition)
 
 
 def read_stretch(
@@ -89,6 +110,7 @@ def read_stretch(
                 held = []
     if held:
         yield arrays.merged(held)
+    made.judging.close()
 
 
 def _runs(made: Batches, blocks: Iterable[Block]) -> Iterator[Run]:

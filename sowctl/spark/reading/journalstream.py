@@ -23,9 +23,9 @@ from sowctl.journal.block import Position
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.journalbatches import JournalQuery
-from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
-from sowctl.spark.reading.journalreader import read_stretch
-from sowctl.spark.schema import JOURNAL_COLUMNS, arrow_schema
+from sowctl.spark.reading.journalchanges import ChangePlan
+from sowctl.spark.reading.journalplan import open_journal, plan_stretches
+from sowctl.spark.reading.journalreader import journal_schema, read_partition
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,8 +58,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.pace = pace
         self._target: int | None = None
         self._reached: int | None = None
+        self._changes: ChangePlan | None = None
         with carried():
-            self._schema = arrow_schema(schema, JOURNAL_COLUMNS)
+            self._schema = journal_schema(query, schema)
             if query.filter is not None:
                 compiled(query.origin, query.filter)
 
@@ -146,13 +147,17 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Checked again, because a query that goes on after a failure plans a batch whose offsets come from the
             # checkpoint.
             after = self._checked(log, start)
-            return plan_stretches(log, after, end["txid"], self.query.partition_bytes)
+            stretches = plan_stretches(log, after, end["txid"], self.query.partition_bytes)
+            if not self.query.changes:
+                return stretches
+            # What is known of keys stays from batch to batch: each looks at its own part of the journal only.
+            self._changes = self._changes or ChangePlan(self.query, self._schema)
+            return self._changes.partitions(log, stretches)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The entries of one stretch that match."""
-        if isinstance(partition, PlannedStretch):
-            with carried():
-                yield from read_stretch(self.query, self.query.bounds(), self._schema, partition)
+        """The entries of one stretch that match, or what they changed."""
+        with carried():
+            yield from read_partition(self.query, self.query.bounds(), self._schema, partition)
 
     def _checked(self, log: Journal, start: Offset) -> int:
         """The txid behind which to read on. Raises DamageError ``SOW-SPK-021``, MissingError ``SOW-SPK-022``."""

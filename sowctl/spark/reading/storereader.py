@@ -25,8 +25,9 @@ from sowctl.identity.keyspace import Bounds, bounds
 from sowctl.spark.catalog import is_mark
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
+from sowctl.spark.reading.malformed import Judged, Judging, Malformed
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
-from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred
+from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred, with_corrupt
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class StoreQuery(DescribedStruct, frozen=True):
     at: int | None = None
     filter: str | None = None
     partitions: int | None = None
+    malformed: Malformed = Malformed()
 
 
 class KeyRange(InputPartition):
@@ -65,7 +67,9 @@ class StoreReader(DataSourceReader):
     def __init__(self, query: StoreQuery, schema: StructType) -> None:
         self.query = query
         with carried():
-            self._schema = arrow_schema(schema, STORE_COLUMNS)
+            self._schema = arrow_schema(schema, with_corrupt(STORE_COLUMNS, query.malformed.column))
+            # What does not go together is said here and not by every task.
+            Judging(query.malformed, self._schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Equal shares of the key space, which hashing fills evenly; one where the state has to be built first."""
@@ -91,7 +95,8 @@ class StoreReader(DataSourceReader):
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
         arrays.keep_memory()
         matcher = matcher_of(self.query, source)
-        made = _Batches(self._schema, matcher, source)
+        judging = Judging(self.query.malformed, self._schema)
+        made = _Batches(self._schema, matcher, source, judging)
         for keys, values in ranged(source, self.query.origin, BATCH, *partition.bounds):
             places = matcher.places(keys, values)
             if len(places) < len(keys):
@@ -99,6 +104,7 @@ class StoreReader(DataSourceReader):
                 keys, values = [keys[place] for place in places], [values[place] for place in places]
             if keys:
                 yield made.batch(keys, values)
+        judging.close()
 
 
 def matcher_of(query: StoreQuery, source: Source) -> Matcher:
@@ -126,14 +132,16 @@ _TEXTS = {
 class _Batches:
     """Makes record batches of stored values."""
 
-    def __init__(self, schema: pyarrow.Schema, matcher: Matcher, source: Source) -> None:
+    def __init__(self, schema: pyarrow.Schema, matcher: Matcher, source: Source, judging: Judging) -> None:
         import pyarrow.types as t
+
+        self._judging = judging
 
         self._schema = schema
         self._kind = matcher.type
         self._topic = source.topic
         self._decoder: StructDecoder | None = None
-        if PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
+        if not judging.needed and PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
             from sowctl.arrow.decoding import StructDecoder
 
             self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=is_inferred(schema))
@@ -145,9 +153,12 @@ class _Batches:
 
         # The headers of a batch as one array: columns come out of it without a step per record.
         heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
+        judged = self._judged(keys, payloads(values)) if self._judging.needed else None
         columns = []
         for name in self._schema.names:
-            if name == PAYLOAD:
+            if judged is not None and name in (PAYLOAD, self._judging.column):
+                columns.append(judged.payload if name == PAYLOAD else judged.corrupt)
+            elif name == PAYLOAD:
                 columns.append(self._messages(keys, payloads(values)))
             elif name == "_sow_key":
                 # Keys are stored with the highest byte first, so that the order of bytes is that of numbers.
@@ -165,7 +176,8 @@ class _Batches:
             else:
                 flag, part = _TEXTS[name]
                 columns.append(arrays.texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return batch if judged is None or judged.kept is None else batch.filter(pa.array(judged.kept))
 
     def _messages(self, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
         import pyarrow as pa
@@ -175,8 +187,16 @@ class _Batches:
         try:
             return self._decoder.array(messages, self._kind)
         except Misfit as problem:
-            key = int.from_bytes(keys[problem.row], "big")
-            raise misfit_error(problem, f"record {key} of topic {self._topic}", LOOK_AT_MORE) from None
+            raise misfit_error(problem, self._place(keys, problem.row), LOOK_AT_MORE) from None
+
+    def _judged(self, keys: list[bytes], messages: list[bytes]) -> Judged:
+        try:
+            return self._judging.read(messages, self._kind, lambda row: self._place(keys, row))
+        except Misfit as problem:
+            raise misfit_error(problem, self._place(keys, problem.row), LOOK_AT_MORE) from None
+
+    def _place(self, keys: list[bytes], row: int) -> str:
+        return f"record {int.from_bytes(keys[row], 'big')} of topic {self._topic}"
 
 
 def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: str) -> list[bytes | None] | None:

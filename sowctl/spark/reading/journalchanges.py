@@ -1,0 +1,271 @@
+"""A journal as a feed of changes: what each entry did to its record, and what that was (sowctl-spark(7), CHANGES).
+
+The rules are of :mod:`sowctl.engine.fold.changefeed`; here its rows become Arrow batches, for batches and streams
+alike. Planning reads the keys of all entries up to the end of the part, once; a task reads its stretch, and those
+blocks before it that hold a record which the stretch replaces or deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from sowctl.arrow import arrays
+from sowctl.arrow.entries import EntryColumns, entry_column
+from sowctl.arrow.inference import misfit_error
+from sowctl.arrow.jsoncolumns import Misfit
+from sowctl.engine.fold.blocks import places_of, values_at
+from sowctl.engine.fold.changefeed import DELETION, PREIMAGE, TYPES, Before, State, advance, records_at, rows_of
+from sowctl.errors import UsageError
+from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
+from sowctl.spark.schema import CHANGE_TYPE, LOOK_AT_MORE, PAYLOAD, is_inferred
+from sowctl.store.codec import CORRELATION, USER_KEY, decode, expiration_of, payloads
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.arrow.decoding import StructDecoder
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.spark.reading.bounds import NumberRange
+    from sowctl.spark.reading.malformed import Judged
+
+IMAGE = (PAYLOAD, "_expiration", "_user_key", "_correlation_id")
+"""Columns of the record, before or after the change; all others are of the change."""
+
+
+class FeedStretch(InputPartition):
+    """A stretch, and the ``before``: txids of the records, in the journal before it, that it replaces or deletes, as
+    unsigned 64-bit numbers in ascending order."""
+
+    def __init__(self, stretch: PlannedStretch, before: bytes) -> None:
+        self.stretch = stretch
+        self.before = before
+
+
+class ChangePlan:
+    """Plans parts of a journal one behind the other; what it knows of keys goes from one to the next."""
+
+    def __init__(self, query: JournalQuery, schema: pyarrow.Schema) -> None:
+        self._query = query
+        self._images = needs_images(query, schema)
+        self._before: Before | None = None
+
+    def partitions(self, log: Journal, stretches: Sequence[PlannedStretch]) -> list[InputPartition]:
+        """The stretches, each with what it begins with. Raises UsageError ``SOW-SPK-131`` for a topic without records,
+        ``SOW-SPK-132`` for a name that several topics have."""
+        if not stretches:
+            return []
+        ref = topic_of(log, self._query)
+        if ref is None:
+            return []
+        if not self._images:
+            # What is asked for stands in the entries themselves.
+            return [FeedStretch(one, b"") for one in stretches]
+        known = self._before
+        # Spark plans a batch again after a failure: then this begins before what is known.
+        if known is None or known.upto > stretches[0].after:
+            known = self._before = Before(ref)
+        made: list[InputPartition] = []
+        for one in stretches:
+            known.reach(log, one.after)
+            made.append(FeedStretch(one, known.needed(log, one.until).tobytes()))
+        if not known.entries and log.topic_state(ref).last_txid:
+            raise UsageError(
+                "SOW-SPK-131",
+                f"topic {ref[0]!r} keeps no records, so its entries change none",
+                hint="read its entries, without option changes",
+            )
+        return made
+
+
+def needs_images(query: JournalQuery, schema: pyarrow.Schema) -> bool:
+    """Whether records are asked for; otherwise the entries say everything, and none before them is looked for."""
+    images = (*IMAGE, query.malformed.column)
+    return query.filter is not None or any(name in schema.names for name in images)
+
+
+def topic_of(log: Journal, query: JournalQuery) -> Topic | None:
+    """The one topic that a query means; None where the journal has no entry of it. Raises ``SOW-SPK-132``."""
+    assert query.topic is not None
+    if query.message_type is not None:
+        return query.topic, query.message_type
+    found = [topic for topic in log.topics() if topic[0] == query.topic]
+    if len(found) > 1:
+        raise UsageError(
+            "SOW-SPK-132",
+            f"several topics are called {query.topic!r}: {', '.join(sorted(kind for _, kind in found))}",
+            hint="say which with option messageType",
+        )
+    return found[0] if found else None
+
+
+def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch) -> Iterator[pyarrow.RecordBatch]:
+    """Record batches of the changes in a stretch."""
+    import numpy as np
+
+    stretch = part.stretch
+    arrays.keep_memory()
+    with open_journal(query.origin) as log:
+        ref = topic_of(log, query)
+        if ref is None:
+            return
+        state = records_at(log, np.frombuffer(part.before, np.uint64))
+        made = _Changes(query, ref, schema)
+        held: list[pyarrow.RecordBatch] = []
+        for block in log.blocks(after=stretch.after, until=stretch.until, topic=ref, start=stretch.start):
+            batch = made.batch(block, stretch.after, stretch.until, state)
+            if batch is not None and batch.num_rows:
+                held.append(batch)
+            if sum(map(len, held)) >= FULL:
+                yield arrays.merged(held)
+                held = []
+        if held:
+            yield arrays.merged(held)
+        made.close()
+
+
+class _Changes:
+    """Makes record batches of blocks."""
+
+    def __init__(self, query: JournalQuery, ref: Topic, schema: pyarrow.Schema) -> None:
+        import pyarrow as pa
+
+        self._query, self._ref, self._schema = query, ref, schema
+        self._made = Batches(query, query.bounds(), schema)
+        self._filtered = query.filter is not None
+        self._images = needs_images(query, schema)
+        struct = PAYLOAD in schema.names and pa.types.is_struct(schema.field(PAYLOAD).type)
+        self._decoder: StructDecoder | None = None
+        if struct and not self._made.judging.needed:
+            from sowctl.arrow.decoding import StructDecoder
+
+            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=is_inferred(schema))
+
+    def batch(self, block: Block, after: int, until: int, state: State) -> pyarrow.RecordBatch | None:
+        """The rows of a block's entries in these txids; ``state`` is folded on to its end."""
+        import numpy as np
+        import pyarrow as pa
+
+        bounds = self._query.bounds()
+        places = np.array(places_of(block, self._ref, after=after, until=until), np.int64)
+        if not len(places):
+            return None
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        met: list[bytes | None] = []
+        if self._images:
+            keys, values = values_at(block, places.tolist())
+            met = advance(state, keys, values)
+        columns = block.numpy_columns()
+        kinds, entries = rows_of(columns.operations[places], columns.flags[places])
+        row_keys: list[bytes] = []
+        images: list[bytes | None] = []
+        if self._images:
+            old = np.isin(kinds, [TYPES.index(PREIMAGE), TYPES.index(DELETION)]).tolist()
+            rows = entries.tolist()
+            row_keys = [keys[at] for at in rows]
+            images = [met[at] if before else values[at] for at, before in zip(rows, old, strict=True)]
+        wanted = _within(columns.times[places][entries], bounds.times)
+        if self._filtered:
+            wanted &= self._matching(row_keys, images)
+        if not wanted.all():
+            kinds, entries = kinds[wanted], entries[wanted]
+            row_keys, images = list(compress(row_keys, wanted)), list(compress(images, wanted))
+        changes = _Rows(EntryColumns([block]), pa.array(places[entries]), kinds, row_keys, images)
+        judged = self._judged(changes) if self._made.judging.needed else None
+        found = []
+        for name in self._schema.names:
+            if judged is not None and name in (PAYLOAD, self._made.judging.column):
+                found.append(judged.payload if name == PAYLOAD else judged.corrupt)
+            else:
+                found.append(self._column(name, changes))
+        batch = pa.RecordBatch.from_arrays(found, schema=self._schema)
+        return batch if judged is None or judged.kept is None else batch.filter(pa.array(judged.kept))
+
+    def close(self) -> None:
+        """At the end of the task."""
+        self._made.judging.close()
+
+    def _matching(self, keys: list[bytes], images: list[bytes | None]) -> Any:
+        """Which rows match the filter: each is judged by its own image."""
+        import numpy as np
+
+        found = np.zeros(len(images), bool)
+        there = [(place, image) for place, image in enumerate(images) if image is not None]
+        some = self._made.matcher(self._ref).places([keys[place] for place, _ in there], [one for _, one in there])
+        found[[there[at][0] for at in some]] = True
+        return found
+
+    def _column(self, name: str, rows: _Rows) -> pyarrow.Array:
+        import numpy as np
+        import pyarrow as pa
+
+        if name == CHANGE_TYPE:
+            return arrays.chosen(list(TYPES), rows.kinds.astype("i4"))
+        if name == PAYLOAD:
+            messages = rows.messages()
+            if self._decoder is None:
+                return pa.array(messages, pa.binary())
+            try:
+                return self._decoder.array(messages, self._made.kind(self._ref[1]))
+            except Misfit as problem:
+                raise misfit_error(problem, rows.place(problem.row), LOOK_AT_MORE) from None
+        if name == "_expiration":
+            return arrays.stamps(np.array([0 if one is None else expiration_of(one) for one in rows.images], "i8"))
+        if name in IMAGE:
+            return arrays.texts(rows.texts(*_TEXTS[name]), len(rows.images))
+        return entry_column(name, rows.entries, self._made.owner).take(rows.places)
+
+    def _judged(self, rows: _Rows) -> Judged:
+        try:
+            return self._made.judging.read(rows.messages(), self._made.kind(self._ref[1]), rows.place)
+        except Misfit as problem:
+            raise misfit_error(problem, rows.place(problem.row), LOOK_AT_MORE) from None
+
+
+_TEXTS = {"_user_key": (USER_KEY, "user_key"), "_correlation_id": (CORRELATION, "correlation_id")}
+
+
+class _Rows(NamedTuple):
+    """The rows of a block: the ``entries`` of it, the place of each row's entry, its type, its record if asked for."""
+
+    entries: EntryColumns
+    places: pyarrow.Array
+    kinds: Any
+    keys: list[bytes]
+    images: list[bytes | None]
+
+    def messages(self) -> list[bytes | None]:
+        """One message per row; None where there is no record, or none is known."""
+        cut = iter(payloads([image for image in self.images if image is not None]))
+        return [None if image is None else next(cut) for image in self.images]
+
+    def texts(self, flag: int, part: str) -> list[bytes | None] | None:
+        """One of the optional texts of the records; None where no record has it."""
+        if not any(image is not None and image[0] & flag for image in self.images):
+            return None
+        return [
+            getattr(decode(key, image), part) if image is not None and image[0] & flag else None
+            for key, image in zip(self.keys, self.images, strict=True)
+        ]
+
+    def place(self, row: int) -> str:
+        """The name of a row, for an error."""
+        return f"{TYPES[int(self.kinds[row])]} by entry {self.entries.txids[self.places[row].as_py()]}"
+
+
+def _within(times: Any, span: NumberRange) -> Any:
+    import numpy as np
+
+    wanted = np.ones(len(times), bool)
+    if span.low is not None:
+        wanted &= times >= span.low
+    if span.high is not None:
+        wanted &= times <= span.high
+    return wanted

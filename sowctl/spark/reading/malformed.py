@@ -1,0 +1,192 @@
+"""What becomes of messages that do not fit their declared fields: Spark's modes (sowctl-spark(7), MODES).
+
+Without the options nothing here is asked: a message that does not fit is read as far as it fits. Called by the readers
+of stores and of journals, for all messages of a batch at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from msgspec import Struct
+
+from sowctl.arrow.decoding import StructDecoder
+from sowctl.errors import InputError, UsageError
+from sowctl.spark.schema import PAYLOAD, is_inferred
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.arrow.fitting import Fitting
+    from sowctl.messages.base import MessageType
+    from sowctl.spark.options import Options
+
+CORRUPT = "_corrupt_record"
+MODES = ("permissive", "dropmalformed", "failfast")
+MODE_OPTIONS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
+Place = Callable[[int], str]
+"""Names the message at a place of the batch."""
+
+
+class Malformed(Struct, frozen=True):
+    """The options: ``mode`` None where it is not given; ``column`` has the text of a message that does not fit;
+    ``directory`` takes those that are left out. ``asked``: the column is among those that are there by default."""
+
+    mode: str | None = None
+    column: str = CORRUPT
+    directory: str | None = None
+    asked: bool = False
+
+
+def malformed_of(options: Options) -> Malformed:
+    """From the options of a reading. Raises UsageError ``SOW-SPK-011``, and ``SOW-SPK-134`` for those that exclude each
+    other."""
+    mode = options.choice("mode", MODES, "permissive") if options.text("mode") is not None else None
+    directory = options.path("badRecordsPath")
+    if directory is not None and mode not in (None, "dropmalformed"):
+        raise UsageError(
+            "SOW-SPK-134",
+            f"badRecordsPath takes messages that are left out, and mode {mode} leaves none out",
+            hint="mode DROPMALFORMED, or badRecordsPath without a mode",
+        )
+    mode = "dropmalformed" if directory is not None else mode
+    name = options.text("columnNameOfCorruptRecord")
+    if mode not in (None, "permissive") and name is not None:
+        raise UsageError(
+            "SOW-SPK-134",
+            f"columnNameOfCorruptRecord names a column that mode {mode} never fills",
+            hint="mode PERMISSIVE fills it",
+        )
+    asked = mode == "permissive" or name is not None
+    return Malformed(mode, name or CORRUPT, None if directory is None else str(directory), asked)
+
+
+class Judged(NamedTuple):
+    """A batch of messages: their column, the text of those that do not fit, and which rows are kept (None for all)."""
+
+    payload: pyarrow.Array
+    corrupt: pyarrow.Array | None
+    kept: Any | None
+
+
+class Judging:
+    """Reads the messages of one task under the rule; counts what it leaves out."""
+
+    def __init__(self, rule: Malformed, schema: pyarrow.Schema) -> None:
+        import pyarrow.types as t
+
+        self._rule = rule
+        self.column = rule.column
+        names = schema.names
+        struct = schema.field(PAYLOAD).type if PAYLOAD in names else None
+        self._struct: pyarrow.StructType | None = struct if struct is not None and t.is_struct(struct) else None
+        at = -1 if self._struct is None else self._struct.get_field_index(rule.column)
+        inside = at >= 0
+        if self._struct is not None and inside and not t.is_string(self._struct.field(at).type):
+            raise UsageError("SOW-SPK-015", f"field {rule.column} of the message takes texts: declare it as STRING")
+        self._inside, self._beside = inside, rule.column in names
+        if self._struct is None and (rule.mode is not None or self._beside):
+            raise UsageError(
+                "SOW-SPK-134",
+                "a mode says what becomes of messages that do not fit their fields, and no fields are read",
+                hint="payload=struct, payloadSchema or a schema with a payload STRUCT<...>",
+            )
+        tolerant = rule.mode == "permissive" and self._struct is not None and is_inferred(schema)
+        self.needed = inside or self._beside or tolerant or rule.mode in ("dropmalformed", "failfast")
+        """Whether there is anything to judge; otherwise the readers' usual way does."""
+        self.dropped = 0
+        self._first = ""
+        self._file: Any = None
+        if not self.needed:
+            return
+        assert self._struct is not None
+        import pyarrow as pa
+
+        # The text of the whole message is no field of it.
+        bare = pa.struct([field for field in self._struct if not (inside and field.name == rule.column)])
+        # Of an inferred type FAILFAST also refuses fields that were not seen; the other modes pass over them.
+        self._strict = is_inferred(schema) and rule.mode == "failfast"
+        self._decoder = StructDecoder(bare, strict=self._strict)
+        self._fitting: Fitting | None = None
+        if not self._strict:
+            from sowctl.arrow.fitting import Fitting
+
+            self._fitting = Fitting(bare)
+
+    def read(self, messages: Sequence[bytes | None], kind: MessageType, place: Place) -> Judged:
+        """The messages as a column; NULL where there is none. Raises InputError ``SOW-SPK-133`` under FAILFAST, and
+        under an inferred type :class:`~sowctl.arrow.jsoncolumns.Misfit`."""
+        import numpy as np
+        import pyarrow as pa
+
+        made = self._decoder.array(messages, kind)
+        if self._fitting is None:
+            return Judged(made, self._texts([None] * len(messages)), None)
+        views = list(messages) if kind.json_text else [None if one is None else kind.view(one) for one in messages]
+        bad = self._fitting.misfits(views)
+        if bad and self._rule.mode == "failfast":
+            row, why = next(iter(bad.items()))
+            raise InputError(
+                "SOW-SPK-133",
+                f"{place(row)}: the message does not fit the declared fields: {why}",
+                hint=f"mode PERMISSIVE keeps it in the column {CORRUPT}, DROPMALFORMED leaves it out",
+            )
+        if self._rule.mode == "dropmalformed":
+            if not bad:
+                return Judged(made, None, None)
+            self._leave_out(views, bad, place)
+            kept = np.ones(len(messages), bool)
+            kept[list(bad)] = False
+            return Judged(made, None, kept)
+        texts = self._texts([_text(view) if row in bad else None for row, view in enumerate(views)])
+        if not self._inside:
+            return Judged(made, texts, None)
+        assert self._struct is not None
+        # A message that cannot be read at all is a struct of NULLs with its text, as from_json has it.
+        none = pa.array([message is None for message in messages], pa.bool_())
+        columns = iter(made.flatten())
+        children = [texts if field.name == self._rule.column else next(columns) for field in self._struct]
+        struct = pa.StructArray.from_arrays(children, fields=list(self._struct), mask=none)
+        return Judged(struct, texts, None)
+
+    def close(self) -> None:
+        """At the end of the task: say what was left out."""
+        if self._file is not None:
+            self._file.close()
+        if self.dropped:
+            # Spark collects what its Python processes log where spark.sql.pyspark.worker.logging.enabled says so.
+            logging.getLogger("sowctl").warning(
+                "%d messages left out, which do not fit their fields (mode DROPMALFORMED); the first: %s",
+                self.dropped,
+                self._first,
+            )
+
+    def _texts(self, texts: list[str | None]) -> pyarrow.Array:
+        import pyarrow as pa
+
+        return pa.array(texts, pa.string())
+
+    def _leave_out(self, views: Sequence[bytes | None], bad: dict[int, str], place: Place) -> None:
+        for row, why in bad.items():
+            self._first = self._first or f"{place(row)}: {why}"
+            if self._rule.directory is not None:
+                line = {"place": place(row), "reason": why, "record": _text(views[row])}
+                self._rejects().write(json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        self.dropped += len(bad)
+
+    def _rejects(self) -> Any:
+        """The file of this task: each attempt has one of its own, so that none writes into another's."""
+        if self._file is None:
+            directory = Path(self._rule.directory or "")
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = (directory / f"part-{uuid4().hex}.ndjson").open("wb")
+        return self._file
+
+
+def _text(view: bytes | None) -> str | None:
+    return None if view is None else view.decode("utf-8", "replace")
