@@ -3,7 +3,7 @@
 In the order in which a run passes: ``main`` is the entry and holds the one error boundary (``boundary``: what ended a
 run, in words; ``crash``: what to say where damaged pages end the process). ``context`` has what a command is given
 besides its options, ``streams``, the ``pager`` and the ``meter`` of long readings among it, ``kept`` what commands of
-one process share. ``words/`` finds the command in the table and reads its options, ``commands/`` has one file per command,
+one process share. ``words/`` finds the command in the table and reads its options, ``commands/`` has a file for each,
 ``completion/`` knows what may stand next on a line, ``shell/`` runs many in one process, ``io/`` brings messages in
 and records out, ``manual/`` makes and shows the pages. ``configuring`` and ``lookup`` say which configuration, topics
 and records the words of a command line mean.

@@ -74,6 +74,9 @@ def test_a_journal_is_a_table_too_and_views_take_what_both_directions_need(
     query = spark.readStream.table("entries").writeStream.format("noop").trigger(availableNow=True).start()
     query.awaitTermination()
     assert query.lastProgress["numInputRows"] == 3
+    sql(f"CREATE TABLE changes USING `sow-journal` {options(lab, 'past', changes='true')}")
+    assert sql("SELECT _change_type, count(*) FROM changes GROUP BY 1") == [("insert", 4)]
+    assert len(sql("SELECT * FROM changes")) == 4
 
 
 def test_a_table_that_does_not_know_its_options_is_refused(lab: Lab, sql: Sql) -> None:

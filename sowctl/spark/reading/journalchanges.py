@@ -20,6 +20,7 @@ from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.fold.blocks import places_of, values_at
 from sowctl.engine.fold.changefeed import DELETION, PREIMAGE, TYPES, Before, State, advance, records_at, rows_of
 from sowctl.errors import UsageError
+from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
 from sowctl.spark.schema import CHANGE_TYPE, LOOK_AT_MORE, PAYLOAD, is_inferred
@@ -216,6 +217,8 @@ class _Changes:
                 return self._decoder.array(messages, self._made.kind(self._ref[1]))
             except Misfit as problem:
                 raise misfit_error(problem, rows.place(problem.row), LOOK_AT_MORE) from None
+        if is_mark(name):
+            return pa.nulls(len(rows.images), pa.string())
         if name == "_expiration":
             return arrays.stamps(np.array([0 if one is None else expiration_of(one) for one in rows.images], "i8"))
         if name in IMAGE:
