@@ -17,6 +17,7 @@ from hypothesis import settings
 from sowctl.engine.search import figures
 from tests.support.examples import LONG, SHORT, register
 from tests.support.leftovers import State
+from tests.support.objectstore import ENVIRONMENT, ObjectStore, serving
 
 register()
 settings.load_profile(SHORT)
@@ -106,3 +107,19 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if left := before.left():
         pytest.fail(f"{request.node.nodeid} leaves behind\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def _lake() -> Iterator[ObjectStore]:
+    with serving() as store:
+        yield store
+
+
+@pytest.fixture
+def lake(_lake: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An object store with an empty bucket, and the environment that has its credentials."""
+    pytest.importorskip("pyarrow")
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    _lake.empty()
+    return _lake

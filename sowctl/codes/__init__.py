@@ -8,8 +8,8 @@ text here. Nothing that reads or writes data imports this room; tests compare it
 The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``backup``, ``bookmarks``, ``cli``,
 ``configuration``, ``engine`` (instances, topics, findings of ``check``), ``exchange``, ``expressions``, ``following``,
 ``journal``, ``looking`` (schemas, figures, the browser), ``messages`` (types, framings, keys, paths and times),
-``publishing`` (deleting too), ``queries`` (comparing, replay and snapshot too), ``queues``, ``spark``, ``store``,
-``upkeep``, ``views``.
+``publishing`` (deleting too), ``queries`` (comparing, replay and snapshot too), ``queues``, ``remote``, ``spark``,
+``store``, ``upkeep``, ``views``.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ AREAS: dict[str, ErrorArea] = {
     "SOW-PUB": ErrorArea("Publishing", "publishing", "sowctl-publish(1)"),
     "SOW-QRY": ErrorArea("Queries", "queries", "sowctl-query(1)"),
     "SOW-QUE": ErrorArea("Queues", "queues", "sowctl-behaviour(7)"),
+    "SOW-RMT": ErrorArea("Files at URLs", "remote", "sow-archive(5)"),
     "SOW-RPL": ErrorArea("Rebuilding and verifying", "queries", "sowctl-replay(1)"),
     "SOW-SNP": ErrorArea("Snapshots", "queries", "sowctl-snapshot(1)"),
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),

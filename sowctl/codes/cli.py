@@ -209,6 +209,12 @@ CODES: dict[str, str] = {
         Do: Install ``sowctl[tui]``, or give the commands from a pipe or a file.
         See: sowctl-shell(1)
         """,
+    "SOW-CLI-037": """2 a look at an archive that is not named
+
+        Why: ``--verify`` reads an archive at a URL, and there is none without ``--to``.
+        Do: Add ``--to URL``. What lies here is read by ``sowctl journal check``.
+        See: sowctl-journal-archive(1)
+        """,
     "SOW-CLI-098": """2 nothing to complete, or two things
 
         Why: ``completion`` prints the script of one shell, or with ``--names`` the names that a script asks for.

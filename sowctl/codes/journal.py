@@ -206,4 +206,43 @@ CODES: dict[str, str] = {
         Do: Make room or correct the permissions, and run the command again.
         See: sowctl-journal-repair(1)
         """,
+    "SOW-JRN-080": """5 a damaged manifest
+
+        Why: The manifest of an archive was cut or changed: its checksum is wrong, it lacks segments, or a segment does
+        not follow the one before it. The segments may be sound.
+        Do: Restore a copy of the manifest; object stores often keep former versions. Or remove it and run ``sowctl
+        journal archive --to`` while the files are still in the journal's directory.
+        See: sow-archive(5)
+        """,
+    "SOW-JRN-081": """10 no archive at a URL
+
+        Why: There is no manifest of a journal of this instance at the URL.
+        Do: Look at the URL, and at the name of the instance. ``sowctl journal archive --to`` makes an archive.
+        See: sow-archive(5)
+        """,
+    "SOW-JRN-082": """9 a manifest of a later version
+
+        Why: A later release of sowctl wrote the manifest.
+        Do: Use that release, or a later one.
+        See: sow-archive(5)
+        """,
+    "SOW-JRN-083": """5 a segment that is missing
+
+        Why: The manifest names a file that is not there: it was removed, or never copied where an archive was copied.
+        Do: Restore it, or run ``sowctl journal archive --to URL --verify`` where its file still is.
+        See: sow-archive(5)
+        """,
+    "SOW-JRN-084": """5 a segment that is another one
+
+        Why: The file has another size or digest than the manifest says: it was replaced, cut or damaged.
+        Do: Restore it, or run ``sowctl journal archive --to URL --verify`` where its file still is.
+        See: sow-archive(5)
+        """,
+    "SOW-JRN-085": """8 an archive of another journal
+
+        Why: The archive at this URL holds other files under the same numbers, or ends before files that are no longer
+        here. Adding to it would make an archive that no reader could read.
+        Do: Give another URL. Where files were pruned before they were archived, keep both archives.
+        See: sow-archive(5)
+        """,
 }

@@ -18,6 +18,9 @@ Reading
     fileset     which files there are
     files       a file, and blocks at an offset
     compressed  a compressed file, read at any offset
+    remotefile  a file at a URL
+    archived    what a manifest tells of a file
+    manifest    what lies in an archive at a URL
     block       what a reader gives
     stretch     parts of files that are read apart, and the plan that cuts them
     check       everything, and what is wrong with it

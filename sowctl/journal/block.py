@@ -16,6 +16,7 @@ from msgspec import Struct
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
 from sowctl.journal.format import NO_PUBLISHER, PACKED, Topic, block_place
+from sowctl.remote.place import Place
 
 if TYPE_CHECKING:
     from sowctl.journal.columns import Columns, NumpyColumns
@@ -56,7 +57,7 @@ class TopicState(Struct, frozen=True):
 class FileInfo(Struct, frozen=True):
     """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes, as stored."""
 
-    path: Path
+    path: Place
     number: int
     size: int
     first_txid: int
@@ -79,7 +80,7 @@ class TailReport(Struct, frozen=True):
     off. ``chain``: the header CRC of the last sound block before it.
     """
 
-    path: Path
+    path: Place
     offset: int
     size: int
     open_group: int
@@ -117,7 +118,7 @@ class TailReport(Struct, frozen=True):
 class Damage(Struct, frozen=True):
     """A damaged stretch that a resyncing reader passed over; txids are those that are missing (last None: unknown)."""
 
-    path: Path
+    path: Place
     offset: int
     size: int
     first_txid: int
@@ -131,7 +132,7 @@ class Gap(Struct, frozen=True):
     ``receipt`` is the name of the file that has the bytes. ``topics`` had entries there; None where that is not known.
     """
 
-    path: Path
+    path: Place
     offset: int
     size: int
     first_txid: int
@@ -206,7 +207,7 @@ class Block:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         number: int,
         offset: int,
         header: BlockHeader,

@@ -21,6 +21,7 @@ from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
 from sowctl.journal.lock import is_locked
 from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
 from sowctl.journal.walk import Walker, lost_end
+from sowctl.remote.place import on_disk
 from sowctl.seam import SEAM, Seam
 
 
@@ -179,7 +180,7 @@ class _Check:
         self.coverage.stored += file.stored
         self.coverage.files += 1
         self.coverage.packed += file.is_packed
-        self.coverage.archived += file.path.parent != self.directory
+        self.coverage.archived += on_disk(file.path).parent != self.directory
         # The first file that can be read decides which journal this is; later ones are compared with it.
         if not self.lineage:
             self.lineage = header.lineage

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sowctl.errors import DamageError
+from sowctl.remote.place import Place
 from sowctl.seam import Seam
 
 _READ = 4096
@@ -46,7 +47,7 @@ def _zstd_stream() -> _Stream:
 class Unpacker:
     """Compressed bytes in, content out, as much as each piece gives. ``path`` says by its suffix how."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._new: Callable[[], _Stream] = _gzip_stream if path.suffix == ".gz" else _zstd_stream
         self._stream: _Stream | None = None
 
@@ -84,9 +85,9 @@ def _nameless() -> int:
 class DecompressedFile:
     """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
 
-    def __init__(self, fd: int, path: Path, seam: Seam) -> None:
-        """``fd`` is the compressed file; it stays the caller's."""
-        self._packed = fd
+    def __init__(self, packed: Callable[[int, int], bytes], path: Place, seam: Seam) -> None:
+        """``packed`` reads so many bytes of the compressed file at an offset."""
+        self._packed = packed
         self._path = path
         self._seam = seam
         self._unpacker = Unpacker(path)
@@ -118,7 +119,7 @@ class DecompressedFile:
             self._copy = -1
 
     def _more(self) -> None:
-        raw = self._seam.call("file.read", os.pread, self._packed, _READ, self._at)
+        raw = self._seam.call("file.read", self._packed, _READ, self._at)
         self._at += len(raw)
         if not raw:
             # A file that ends within a stream was cut; what was unpacked of it so far proves nothing.

@@ -7,11 +7,11 @@ found, the map when it is asked for, the body when it is loaded. Ruled by ``sow-
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, StorageError
@@ -35,10 +35,13 @@ from sowctl.journal.format import (
     name_pattern,
     unpack_file_header,
 )
+from sowctl.remote.place import Place, RemotePath
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
     from sowctl.journal.compressed import DecompressedFile
+
+P = TypeVar("P", bound=Place)
 
 PEEK = 512
 """Bytes read with a block header: most maps fit into them."""
@@ -46,7 +49,7 @@ PEEK = 512
 _CHUNK = 1 << 20
 
 
-def read_error(error: OSError, path: Path) -> StorageError:
+def read_error(error: OSError, path: Place) -> StorageError:
     """The error for a file that cannot be read."""
     return StorageError(
         "SOW-JRN-020",
@@ -85,11 +88,35 @@ def find_files(directory: Path, instance: str, archive: Path | None = None) -> d
 def list_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
     """As :func:`find_files`, none missing between others; empty where there is none. Raises DamageError
     ``SOW-JRN-006``, StorageError ``SOW-JRN-020``."""
-    found = find_files(directory, instance, archive)
+    return _without_gaps(lambda: find_files(directory, instance, archive), directory, instance, archive)
+
+
+def list_places(
+    directory: Place, instance: str, archive: Place | None, at_url: Mapping[int, RemotePath]
+) -> dict[int, list[Place]]:
+    """As :func:`list_files` where one of the two directories is a URL; ``at_url`` are the files there."""
+    here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
+    # Files at a URL are only ever added; of a number that is here too, the file here is read.
+    local = here or there
+
+    def look() -> dict[int, list[Place]]:
+        found: dict[int, list[Place]] = {number: [path] for number, path in at_url.items()}
+        if local is not None:
+            for number, paths in find_files(local, instance).items():
+                found[number] = [*paths, *found.get(number, ())]
+        return dict(sorted(found.items()))
+
+    return _without_gaps(look, directory, instance, archive)
+
+
+def _without_gaps(
+    look: Callable[[], dict[int, list[P]]], directory: Place, instance: str, archive: Place | None
+) -> dict[int, list[P]]:
+    found = look()
     # A directory is not read at one instant: while files are removed (the oldest first) or compressed, one may be
     # missed that is, or was, there. What two looks agree on is so.
     while _has_gap(found):
-        before, found = found, find_files(directory, instance, archive)
+        before, found = found, look()
         if list(before) == list(found):
             refuse_gap(list(found), directory, instance, archive)
     return found
@@ -99,7 +126,7 @@ def _has_gap(numbers: Collection[int]) -> bool:
     return bool(numbers) and max(numbers) - min(numbers) + 1 != len(numbers)
 
 
-def refuse_gap(numbers: Sequence[int], directory: Path, instance: str, archive: Path | None) -> None:
+def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive: Place | None) -> None:
     """Raise DamageError ``SOW-JRN-006`` where a file is missing between others."""
     for before, number in pairwise(numbers):
         if number != before + 1:
@@ -112,7 +139,7 @@ def refuse_gap(numbers: Sequence[int], directory: Path, instance: str, archive: 
             )
 
 
-def searched(directory: Path, archive: Path | None) -> str:
+def searched(directory: Place, archive: Place | None) -> str:
     """Where files are looked for, for errors."""
     return str(directory) if archive is None else f"{directory} and {archive}"
 
@@ -126,7 +153,7 @@ class JournalFile:
     __slots__ = ("_seam", "_size", "_unpacked", "fd", "header", "number", "path")
 
     def __init__(self, path: Path, number: int, seam: Seam) -> None:
-        self.path = path
+        self.path: Place = path
         self._seam = seam
         self.number = number
         try:
@@ -140,7 +167,7 @@ class JournalFile:
             if path.suffix in PACKED:
                 from sowctl.journal.compressed import DecompressedFile
 
-                self._unpacked = DecompressedFile(self.fd, path, seam)
+                self._unpacked = DecompressedFile(partial(os.pread, self.fd), path, seam)
             else:
                 self._size = self.current_size()
             self.header = self._read_header()
@@ -486,7 +513,7 @@ class BlockRef:
         return damaged_block(self.file.path, self.offset, header.first_txid, header.last_txid)
 
 
-def damaged_block(path: Path, offset: int, first: int, last: int | None) -> DamageError:
+def damaged_block(path: Place, offset: int, first: int, last: int | None) -> DamageError:
     """DamageError ``SOW-JRN-010``: the block at ``offset``, which held (at least) these txids."""
     held = f"txids {first} to {last}" if last is not None else f"txid {first} and on"
     return DamageError(

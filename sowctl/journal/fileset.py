@@ -6,33 +6,55 @@ Used by ``scan`` and ``reader`` alone. Ruled by ``sow-journal(5)``, "Files" and 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import Ended, FileInfo, Position
-from sowctl.journal.files import JournalFile, list_files, refuse_other, searched
+from sowctl.journal.files import JournalFile, list_files, list_places, refuse_other, searched
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
-from sowctl.journal.state import JournalState, from_checkpoint, last_told
+from sowctl.journal.remotefile import open_file
+from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
 from sowctl.journal.stretch import Segment
+from sowctl.remote.place import Place, RemotePath
 from sowctl.seam import Seam
+
+if TYPE_CHECKING:
+    from sowctl.journal.archived import ArchivedFile
+    from sowctl.journal.manifest import Manifest
 
 REMOVED = "SOW-JRN-063"
 
 
 class FileSet:
     """An instance's journal files, in its directory and in its archive. The last one stays open, and of compressed ones
-    that which was used last, because opening it again would unpack it again; the others are opened and released."""
+    that which was used last, because opening it again would unpack it again; the others are opened and released.
 
-    def __init__(self, directory: Path, instance: str, seam: Seam, archive: Path | None = None) -> None:
-        """Look at the directory. Raises MissingError ``SOW-JRN-001``, and what the header of the last file deserves."""
+    One of the two places may be a URL: then its manifest says which files lie there and how they begin.
+    """
+
+    def __init__(
+        self, directory: Place, instance: str, seam: Seam, archive: Place | None = None, reaching: int | None = None
+    ) -> None:
+        """Look at the directory. ``reaching``: a manifest that this process has read will do if it has this txid.
+
+        Raises MissingError ``SOW-JRN-001``, and what the header of the last file deserves.
+        """
         self.directory = directory
         self.archive = archive
         self.instance = instance
         self.numbers: list[int] = []
-        self._paths: dict[int, list[Path]] = {}
+        self._paths: Mapping[int, Sequence[Place]] = {}
         self._seam = seam
+        self.manifest = _manifest_of(directory, archive, instance, reaching)
+        self._archived: Mapping[int, ArchivedFile] = {} if self.manifest is None else self.manifest.by_number()
+        at = directory if isinstance(directory, RemotePath) else archive
+        self._remote = (
+            {number: at / one.name for number, one in self._archived.items()} if isinstance(at, RemotePath) else {}
+        )
         self._first_txids: dict[int, int] = {}
         self._last: JournalFile | None = None
         self._packed: JournalFile | None = None
@@ -50,7 +72,7 @@ class FileSet:
         """Look again which files there are and how long the last one is."""
         self._list()
         # A repair puts another file in the place of one that is open: the same blocks at the same places, and gaps.
-        if self._last is not None and not os.fstat(self._last.fd).st_nlink:
+        if self._last is not None and self._last.fd >= 0 and not os.fstat(self._last.fd).st_nlink:
             self._last.close()
             self._last = None
         last = self.last()
@@ -59,7 +81,7 @@ class FileSet:
             last.size = last.current_size()
 
     def _list(self) -> None:
-        self._paths = list_files(self.directory, self.instance, self.archive)
+        self._paths = self._listed()
         self.numbers = list(self._paths)
         if not self.numbers:
             raise self._nothing()
@@ -68,10 +90,15 @@ class FileSet:
             self._needed = None  # the error looks at the first file that is left
             raise self._removed(needed)
 
+    def _listed(self) -> Mapping[int, Sequence[Place]]:
+        if isinstance(self.directory, Path) and (self.archive is None or isinstance(self.archive, Path)):
+            return list_files(self.directory, self.instance, self.archive)
+        return list_places(self.directory, self.instance, self.archive, self._remote)
+
     def _nothing(self) -> MissingError:
         """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
         looked = f" (looked in {self.searched})" if self.archive is not None else ""
-        if told := last_told(self.directory, self.instance):
+        if not isinstance(self.directory, RemotePath) and (told := last_told(self.directory, self.instance)):
             return MissingError(
                 "SOW-JRN-001",
                 f"the journal of instance {self.instance!r} has no file any more{looked}; it had txids up to {told}",
@@ -105,10 +132,26 @@ class FileSet:
             self._last = self._opened(self.numbers[-1])
         return self._last
 
-    def path(self, number: int) -> Path:
+    def archived(self, number: int) -> ArchivedFile | None:
+        """What the manifest says of a file that is read at a URL; None for a file of this machine."""
+        paths = self._paths.get(number)
+        return self._archived[number] if paths and isinstance(paths[0], RemotePath) else None
+
+    def told(self, lineage: bytes) -> JournalState | None:
+        """What a topics file says of a state of this journal, at a URL the manifest of the state at its end."""
+        if isinstance(self.directory, RemotePath):
+            return None if self.manifest is None else self.manifest.end()
+        return load(self.directory, self.instance, lineage)
+
+    def path(self, number: int) -> Place:
         """Where a file lies, or would."""
         paths = self._paths.get(number)
         return paths[0] if paths else self.directory / file_name(self.instance, number)
+
+    def stored(self, number: int) -> int:
+        """Bytes that a file takes where it lies."""
+        path = self.path(number)
+        return self._archived[number].size if isinstance(path, RemotePath) else path.stat().st_size
 
     def open(self, number: int) -> JournalFile:
         """A file of this lineage, to be given back to :meth:`release`. Raises DamageError ``SOW-JRN-005``."""
@@ -160,13 +203,13 @@ class FileSet:
         DamageError ``SOW-JRN-054``.
         """
         last = self.last()
-        if self._joined == last.number:
-            return
+        if self._joined == last.number or isinstance(last.path, RemotePath):
+            return  # of a segment, who archived it has looked
         self._joined = last.number
         header = last.header
         if not header.chain_offset or last.number - 1 not in self._paths:
             return
-        if self._paths[last.number - 1][0].suffix in PACKED:
+        if self._paths[last.number - 1][0].suffix in PACKED or self.archived(last.number - 1) is not None:
             return
         try:
             before = self.open(last.number - 1)
@@ -181,7 +224,7 @@ class FileSet:
 
     def _opened(self, number: int) -> JournalFile:
         try:
-            file = JournalFile(self.path(number), number, self._seam)
+            file = open_file(self.path(number), number, self._seam, self.archived(number))
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -190,10 +233,12 @@ class FileSet:
             self._list()
             if number < self.numbers[0]:
                 raise self._removed(number) from error
-            file = JournalFile(self.path(number), number, self._seam)
+            file = open_file(self.path(number), number, self._seam, self.archived(number))
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
         # mistake that must not be decided by order.
         for path in self._paths.get(number, ())[1:]:
+            if isinstance(path, RemotePath):
+                continue  # who archives compares, and readers need not ask
             try:
                 refuse_other(file, path, self._seam)
             except SowError:
@@ -217,7 +262,8 @@ class FileSet:
         if file is self._last or file is self._packed:
             return
         # One compressed file is kept open, because opening it again would unpack it again from its beginning.
-        if file.is_packed:
+        # One at a URL is, too, for what was read ahead of it.
+        if file.is_packed or isinstance(file.path, RemotePath):
             self._packed, file = file, self._packed or file
         if file is not self._packed:
             file.close()
@@ -233,9 +279,13 @@ class FileSet:
         """The files in order, headers checked."""
         infos: list[FileInfo] = []
         for number in self.numbers:
+            if (segment := self.archived(number)) is not None:
+                path, size = self.path(number), segment.size
+                infos.append(FileInfo(path, number, size, segment.first_txid, segment.last_txid, segment.created))
+                continue
             file = self.open(number)
             header = file.header
-            if infos:
+            if infos and infos[-1].last_txid is None:
                 # A file ends where its successor begins, which costs no walk; the last one has no known end.
                 last = header.first_txid - 1
                 # Where a restore began a new history, the txids between are nothing's.
@@ -249,9 +299,12 @@ class FileSet:
         """The files in order as a plan needs them; ``end`` is the journal's, and ``last_block`` stands before it."""
         found: list[Segment] = []
         for number in self.numbers:
+            if (archived := self.archived(number)) is not None:
+                found.append(archived.segment())
+                continue
             file = self.open(number)
             header = file.header
-            if found:
+            if found and self.archived(number - 1) is None:
                 last = header.first_txid - 1
                 # Where a restore began a new history, the txids between are nothing's.
                 last = next((one.last_txid for one in self.histories if one.above == last), last)
@@ -259,6 +312,8 @@ class FileSet:
                 found[-1] = replace(found[-1], last_txid=last, last_block=block)
             found.append(Segment(number, file.stored, header.first_txid, end.txid, is_packed=file.is_packed))
             self.release(file)
+        if self.archived(self.numbers[-1]) is not None:
+            return found
         size = found[-1].size if found[-1].is_packed else end.offset
         found[-1] = replace(found[-1], size=size, last_block=last_block, limit=end.offset)
         return found
@@ -269,6 +324,8 @@ class FileSet:
 
     def first_txid(self, number: int) -> int:
         """The first txid that a file can hold."""
+        if (segment := self.archived(number)) is not None:
+            return segment.first_txid
         if number not in self._first_txids:
             file = self.open(number)
             self._first_txids[number] = file.header.first_txid
@@ -277,6 +334,8 @@ class FileSet:
 
     def header(self, number: int) -> FileHeader:
         """The header of a file."""
+        if (segment := self.archived(number)) is not None:
+            return segment.file_header()
         file = self.open(number)
         self.release(file)
         return file.header
@@ -296,6 +355,12 @@ class FileSet:
 
     def checkpoint(self, number: int) -> JournalState:
         """The state at the start of a file. Raises DamageError ``SOW-JRN-004``."""
+        if (
+            self.manifest is not None
+            and number == self.manifest.segments[0].number
+            and self.archived(number) is not None
+        ):
+            return self.manifest.beginning()
         file = self.open(number)
         try:
             raw = file.checkpoint()
@@ -326,6 +391,19 @@ class FileSet:
             return False
         # A gap may go on with a group that began in it.
         return ref.header.group == ref.header.first_txid or ref.header.is_gap
+
+
+def _manifest_of(directory: Place, archive: Place | None, instance: str, reaching: int | None) -> Manifest | None:
+    """The manifest of the place that is a URL; None where neither is, or nothing was archived there yet."""
+    if not isinstance(directory, RemotePath) and not isinstance(archive, RemotePath):
+        return None
+    from sowctl.journal.manifest import find
+    from sowctl.journal.manifest import load as load_manifest
+
+    if isinstance(directory, RemotePath):
+        return load_manifest(directory, instance, reaching)
+    assert isinstance(archive, RemotePath)
+    return find(archive, instance, reaching)
 
 
 def has_gap(file: JournalFile, txid: int) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import struct
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
+from sowctl.remote.place import Place
 
 VERSION = 1
 """Of blocks and of the topics file."""
@@ -233,6 +233,6 @@ def number_of(value: Any) -> int:
     return value
 
 
-def block_place(path: Path, offset: int) -> str:
+def block_place(path: Place, offset: int) -> str:
     """How errors name a byte of a file."""
     return f"{path}@{offset}"

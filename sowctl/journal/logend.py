@@ -18,6 +18,7 @@ from sowctl.journal.format import Topic, block_place, pack_file_header
 from sowctl.journal.group import EncodedBlock, abort_block
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import JournalState, save
+from sowctl.remote.place import on_disk
 from sowctl.seam import Seam
 from sowctl.values.times import SECOND, Micros
 
@@ -96,7 +97,7 @@ class LogEnd:
             if report is not None and report.size:
                 # Order: the tail is copied and the copy synced before anything is cut, so no crash can lose bytes that
                 # may still be needed.
-                copy = cut_tail(self.file.fd, report.path, report.offset, self._seam)
+                copy = cut_tail(self.file.fd, on_disk(report.path), report.offset, self._seam)
                 self.tail_report = replace(report, copy=copy)
                 self.cut.append(self.tail_report)
                 # Read again: cutting may leave an open group that now ends the file.

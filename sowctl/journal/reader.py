@@ -17,7 +17,8 @@ from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
-from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, near_in
+from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, indexed, near_in
+from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:
@@ -37,43 +38,57 @@ class Journal:
     """
 
     def __init__(
-        self, directory: Path, instance: str, seam: Seam, acknowledged: int, archive: Path | None = None
+        self,
+        directory: Place,
+        instance: str,
+        seam: Seam,
+        acknowledged: int,
+        archive: Place | None = None,
+        reaching: int | None = None,
     ) -> None:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
-        self._folder = FileSet(directory, instance, seam, archive)
+        self._folder = FileSet(directory, instance, seam, archive, reaching)
         self.lineage = self._folder.last().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
         self.on_gap: Callable[[Gap], None] = _unheard
         self.on_read: Callable[[int, int], None] | None = None
 
     @classmethod
-    def exists(cls, directory: Path, instance: str, archive: Path | None = None) -> bool:
+    def exists(cls, directory: Place, instance: str, archive: Place | None = None) -> bool:
         """Whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is missing."""
         # A missing file between others is an error even for this question: a new journal must never begin beside the
         # rest of one.
-        return bool(list_files(directory, instance, archive))
+        if isinstance(directory, Path) and (archive is None or isinstance(archive, Path)):
+            return bool(list_files(directory, instance, archive))
+        try:
+            FileSet(directory, instance, SEAM, archive).close()
+        except MissingError:
+            return False
+        return True
 
     @classmethod
     def open(
         cls,
-        directory: Path,
+        directory: Place,
         instance: str,
         *,
         seam: Seam = SEAM,
         acknowledged: int = 0,
-        archive: Path | None = None,
+        archive: Place | None = None,
+        reaching: int | None = None,
     ) -> Journal:
         """Open for reading. ``acknowledged`` is the highest txid that any store has applied (0: not known); ``archive``
-        is a second directory in which files of the journal may lie.
+        is a second directory in which files of the journal may lie. One of the two may be the URL of an archive;
+        ``reaching``: what this process has read of its manifest will do if that has this txid.
 
         Raises MissingError ``SOW-JRN-001`` where there is no file, and what the header of the last file deserves.
         """
-        return cls(directory, instance, seam, acknowledged, archive)
+        return cls(directory, instance, seam, acknowledged, archive, reaching)
 
     @property
-    def archive(self) -> Path | None:
+    def archive(self) -> Place | None:
         """The second directory in which its files may lie."""
         return self._folder.archive
 
@@ -83,7 +98,7 @@ class Journal:
         return self._folder.searched
 
     @property
-    def last_path(self) -> Path:
+    def last_path(self) -> Place:
         """The last file."""
         return self._folder.last().path
 
@@ -335,8 +350,16 @@ class Journal:
         state = self.state()
         return self._folder.segments(state.end, state.last_block)
 
+    def may_hold(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
+        """Whether a file can have entries of a topic (None: of any) within two times; True where no manifest tells."""
+        archived = self._folder.archived(number)
+        return archived is None or archived.gaps > 0 or archived.may_hold(topic, low, high)
+
     def near(self, segment: Segment, txid: int) -> tuple[int, int]:
-        """About where in a file a txid lies (:data:`sowctl.journal.stretch.Near`); few blocks are looked at."""
+        """About where in a file a txid lies (:data:`sowctl.journal.stretch.Near`); few blocks are looked at, and of a
+        file in an archive at a URL none."""
+        if self._folder.archived(segment.number) is not None:
+            return indexed(segment, txid)
         file = self._folder.open(segment.number)
         try:
             return near_in(file, segment, txid)
@@ -345,7 +368,9 @@ class Journal:
 
     def sample(self, segment: Segment) -> BlockHeader | None:
         """The header of a block about the middle of a file (of a compressed one the first), None where there is none:
-        how much its entries take, as against what is stored."""
+        how much its entries take, as against what is stored. Of a file in an archive at a URL: one for all of it."""
+        if (archived := self._folder.archived(segment.number)) is not None:
+            return archived.as_one_block()
         file = self._folder.open(segment.number)
         try:
             begin = file.header.blocks_offset
@@ -382,8 +407,18 @@ class Journal:
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.
 
-        Nothing but headers is read, the last group's bodies aside. Raises DamageError (exit 5) as :meth:`blocks`.
+        Nothing but headers is read, the last group's bodies aside. Of files in an archive at a URL only some places
+        are given, those that its manifest has. Raises DamageError (exit 5) as :meth:`blocks`.
         """
+        for number in self._folder.numbers:
+            if (archived := self._folder.archived(number)) is None:
+                break
+            yield from (
+                place for place in archived.places() if after <= place.txid and (not until or place.txid < until)
+            )
+            after = max(after, archived.last_txid)
+            if until is not None and until <= after:
+                return
         for item in self._scan.refs(after, None, None, resync=False):
             assert not isinstance(item, Damage)
             header = item.header

@@ -15,8 +15,9 @@ from sowctl.journal.block import Block, Damage, Position, TailReport
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.fileset import REMOVED, FileSet, foreign_file, has_gap
 from sowctl.journal.format import Topic
-from sowctl.journal.state import NO_TOPIC, JournalState, load, witness
+from sowctl.journal.state import NO_TOPIC, JournalState, witness
 from sowctl.journal.walk import Walker, lost_end
+from sowctl.remote.place import RemotePath
 
 
 class JournalScan:
@@ -172,7 +173,8 @@ class JournalScan:
                 if not resync:
                     raise
                 path = self._folder.path(number)
-                lost = Damage(path, 0, path.stat().st_size, last_txid + 1, None, error)
+                size = self._folder.stored(number)
+                lost = Damage(path, 0, size, last_txid + 1, None, error)
                 # A file that cannot be opened is one stretch of damage. The walker is a stand-in that is never walked.
                 yield Walker(self._folder.last(), 0, last_txid, is_last=False), lost
                 continue
@@ -273,9 +275,13 @@ class JournalScan:
         """
         if self._state is None and not self._asked:
             self._asked = True
-            told = load(self._folder.directory, self._folder.instance, self._lineage)
+            told = self._folder.told(self._lineage)
             self._told = told is not None
-            if told is not None:
+            if told is not None and isinstance(self._folder.directory, RemotePath):
+                # A manifest is written when all that it tells of is there: no block has to prove it.
+                self.acknowledge(told.end.txid)
+                self._state = told
+            elif told is not None:
                 # It may have been written after the last look at the files: then they hold what it counts in by now.
                 last = self._folder.last()
                 # A topics file that leads beyond the file seen is no contradiction before the files have been looked at

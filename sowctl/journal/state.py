@@ -7,7 +7,7 @@ Used by reader, writer and check.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,10 @@ class JournalState(Struct):
         """The format version of a file that begins with :meth:`checkpoint`."""
         return 2 if self.histories else 1
 
+    def rows(self) -> tuple[list[list[Any]], list[list[Any]]]:
+        """The rows of topics and of publishers, as a checkpoint has them."""
+        return self._topic_rows(), self._publisher_rows()
+
     def _topic_rows(self) -> list[list[Any]]:
         return [
             [*topic, state.last_txid, state.last_time, at.number, at.offset, at.txid]
@@ -129,7 +133,7 @@ def from_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int
         for lineage, last, above, time in rows
     )
     return JournalState(
-        end, topics=_topics(topics), publishers=_publishers(publishers), chain=chain, histories=histories
+        end, topics=topics_of(topics), publishers=_publishers(publishers), chain=chain, histories=histories
     )
 
 
@@ -154,7 +158,7 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
         return JournalState(
             end,
             (number_of(block), number_of(block_crc)),
-            _topics(topics),
+            topics_of(topics),
             _publishers(publishers),
             pairs,
             number_of(block_crc),
@@ -163,7 +167,8 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
         return None
 
 
-def _topics(rows: list[Any]) -> dict[Topic, TopicState]:
+def topics_of(rows: Iterable[Any]) -> dict[Topic, TopicState]:
+    """Topics by name and type, out of the rows of a checkpoint. Raises ValueError."""
     return {
         (text_of(name), text_of(kind)): TopicState(
             number_of(txid), number_of(at), Position(number_of(number), number_of(offset), number_of(before))

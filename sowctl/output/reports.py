@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from sowctl.output.display import display
+from sowctl.remote.place import RemotePath
 from sowctl.values.times import format_time
 
 _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
@@ -158,7 +159,7 @@ def _position(row: Mapping[str, Any]) -> str:
 
 
 def _is_report(value: Any) -> bool:
-    return isinstance(value, Struct)
+    return isinstance(value, Struct) and not isinstance(value, RemotePath)
 
 
 def _plain(value: Any) -> Any:
@@ -170,4 +171,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return str(value) if isinstance(value, PurePath) else value
+    return str(value) if isinstance(value, PurePath | RemotePath) else value

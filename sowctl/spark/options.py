@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.json import decode as decode_json
 
 from sowctl.errors import UsageError
+from sowctl.remote.place import Place, place_of
 from sowctl.spark.paths import is_remote, local_path
 from sowctl.values.times import Clock, Micros, fixed_clock, parse_time, system_clock
 from sowctl.values.units import parse_seconds, parse_size, whole_number
@@ -102,6 +103,14 @@ class Options:
             )
         # Absolute, because the processes that open it later need not share the working directory of this one.
         return local_path(text).absolute()
+
+    def place(self, name: str) -> Place | None:
+        """A path of this machine, absolute, or a URL."""
+        text = self.text(name)
+        if text is None:
+            return None
+        place = place_of(text)
+        return place.absolute() if isinstance(place, Path) else place
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A truth value. Raises UsageError ``SOW-SPK-011``, as the others here do."""

@@ -18,6 +18,8 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.errors import MissingError, UsageError
+from sowctl.journal.manifest import MANIFEST, no_archive
+from sowctl.remote.place import Place, RemotePath, on_disk
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
@@ -34,19 +36,24 @@ class Origin(DescribedStruct, frozen=True):
 
     config: InstanceConfig | None
     topic: TopicConfig | None
-    path: Path | None
+    path: Place | None
     journal_name: str | None
     now: int
-    archive: Path | None = None
+    archive: Place | None = None
 
     def instance(self) -> Instance:
         """The instance, its clock standing at ``now``."""
         return Instance(self.config, partial(int, self.now), holder="sowctl on Spark")
 
     @property
+    def store_path(self) -> Path | None:
+        """The path of a bare store, which is read where it lies: LMDB maps it."""
+        return None if self.path is None else on_disk(self.path)
+
+    @property
     def target(self) -> Target:
         """What a reader of records is to open."""
-        return Target(topic=self.topic) if self.topic is not None else Target(path=self.path)
+        return Target(topic=self.topic) if self.topic is not None else Target(path=self.store_path)
 
 
 def compiled(origin: Origin, text: str) -> Filter:
@@ -85,17 +92,16 @@ def find_journal(options: Options) -> Origin:
     ``topic`` is left to the reader: a journal may know topics that a configuration does not. Raises UsageError
     ``SOW-SPK-012``, and ``SOW-SPK-014`` for a directory with journals of several instances.
     """
-    path, config = options.path("path"), config_of(options)
+    path, archive, config = options.place("path"), options.place("archive"), config_of(options)
     if config is not None:
         if path is not None:
             raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
         instance = _instance(options, config)
-        return Origin(instance.config, None, None, None, instance.now)
+        return Origin(instance.config, None, None, None, instance.now, archive)
     if path is None:
         raise _nowhere(options, "give config, or path")
     name = options.text("instance") or _only_instance(path)
-    archive = options.text("archive")
-    return Origin(None, None, path, name, options.clock()(), Path(archive).absolute() if archive else None)
+    return Origin(None, None, path, name, options.clock()(), archive)
 
 
 def config_of(options: Options) -> Path | None:
@@ -122,14 +128,23 @@ def _nowhere(options: Options, hint: str) -> UsageError:
     return UsageError("SOW-SPK-012", "nothing says where to read", hint=hint)
 
 
-def _only_instance(directory: Path) -> str:
-    if not directory.is_dir():
-        raise MissingError("SOW-ENG-013", "there is no such directory", place=str(directory))
+def _only_instance(directory: Place) -> str:
     # Files of several instances are several journals, and to take one of them would be a guess.
-    names = sorted({found[1] for file in directory.iterdir() if (found := _JOURNAL.fullmatch(file.name))})
+    if isinstance(directory, RemotePath):
+        from sowctl.remote.opening import listed
+
+        names = sorted(
+            {one.place.name.removesuffix(MANIFEST) for one in listed(directory) if one.place.suffix == MANIFEST}
+        )
+    elif not directory.is_dir():
+        raise MissingError("SOW-ENG-013", "there is no such directory", place=str(directory))
+    else:
+        names = sorted({found[1] for file in directory.iterdir() if (found := _JOURNAL.fullmatch(file.name))})
     if len(names) == 1:
         return names[0]
     if not names:
+        if isinstance(directory, RemotePath):
+            raise no_archive(directory)
         raise MissingError("SOW-JRN-001", "there are no journal files", place=str(directory))
     raise UsageError(
         "SOW-SPK-014",

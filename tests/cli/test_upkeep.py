@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.engine.upkeep.retention.test_actions import ARCHIVE, DELETE, REMOVE, action, every, fill, lab_of, step
 from tests.support.instances import Lab
+from tests.support.objectstore import ObjectStore
 
 NOW = "2026-01-05T08:05:00Z"
 
@@ -41,6 +42,26 @@ def test_archive(cli: Cli, lab: Lab) -> None:
     assert cli("journal", "archive", "--keep", "-1", *where).status == 2
     table = cli("journal", "archive", "--format", "table", *where)
     assert table.status == 0 and "first_txid" in table.out
+
+
+def test_archive_to_a_url(cli: Cli, lab: Lab, lake: ObjectStore) -> None:
+    where = ("--to", lake.url("journal"), "--config", str(lab.config), "--now", NOW)
+    files = len(lab.journals())
+    dry = cli("journal", "archive", "--dry-run", *where)
+    assert dry.status == 0 and len(rows(dry.out)) == files - 1 and not lake.objects
+    first = rows(cli("journal", "archive", "--keep", "2", *where).out)
+    assert len(first) == files - 3 and len(lab.journals()) == files
+    assert str(first[0]["archived"]).startswith("s3://lake/journal/") and first[0]["dry_run"] is False
+    assert len(rows(cli("journal", "archive", *where).out)) == 2
+    assert len(lake.names("journal/")) == files
+    again = cli("journal", "archive", "--verify", *where)
+    assert (again.status, again.out) == (0, "")
+    assert cli("journal", "archive", "--older-than", "1d", *where).out == ""
+    alone = cli("journal", "archive", "--verify", "--config", str(lab.config), "--now", NOW)
+    assert alone.status == 2 and "SOW-CLI-037" in alone.err
+    lake.refused.add("lake/journal/" + lake.names("journal/")[-1])
+    refused = cli("journal", "archive", *where)
+    assert refused.status == 6 and "SOW-RMT-004" in refused.err and len(refused.err.strip().splitlines()) <= 3
 
 
 def test_prune_asks_and_says_who_keeps_what(cli: Cli, lab: Lab) -> None:

@@ -11,6 +11,7 @@ from sowctl.cli.words.options import Columns, DryRun, Format, OlderThan
 EXAMPLES = (
     "sowctl journal archive --older-than 1d --dry-run",
     "sowctl journal archive --older-than 12h --keep 2",
+    "sowctl journal archive --to s3://lake/trading/journal --older-than 1h",
 )
 
 
@@ -20,6 +21,17 @@ def run(
     keep: Annotated[
         int, option("--keep", help="so many of the youngest finished files stay where they are", metavar="N", minimum=0)
     ] = 0,
+    to: Annotated[
+        str | None,
+        option(
+            "--to",
+            help="send them to this URL, with a manifest, and let them stay here: s3, gs, abfs, hdfs, file",
+            metavar="URL",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, option("--verify", help="with --to: read what is there, too, and send again what differs from its digest")
+    ] = False,
     dry_run: DryRun = False,
     format: Format = None,
     columns: Columns = None,
@@ -29,15 +41,27 @@ def run(
     They remain part of the journal: every command reads them where they are, compressed or not, and who is reading one
     at the moment goes on. On another file system a file is copied, synced, read again and compared before the original
     goes. The command may be ended at any moment and run again: each file is whole in one of the two places.
+
+    With --to they are sent to a URL and stay here until sowctl journal prune removes them. A manifest there tells of
+    them all (sow-archive(5)): it is written when what it tells of is there, so a run that was ended goes on where the
+    last manifest stood. Spark plans from it alone (sowctl-spark(7)).
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.words.when import seconds
-    from sowctl.engine.upkeep.retention.archiving import archive
+    from sowctl.engine.upkeep.retention.archiving import archive, archive_to
+    from sowctl.errors import UsageError
     from sowctl.output.reports import as_dict
+    from sowctl.remote.place import url_of
 
+    if verify and to is None:
+        raise UsageError("SOW-CLI-037", "--verify goes with --to", hint="sowctl journal check reads what lies here")
     age = seconds("--older-than", older_than)
+    least = None if age is None else int(age * 1_000_000)
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:
-        moved = archive(instance, older_than=None if age is None else int(age * 1_000_000), keep=keep, dry_run=dry_run)
+        if to is None:
+            moved = archive(instance, older_than=least, keep=keep, dry_run=dry_run)
+        else:
+            moved = archive_to(instance, url_of(to), older_than=least, keep=keep, dry_run=dry_run, verify=verify)
         sink.write_rows(map(as_dict, moved))
     return 0

@@ -18,6 +18,7 @@ from sowctl.engine.following.storetail import stamp_of
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
+from sowctl.remote.place import on_disk
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -73,7 +74,7 @@ class Tail:
         log = self._instance.log
         paths = [] if log is None else [log.directory]
         if self._log is not None:
-            paths.append(self._log.last_path)
+            paths.append(on_disk(self._log.last_path))
         return tuple(mark for path in paths if (mark := stamp_of(path)) is not None)
 
     def begin(self, after: int) -> None:
@@ -156,7 +157,7 @@ class Tail:
 
     def _replaced(self, log: Journal) -> bool:
         """Whether the name of the last file leads to another file than before, as after a restore from a copy."""
-        path = log.last_path
+        path = on_disk(log.last_path)
         try:
             found = path, os.stat(path).st_ino  # noqa: PTH116 - asked at every look
         except OSError:

@@ -26,6 +26,7 @@ from sowctl.engine.following.waking import Waker
 from sowctl.engine.queues.figures import depth_of
 from sowctl.engine.queues.queue import handle_of
 from sowctl.errors import InputError, LockedError, MissingError, SowError
+from sowctl.remote.place import on_disk
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import Depth
@@ -125,7 +126,7 @@ class Worker:
         room = options.concurrency * min(options.batch, queue.queue.max_per_subscription_backlog)
         self._number = queue.enter(options.name, options.concurrency, room)
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
-        waker = Waker([directory], [self._epoll.fileno()] if self._epoll is not None else [])
+        waker = Waker([on_disk(directory)], [self._epoll.fileno()] if self._epoll is not None else [])
         try:
             while True:
                 try:

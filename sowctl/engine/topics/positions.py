@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
+    from sowctl.remote.place import Place
 
 
 BEHIND = "SOW-ENG-001"
@@ -60,9 +61,18 @@ def _domain(topic: TopicConfig) -> str | None:
 
 
 def open_log(
-    instance: Instance, *, acknowledged: int = 0, directory: Path | None = None, whole: bool = False
+    instance: Instance,
+    *,
+    acknowledged: int = 0,
+    directory: Place | None = None,
+    whole: bool = False,
+    archive: Place | None = None,
+    reaching: int | None = None,
 ) -> Journal:
     """The instance's journal for reading; ``directory`` names another place of it, where no store knows about it.
+
+    ``archive`` stands in for the one of the configuration. Both may be URLs; ``reaching`` is as in
+    :meth:`Journal.open`.
 
     ``acknowledged`` is what the caller's own store has applied. ``whole``: the answer depends on the end of the
     journal, so all stores and the states of all queues are asked; so they are where no topics file tells how far it
@@ -77,9 +87,24 @@ def open_log(
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     if directory is not None or log is None:
         assert directory is not None
-        return _named(instance, Journal.open(directory, config.name, seam=instance.seam, acknowledged=acknowledged))
+        return _named(
+            instance,
+            Journal.open(
+                directory,
+                config.name,
+                seam=instance.seam,
+                acknowledged=acknowledged,
+                archive=archive,
+                reaching=reaching,
+            ),
+        )
     journal = Journal.open(
-        log.directory, config.name, seam=instance.seam, acknowledged=acknowledged, archive=log.archive_directory
+        log.directory,
+        config.name,
+        seam=instance.seam,
+        acknowledged=acknowledged,
+        archive=archive if archive is not None else log.archive_directory,
+        reaching=reaching,
     )
     _named(instance, journal)
     try:

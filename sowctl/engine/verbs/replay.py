@@ -40,6 +40,7 @@ from sowctl.engine.writing.session import open_journal
 from sowctl.engine.writing.topicwriter import StoreWriter
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
 from sowctl.journal.state import accept_loss
+from sowctl.remote.place import place_of
 from sowctl.store.opening.access import DAMAGED, REPLACED
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def replay(
     """
     _check(options)
     reports = []
-    directory = Path(options.journal) if options.journal is not None else None
+    directory = place_of(options.journal) if options.journal is not None else None
     with ExitStack() as stack:
         # The whole journal is judged first: a rebuild from one that lost its end would take records away.
         log = stack.enter_context(open_log(instance, directory=directory, whole=True))

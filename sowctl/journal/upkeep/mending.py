@@ -38,6 +38,7 @@ from sowctl.journal.format import FILE_MODE
 from sowctl.journal.state import write_all
 from sowctl.journal.upkeep.moving import hidden
 from sowctl.journal.walk import Walker
+from sowctl.remote.place import on_disk
 from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
 
@@ -164,7 +165,7 @@ def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged:
         if isinstance(item, Damage):
             # Two histories: no gap makes one of them. The rest is found by what is sound.
             if item.error.code == OTHER_HISTORY:
-                found.left.append(_left(item.error, file.path))
+                found.left.append(_left(item.error, on_disk(file.path)))
         else:
             sound += [ref for ref in item if ref.is_whole()]
     # Everything up to here is judged; behind it stands what a crash left.
@@ -254,7 +255,7 @@ def _between(
             hint="restore the file from a copy",
             offset=start,
         )
-        found.left.append(_left(error, file.path))
+        found.left.append(_left(error, on_disk(file.path)))
         return cuts
     goes_on = behind.is_abort or behind.group != behind.first_txid
     if goes_on:
@@ -338,7 +339,7 @@ def _receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path:
     }
     number = 1
     # Nobody else makes such files: the lock of upkeep is held.
-    while (path := file.path.with_name(f"{file.path.name}.cut-{number}")).exists():
+    while (path := on_disk(file.path).with_name(f"{file.path.name}.cut-{number}")).exists():
         # Of an interrupted run: the same bytes of the same place need no second one.
         if _is_of(path, facts):
             _sync(path, seam)

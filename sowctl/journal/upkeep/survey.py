@@ -15,6 +15,7 @@ from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import PACKED, Topic
 from sowctl.journal.state import NO_TOPIC, JournalState
+from sowctl.remote.place import on_disk
 from sowctl.seam import Seam
 from sowctl.values.times import Micros
 
@@ -64,14 +65,17 @@ class SurveyedFile(Struct, frozen=True):
 
 
 def survey(directory: Path, instance: str, seam: Seam, archive: Path | None = None) -> list[SurveyedFile]:
-    """The files in order. Raises MissingError ``SOW-JRN-001``, DamageError for gaps, headers and checkpoints."""
+    """The files in order, of directories of this machine.
+
+    Raises MissingError ``SOW-JRN-001``, DamageError for gaps, headers and checkpoints.
+    """
     folder = FileSet(directory, instance, seam, archive)
     try:
         infos = folder.infos()
         paths = list_files(directory, instance, archive)
         found = []
         for info, following in zip(infos, [*infos[1:], None], strict=True):
-            copies = tuple(paths.get(info.number, [info.path]))
+            copies = tuple(paths.get(info.number, [on_disk(info.path)]))
             # The next file begins with what was known then: the state behind this one, without a walk through it.
             behind = None if following is None else folder.checkpoint(following.number)
             found.append(

@@ -181,7 +181,7 @@ class _Mapper:
 
     def runs(self, stretch: PlannedStretch) -> Iterator[tuple[int, Run]]:
         """The runs of a stretch, some blocks at a time."""
-        with open_journal(self.plan.origin) as log:
+        with open_journal(self.plan.origin, reaching=stretch.until) as log:
             log.on_gap = lambda gap: self.told.add([gap])
             for blocks in _handfuls(stretch.blocks(log, self.plan.after, self.plan.until)):
                 yield from self.folded(blocks)

@@ -20,6 +20,7 @@ from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
+from sowctl.remote.place import place_of
 from sowctl.spark.jobs.folding import FoldResult, fold
 from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
@@ -62,7 +63,7 @@ def rebuild(
         return report
     # Refusals come before Spark has read anything: the dry run checks all that replay would.
     replay(instance, wanted, replace(chosen, dry_run=True))
-    directory = Path(options.journal) if options.journal is not None else None
+    directory = place_of(options.journal) if options.journal is not None else None
     with staging(instance, wanted[0], directory=staging_directory) as area:
         with open_log(instance, directory=directory, whole=True) as log:
             last = log.last_txid()

@@ -44,11 +44,12 @@ class PlannedStretch(InputPartition):
             yield from log.stretch(part, low, high, topic)
 
 
-def open_journal(origin: Origin, *, whole: bool = False) -> Journal:
-    """The journal for reading; ``whole``: its end is asked of all stores. Raises what opening a journal raises."""
+def open_journal(origin: Origin, *, whole: bool = False, reaching: int | None = None) -> Journal:
+    """The journal for reading; ``whole``: its end is asked of all stores. ``reaching``: the last txid that a task is to
+    read, for which it need not ask again what an archive at a URL holds. Raises what opening a journal raises."""
     if origin.path is not None and origin.journal_name is not None:
-        return Journal.open(origin.path, origin.journal_name, archive=origin.archive)
-    return open_log(origin.instance(), whole=whole)
+        return Journal.open(origin.path, origin.journal_name, archive=origin.archive, reaching=reaching)
+    return open_log(origin.instance(), whole=whole, archive=origin.archive, reaching=reaching)
 
 
 def origin_of(log: Journal, now: int) -> Origin:

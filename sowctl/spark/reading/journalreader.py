@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sowctl.journal.block import Block
+    from sowctl.journal.reader import Journal
 
 FULL_BYTES = 4 << 20
 """Bytes of messages from which on blocks are no longer put together."""
@@ -55,10 +56,17 @@ class JournalReader(DataSourceReader):
             # The stores of a configuration are asked how far the journal must reach, so that a lost end is an error and
             # no shorter result.
             with open_journal(self.query.origin, whole=True) as log:
-                stretches = plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
-                return (
-                    ChangePlan(self.query, self._schema).partitions(log, stretches) if self.query.changes else stretches
-                )
+                planned = plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
+                # A feed of changes has to know every entry before those that it tells of.
+                if self.query.changes:
+                    return ChangePlan(self.query, self._schema).partitions(log, planned)
+                return [one for one in planned if self._may_match(log, one)]
+
+    def _may_match(self, log: Journal, planned: PlannedStretch) -> bool:
+        """Whether anything can match, as far as the manifest of an archive tells without a look at its files."""
+        query, times = self.query, self.bounds.times
+        topic = (query.topic, query.message_type) if query.topic and query.message_type else None
+        return any(log.may_hold(part.number, topic, times.low, times.high) for part in planned.parts)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match, or what they changed."""
@@ -101,7 +109,7 @@ def read_stretch(
         topic = query.topic, query.message_type
     made = Batches(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
-    with open_journal(query.origin) as log:
+    with open_journal(query.origin, reaching=stretch.until) as log:
         # Blocks go by in txid order, and so do the rows of a partition.
         for run in _runs(made, stretch.blocks(log, low - 1, high, topic)):
             held.append(made.batch(run))

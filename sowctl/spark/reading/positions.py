@@ -63,7 +63,7 @@ class PlannedState(Struct, frozen=True):
 
 def plan_position(origin: Origin) -> PlannedState | None:
     """The present position of a topic's store, None where there is no file (then each reading builds one)."""
-    path = origin.topic.file if origin.topic is not None else origin.path
+    path = origin.topic.file if origin.topic is not None else origin.store_path
     if path is None or not path.exists():
         return None
     instance = origin.instance()
@@ -91,8 +91,9 @@ def open_planned(origin: Origin, planned: PlannedState | None, at: int | None) -
         # present from the journal.
         return open_source(instance, Target(topic=topic) if topic is not None else origin.target, at)
     if topic is None:
-        assert origin.path is not None
-        return open_file(instance, origin.path, admit=partial(planned.admit, origin, origin.path))
+        path = origin.store_path
+        assert path is not None
+        return open_file(instance, path, admit=partial(planned.admit, origin, path))
     assert topic.file is not None
     admit = partial(planned.admit, origin, topic.file)
     # without a journal at the time of the plan, nothing of one that began since is read

@@ -18,6 +18,7 @@ from sowctl.journal.block import Ended, Position
 from sowctl.journal.files import JournalFile
 from sowctl.journal.format import PACKED, pack_file_header
 from sowctl.journal.reader import Journal
+from sowctl.remote.place import on_disk
 
 if TYPE_CHECKING:
     from sowctl.journal.block import FileInfo
@@ -67,21 +68,21 @@ def copy_journal(files: Sequence[FileInfo], end: Position, places: dict[Path, Pa
     """
     total = 0
     for info in files:
-        target = places[info.path.parent] / info.path.name
+        target = places[on_disk(info.path).parent] / info.path.name
         make_directories(target.parent, seam)
         if info.number < end.number:
-            total += copying.copy(info.path, target, seam)[0]
+            total += copying.copy(on_disk(info.path), target, seam)[0]
         elif info.number == end.number:
             total += _copy_cut(info, end, target, seam)
     return total
 
 
 def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam) -> int:
-    file = JournalFile(info.path, info.number, seam)
+    file = JournalFile(on_disk(info.path), info.number, seam)
     try:
         offset = max(end.offset, file.header.blocks_offset)
         if not info.is_packed:
-            return copying.copy(info.path, target, seam, offset)[0]
+            return copying.copy(on_disk(info.path), target, seam, offset)[0]
         # Compressed files are never appended to; and a part of one has to be unpacked in any case.
         plain = target.with_suffix("") if target.suffix in PACKED else target
         parts = [bytes(file.read(at, min(_PART, offset - at))) for at in range(0, offset, _PART)]

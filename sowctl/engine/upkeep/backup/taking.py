@@ -26,6 +26,7 @@ from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Backup
 from sowctl.engine.upkeep.backup.proving import probe, prove
 from sowctl.journal.format import FILE_VERSION
 from sowctl.journal.upkeep.lock import upkeep_lock
+from sowctl.remote.place import on_disk
 from sowctl.store.meta import FORMAT_VERSION
 from sowctl.version import VERSION
 
@@ -238,14 +239,15 @@ class _Taking:
         for info in log.files:
             if info.number == log.end.number and not info.is_packed:
                 # The file that grows is copied up to the instant and no further: a link would grow with it.
-                self._copied(info.path, "journal", log.end.offset)
+                self._copied(on_disk(info.path), "journal", log.end.offset)
                 continue
-            path, target = self._target(info.path)
+            source = on_disk(info.path)
+            path, target = self._target(source)
             # A file that is not the last one never changes. As a link it takes no room and no time.
-            if copying.link(info.path, target, self.seam):
-                yield info.path, path, target
+            if copying.link(source, target, self.seam):
+                yield source, path, target
             else:
-                self._unlinkable(info.path, path, target)
+                self._unlinkable(source, path, target)
 
     def _unlinkable(self, source: Path, path: str, target: Path) -> None:
         """A file of another file system: linked to the copy that the earlier backup has, if it is the same."""

@@ -1,11 +1,13 @@
-"""Finished journal files into the JournalArchiveDirectory, where all readers find them as before.
+"""Finished journal files into the JournalArchiveDirectory, where all readers find them as before, or to a URL.
 
-Called by ``sowctl journal archive`` and by the action of that name. Ruled by ``sow-journal(5)``, "Looking after files".
+Called by ``sowctl journal archive`` and by the action of that name. Ruled by ``sow-journal(5)``, "Looking after files",
+and ``sow-archive(5)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ from msgspec import Struct
 from sowctl.engine.upkeep.retention.journals import files_of, logged, looked_after
 from sowctl.errors import ConfigError
 from sowctl.journal.upkeep.moving import move
+from sowctl.journal.upkeep.sending import Sending
+from sowctl.remote.place import Place, RemotePath
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -21,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Archived(Struct, frozen=True):
-    """A file that was moved, or with ``dry_run`` would be: from where, to where, its bytes on disk and its txids."""
+    """A file that was moved or sent, or with ``dry_run`` would be: from where, to where, its bytes and its txids."""
 
     number: int
     path: Path
-    archived: Path
+    archived: Place
     size: int
     first_txid: int
     last_txid: int | None
@@ -68,11 +72,50 @@ def _chosen(
     are left where compressing was interrupted."""
     finished = [file for file in files if any(path.parent != target for path in file.paths) and file.is_finished]
     finished = finished[: len(finished) - keep] if keep else finished
-    found = []
-    for file in finished:
-        age = file.age(now)
-        if older_than is not None and (age is None or age < older_than):
-            # The oldest first and without a gap, as they are removed later.
-            break
-        found += [(file.number, path, path.stat().st_size, file) for path in file.paths if path.parent != target]
-    return found
+    return [
+        (file.number, path, path.stat().st_size, file)
+        for file in _old_enough(finished, older_than, now)
+        for path in file.paths
+        if path.parent != target
+    ]
+
+
+def archive_to(
+    instance: Instance,
+    target: RemotePath,
+    *,
+    older_than: int | None = None,
+    keep: int = 0,
+    dry_run: bool = False,
+    verify: bool = False,
+) -> Iterator[Archived]:
+    """Send finished files to a URL, the oldest first, each given when the manifest there tells of it; they stay here.
+
+    ``verify``: what is there already is read and compared with its digest, and sent again where it differs. The other
+    options are those of :func:`archive`. Raises RefusedError ``SOW-JRN-085`` where the archive is of another journal,
+    DamageError ``SOW-JRN-080``, LockedError ``SOW-JRN-060``, what looking at the journal and what writing at a URL
+    raises.
+    """
+    config, _ = logged(instance)
+    with looked_after(instance, dry_run=dry_run):
+        files = [file for file in files_of(instance) if file.is_finished]
+        files = _old_enough(files[: len(files) - keep] if keep else files, older_than, instance.now)
+        run = Sending(target, config.name, instance.seam, instance.now, verify=verify)
+        if dry_run:
+            run.check(files)
+            for file in run.missing(files):
+                size, last = file.path.stat().st_size, file.last_txid
+                yield Archived(file.number, file.path, target / file.path.name, size, file.first_txid, last, dry_run)
+            return
+        for sent in run.run(files):
+            one = sent.segment
+            if sent.anew:
+                place = target / one.name
+                yield Archived(one.number, sent.source, place, one.size, one.first_txid, one.last_txid, dry_run)
+
+
+def _old_enough(files: list[SurveyedFile], older_than: int | None, now: int) -> list[SurveyedFile]:
+    """Those before the first one that is too young: the oldest first and without a gap, as they are removed later."""
+    if older_than is None:
+        return files
+    return list(takewhile(lambda file: (age := file.age(now)) is not None and age >= older_than, files))

@@ -1,0 +1,198 @@
+"""The manifest of an archive of journal files: what lies there, so that no segment is opened to plan a reading.
+
+Written by :mod:`sowctl.journal.upkeep.sending`; read by whoever opens a journal that lies, wholly or in part, at a URL.
+Ruled by ``sow-archive(5)``. A manifest that cannot be read in full is an error and never a shorter archive.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from sowctl.checksum import crc32
+from sowctl.errors import DamageError, MissingError, VersionError
+from sowctl.journal.archived import ArchivedFile
+from sowctl.journal.block import Ended, Position
+from sowctl.journal.state import JournalState, topics_of
+from sowctl.remote.place import RemotePath
+from sowctl.values.times import Micros
+
+FORMAT, VERSION = "sow-archive", 1
+MANIFEST = ".manifest"
+"""What the name of a manifest has behind that of the instance."""
+APART = 16 << 20
+"""Bytes between two places of a file that the manifest remembers, at least: where a plan may bound what is read."""
+
+_HELD: dict[tuple[RemotePath, str], Manifest] = {}
+
+
+class KnownState(Struct, frozen=True, omit_defaults=True):
+    """What a journal amounts to at a place: the rows of a checkpoint, as sow-journal(5) has them, in JSON."""
+
+    topics: tuple[tuple[str, str, int, Micros, int, int, int], ...] = ()
+    publishers: tuple[tuple[int, str, int], ...] = ()
+    histories: tuple[tuple[str, int, int, Micros], ...] = ()
+
+    @classmethod
+    def of(cls, state: JournalState) -> KnownState:
+        """The same as a value to be written."""
+        topics, publishers = state.rows()
+        histories = tuple((one.lineage.hex(), one.last_txid, one.above, one.time) for one in state.histories)
+        return cls(tuple(map(tuple, topics)), tuple(map(tuple, publishers)), histories)
+
+    def state(self, end: Position, last_block: tuple[int, int] = (0, 0), chain: int = 0) -> JournalState:
+        """The same as the journal's own kind of state, at ``end``."""
+        publishers = {who: (client, sequence) for who, client, sequence in self.publishers}
+        histories = tuple(Ended(bytes.fromhex(one[0]), *one[1:]) for one in self.histories)
+        return JournalState(end, last_block, topics_of(self.topics), publishers, [], chain, histories)
+
+
+class Manifest(Struct, frozen=True):
+    """An archive: its segments by number, without a gap, and the states before the first and behind the last one."""
+
+    instance: str
+    made: Micros
+    segments: tuple[ArchivedFile, ...]
+    before: KnownState = field(default_factory=KnownState)
+    behind: KnownState = field(default_factory=KnownState)
+
+    @property
+    def last(self) -> ArchivedFile:
+        """The youngest segment."""
+        return self.segments[-1]
+
+    def end(self) -> JournalState:
+        """The state behind the last segment."""
+        last = self.last
+        return self.behind.state(
+            Position(last.number, last.length, last.last_txid), last.last_block, last.last_block[1]
+        )
+
+    def beginning(self) -> JournalState:
+        """The state before the first segment."""
+        header = self.segments[0].file_header()
+        return self.before.state(
+            Position(header.number, header.blocks_offset, header.first_txid - 1), chain=header.chain
+        )
+
+    def holding(self, txid: int) -> ArchivedFile | None:
+        """The segment that holds a txid; None where none does."""
+        at = bisect_left(self.segments, txid, key=lambda one: one.last_txid)
+        return self.segments[at] if at < len(self.segments) and self.segments[at].first_txid <= txid else None
+
+    def by_number(self) -> Mapping[int, ArchivedFile]:
+        """The segments by number."""
+        return {one.number: one for one in self.segments}
+
+
+def manifest_name(instance: str) -> str:
+    """The name of the manifest of an instance's journal."""
+    return f"{instance}{MANIFEST}"
+
+
+def no_archive(directory: RemotePath, instance: str | None = None) -> MissingError:
+    """MissingError ``SOW-JRN-081``: there is no manifest, of this instance or of any."""
+    whose = "a journal" if instance is None else f"the journal of instance {instance!r}"
+    return MissingError(
+        "SOW-JRN-081",
+        f"there is no archive of {whose} at this URL",
+        place=str(directory),
+        hint="sowctl journal archive --to makes one; look at the URL and at the name of the instance",
+    )
+
+
+def pack(manifest: Manifest) -> bytes:
+    """The bytes of a manifest: lines of JSON, the last one with a checksum of all before it."""
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "instance": manifest.instance,
+        "made": manifest.made,
+        "segments": len(manifest.segments),
+        "first_txid": manifest.segments[0].first_txid,
+        "last_txid": manifest.last.last_txid,
+    }
+    encode = msgspec.json.encode
+    lines = [encode(head), *map(encode, manifest.segments)]
+    lines += [encode({"before": manifest.before}), encode({"behind": manifest.behind})]
+    body = b"".join(line + b"\n" for line in lines)
+    return body + encode({"crc32": f"{crc32(body):08x}"}) + b"\n"
+
+
+def unpack(raw: bytes, place: str) -> Manifest:
+    """Read a manifest. Raises DamageError ``SOW-JRN-080``, VersionError ``SOW-JRN-082``."""
+    body, _, last = raw.rstrip(b"\n").rpartition(b"\n")
+    body += b"\n"
+    lines = body.splitlines()
+    try:
+        head: dict[str, Any] = msgspec.json.decode(lines[0])
+        # The version before the checksum: a later one may have another.
+        if head["format"] != FORMAT:
+            raise _damaged(place, "it is no manifest of an archive")
+        if head["version"] > VERSION:
+            raise VersionError(
+                "SOW-JRN-082",
+                f"the manifest is of version {head['version']}, this program knows up to {VERSION}",
+                place=place,
+                hint="use the release of sowctl that wrote it, or a later one",
+            )
+        if msgspec.json.decode(last)["crc32"] != f"{crc32(body):08x}":
+            raise _damaged(place, "its checksum is wrong")
+        segments = tuple(msgspec.json.decode(line, type=ArchivedFile) for line in lines[1 : head["segments"] + 1])
+        before, behind = (msgspec.json.decode(line, type=dict[str, KnownState]) for line in lines[-2:])
+        if len(segments) != head["segments"] or not segments:
+            raise _damaged(place, "it lacks segments")
+        found = Manifest(head["instance"], head["made"], segments, before["before"], behind["behind"])
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise _damaged(place, "it was cut, or changed") from error
+    for one, following in pairwise(segments):
+        if following.number != one.number + 1 or following.first_txid <= one.last_txid:
+            raise _damaged(place, f"segment {following.number:010d} does not follow {one.number:010d}")
+    return found
+
+
+def _damaged(place: str, why: str) -> DamageError:
+    return DamageError(
+        "SOW-JRN-080",
+        f"the manifest of the archive cannot be read: {why}",
+        place=place,
+        hint="restore a copy of it; or remove it, and run sowctl journal archive --to while the files are still here",
+    )
+
+
+def load(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest:
+    """As :func:`find`. Raises MissingError ``SOW-JRN-081`` where there is no archive, as :func:`unpack`, and what
+    reading at a URL raises."""
+    found = find(directory, instance, reaching)
+    if found is None:
+        raise no_archive(directory, instance)
+    return found
+
+
+def find(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest | None:
+    """The manifest of an archive; None where there is none.
+
+    ``reaching``: one that this process has read before will do if it has this txid, because what a manifest says of a
+    segment never changes.
+    """
+    from sowctl.remote.opening import read
+
+    held = _HELD.get((directory, instance))
+    if reaching is not None and held is not None and held.last.last_txid >= reaching:
+        return held
+    place = directory / manifest_name(instance)
+    try:
+        raw = read(place)
+    except MissingError as error:
+        if error.code != "SOW-RMT-002":
+            raise
+        return None
+    # One at most: a task reads one journal.
+    _HELD.clear()
+    found = _HELD[directory, instance] = unpack(raw, str(place))
+    return found

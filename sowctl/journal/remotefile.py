@@ -1,0 +1,119 @@
+"""A journal file that lies at a URL, as the journal reads files: blocks at an offset (``sow-archive(5)``).
+
+Opened when the first byte is asked for: what a manifest says of it needs no request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.errors import DamageError, MissingError
+from sowctl.journal.files import JournalFile
+from sowctl.journal.format import PACKED
+from sowctl.remote.place import Place, RemotePath
+from sowctl.seam import Seam
+
+if TYPE_CHECKING:
+    from sowctl.journal.archived import ArchivedFile
+    from sowctl.remote.opening import RemoteFile
+
+
+def open_file(path: Place, number: int, seam: Seam, segment: ArchivedFile | None = None) -> JournalFile:
+    """A journal file, wherever it lies; ``segment``: what the manifest says of one at a URL."""
+    if isinstance(path, RemotePath):
+        return RemoteJournalFile(path, number, seam, segment)
+    return JournalFile(path, number, seam)
+
+
+class RemoteJournalFile(JournalFile):
+    """See :class:`JournalFile`. Raises DamageError ``SOW-JRN-083`` where the file is missing, ``SOW-JRN-084`` where it
+    is another one than the manifest says, and what reading at a URL raises."""
+
+    __slots__ = ("_place", "_remote", "_segment")
+
+    def __init__(self, path: RemotePath, number: int, seam: Seam, segment: ArchivedFile | None) -> None:
+        self.path = path
+        self.number = number
+        self.fd = -1
+        self._seam = seam
+        self._place = path
+        self._segment = segment
+        self._remote: RemoteFile | None = None
+        self._unpacked = None
+        self._size = -1
+        if path.suffix in PACKED:
+            from sowctl.journal.compressed import DecompressedFile
+
+            self._unpacked = DecompressedFile(self._fetch, path, seam)
+        try:
+            self.header = self._read_header() if segment is None else segment.file_header()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def stored(self) -> int:
+        """Bytes that lie at the URL."""
+        return self._opened().size if self._segment is None else self._segment.size
+
+    def current_size(self) -> int:
+        """Bytes that can be read: a sealed file does not grow."""
+        if self._segment is not None:
+            return self._segment.length
+        return self._unpacked.total() if self._unpacked is not None else self._opened().size
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """At most ``size`` bytes; fewer at the end of the file."""
+        if self._segment is not None:
+            # What lies behind the end needs no request to be known.
+            size = min(size, self._segment.length - offset)
+        if size <= 0:
+            return memoryview(b"")
+        if self._unpacked is not None:
+            return memoryview(self._unpacked.read(offset, size))
+        return memoryview(self._seam.call("remote.read", self._opened().read, offset, size))
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+        super().close()
+
+    def _fetch(self, size: int, offset: int) -> bytes:
+        """Bytes as they lie there."""
+        return bytes(self._opened().read(offset, size))
+
+    def _opened(self) -> RemoteFile:
+        if self._remote is None:
+            from sowctl.remote.opening import RemoteFile
+
+            try:
+                self._remote = self._seam.call("remote.open", RemoteFile, self._place)
+            except MissingError as error:
+                if self._segment is None or error.code != "SOW-RMT-002":
+                    raise
+                raise lost_file(self._place) from error
+            if self._segment is not None and self._remote.size != self._segment.size:
+                raise other_file(self._place, f"{self._remote.size} bytes", f"{self._segment.size}")
+        return self._remote
+
+
+def lost_file(place: RemotePath) -> DamageError:
+    """DamageError ``SOW-JRN-083``."""
+    return DamageError(
+        "SOW-JRN-083",
+        "the archive lacks a segment that its manifest names",
+        place=str(place),
+        hint="restore the segment, or run sowctl journal archive --to --verify where its file still is",
+    )
+
+
+def other_file(place: RemotePath, found: str, told: str) -> DamageError:
+    """DamageError ``SOW-JRN-084``: a segment is not what the manifest says."""
+    return DamageError(
+        "SOW-JRN-084",
+        f"the segment is not what the manifest says: it has {found}, not {told}",
+        place=str(place),
+        hint="restore the segment, or run sowctl journal archive --to --verify where its file still is",
+    )

@@ -1,0 +1,246 @@
+"""Sealed journal files to a URL, and the manifest that tells of them (``sow-archive(5)``).
+
+A segment is a file as it lies here, compressed or not; it stays here as well. The manifest is written when all that it
+tells of is there, so that a run that is killed leaves the archive as it was, with files beside it that nobody reads
+and that the next run replaces. Called under the lock of :mod:`sowctl.journal.upkeep.lock`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.errors import DamageError, RefusedError, SowError
+from sowctl.journal.archived import ArchivedFile
+from sowctl.journal.block import Position
+from sowctl.journal.files import BlockRef, JournalFile, read_error
+from sowctl.journal.manifest import APART, KnownState, Manifest, find, manifest_name, pack
+from sowctl.journal.remotefile import lost_file, other_file
+from sowctl.journal.state import from_checkpoint
+from sowctl.journal.upkeep.survey import SurveyedFile
+from sowctl.journal.walk import Walker
+from sowctl.remote import opening
+from sowctl.remote.place import RemotePath
+from sowctl.seam import Seam
+from sowctl.values.times import Micros
+
+SAVED_BYTES, SAVED_FILES = 1 << 30, 256
+"""So much is sent at most before the manifest is written: what a run that is killed has to send again."""
+_CHUNK = 4 << 20
+
+
+class Sent(Struct, frozen=True):
+    """A segment of the archive. ``anew``: it was sent by this run; otherwise it was there already."""
+
+    segment: ArchivedFile
+    source: Path
+    anew: bool
+
+
+class Sending:
+    """One run that brings files into the archive at ``target``. ``verify``: what is there already is read again."""
+
+    def __init__(self, target: RemotePath, instance: str, seam: Seam, now: Micros, *, verify: bool = False) -> None:
+        self.target = target
+        self.instance = instance
+        self._seam = seam
+        self._now = now
+        self._verify = verify
+        self._known = find(target, instance)
+        self._segments = {} if self._known is None else dict(self._known.by_number())
+        self._before = KnownState() if self._known is None else self._known.before
+        self._behind = KnownState() if self._known is None else self._known.behind
+        self._waiting: list[Sent] = []
+        self._bytes = 0
+
+    def check(self, files: Sequence[SurveyedFile]) -> None:
+        """Refuse files that do not belong behind those in the archive. Raises RefusedError ``SOW-JRN-085``."""
+        if not self._segments or not files:
+            return
+        last = max(self._segments)
+        if files[0].number > last + 1:
+            raise self._refused(
+                f"the archive ends with file {last:010d}, and the oldest that is to follow is {files[0].number:010d}",
+                "the files between were pruned before they were archived: give another URL, and keep both archives",
+            )
+        for file in files:
+            if file.number in self._segments:
+                self._compare(file, self._segments[file.number])
+
+    def missing(self, files: Sequence[SurveyedFile]) -> list[SurveyedFile]:
+        """The files that the archive has not."""
+        return [file for file in files if file.number not in self._segments]
+
+    def run(self, files: Sequence[SurveyedFile]) -> Iterator[Sent]:
+        """Send what is not there, the oldest first; each is given when the manifest tells of it.
+
+        Raises as :meth:`check`, DamageError for a file that is not sound, and what writing at a URL raises.
+        """
+        self.check(files)
+        try:
+            for file in files:
+                self._sent(file)
+                if self._bytes >= SAVED_BYTES or len(self._waiting) >= SAVED_FILES:
+                    yield from self._saved()
+        except SowError:
+            # What has come there in full need not be sent again.
+            yield from self._saved()
+            raise
+        yield from self._saved()
+
+    def _sent(self, file: SurveyedFile) -> None:
+        there = self._segments.get(file.number)
+        if there is not None and not (self._verify and self._is_lost(there)):
+            self._waiting.append(Sent(there, file.path, anew=False))
+            return
+        with closing(JournalFile(file.path, file.number, self._seam)) as opened:
+            if not self._segments:
+                self._before = _beginning(opened)
+            found = _facts(opened, file)
+        digest = hashlib.sha256()
+        place = self.target / file.path.name
+        size = self._seam.call("remote.write", opening.write, place, self._content(file.path, digest))
+        lies = opening.size_of(place)
+        if lies != size:
+            raise other_file(place, "no bytes" if lies is None else f"{lies} bytes", str(size))
+        self._segments[file.number] = replace(found, size=size, sha256=digest.hexdigest())
+        if file.number == max(self._segments):
+            assert file.behind is not None  # a file that is finished has another behind it
+            self._behind = KnownState.of(file.behind)
+        self._waiting.append(Sent(self._segments[file.number], file.path, anew=True))
+        self._bytes += size
+
+    def _content(self, path: Path, digest: hashlib._Hash) -> Iterator[bytes]:
+        try:
+            fd = self._seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise read_error(error, path) from error
+        try:
+            at = 0
+            while chunk := self._seam.call("file.read", os.pread, fd, _CHUNK, at):
+                digest.update(chunk)
+                yield chunk
+                at += len(chunk)
+        finally:
+            os.close(fd)
+
+    def _saved(self) -> Iterator[Sent]:
+        """Write the manifest if it would say anything new; then give what it tells of."""
+        if any(one.anew for one in self._waiting):
+            segments = tuple(self._segments[number] for number in sorted(self._segments))
+            manifest = Manifest(self.instance, self._now, segments, self._before, self._behind)
+            place = self.target / manifest_name(self.instance)
+            self._seam.call("remote.write", opening.write, place, [pack(manifest)])
+        done, self._waiting, self._bytes = self._waiting, [], 0
+        yield from done
+
+    def _is_lost(self, segment: ArchivedFile) -> bool:
+        """Whether a segment is missing, or has other bytes than the manifest says."""
+        try:
+            verify(self.target, segment)
+        except DamageError:
+            return True
+        return False
+
+    def _compare(self, file: SurveyedFile, there: ArchivedFile) -> None:
+        with closing(JournalFile(file.path, file.number, self._seam)) as opened:
+            header = opened.header
+        if header != there.file_header():
+            raise self._refused(
+                f"file {file.number:010d} of this journal is another one than that in the archive",
+                "the archive is of another journal, or of a copy that went on by itself: give another URL",
+            )
+
+    def _refused(self, why: str, hint: str) -> RefusedError:
+        return RefusedError("SOW-JRN-085", why, place=str(self.target), hint=hint)
+
+
+def verify(directory: RemotePath, segment: ArchivedFile) -> None:
+    """Read a segment and compare it with its digest. Raises DamageError ``SOW-JRN-083`` and ``SOW-JRN-084``."""
+    place = directory / segment.name
+    digest, size = hashlib.sha256(), 0
+    try:
+        for chunk in opening.chunks(place):
+            digest.update(chunk)
+            size += len(chunk)
+    except SowError as error:
+        if error.code != "SOW-RMT-002":
+            raise
+        raise lost_file(place) from error
+    if (size, digest.hexdigest()) != (segment.size, segment.sha256):
+        raise other_file(place, f"sha256 {digest.hexdigest()}", segment.sha256)
+
+
+def _beginning(file: JournalFile) -> KnownState:
+    header = file.header
+    end = Position(file.number, header.blocks_offset, header.first_txid - 1)
+    return KnownState.of(from_checkpoint(file.checkpoint(), end, header.chain, header.version))
+
+
+class _Facts:
+    """What a walk through a file tells of it."""
+
+    def __init__(self) -> None:
+        self.entries = self.payload_bytes = self.gaps = 0
+        self.earliest = self.latest = 0
+        self.topics: dict[tuple[str, str], tuple[int, int]] = {}
+        self.index: list[tuple[int, int]] = []
+
+    def add(self, group: list[BlockRef]) -> None:
+        """Count a group in."""
+        first = group[0]
+        begins = first.header.first_txid == first.header.group and not first.header.is_gap
+        if begins and (not self.index or first.offset >= self.index[-1][1] + APART):
+            self.index.append((first.header.group - 1, first.offset))
+        self.gaps += sum(ref.header.is_gap for ref in group)
+        if group[-1].header.is_abort:
+            return
+        for ref in group:
+            header = ref.header
+            if header.is_gap:
+                continue
+            self.entries += header.count
+            self.payload_bytes += header.payloads_raw
+            if header.count:
+                self.earliest = min(self.earliest or header.earliest, header.earliest)
+                self.latest = max(self.latest, header.latest)
+            for row in ref.names().topics:
+                self.topics[row.topic] = row.last_txid, row.last_time
+
+
+def _facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
+    """What a walk through a file tells of it; size and digest are told by sending it."""
+    header = file.header
+    walker = Walker(file, header.blocks_offset, header.first_txid - 1, is_last=False, chain=header.chain)
+    found = _Facts()
+    for group in walker.groups():
+        assert isinstance(group, list)  # without resync, damage raises
+        found.add(group)
+    assert known.last_txid is not None
+    topics = tuple((*topic, *last) for topic, last in found.topics.items())
+    return ArchivedFile(
+        name=known.path.name,
+        number=file.number,
+        size=0,
+        sha256="",
+        length=file.size,
+        lineage=header.lineage.hex(),
+        created=header.created,
+        header=(header.version, header.checkpoint_size, header.checkpoint_crc, header.chain, header.chain_offset),
+        first_txid=header.first_txid,
+        last_txid=known.last_txid,
+        entries=found.entries,
+        payload_bytes=found.payload_bytes,
+        earliest=found.earliest,
+        latest=found.latest,
+        topics=topics,
+        last_block=walker.last_block,
+        index=tuple(found.index),
+        gaps=found.gaps,
+    )

@@ -1,0 +1,239 @@
+"""The door to files at URLs: every one is opened, written and looked at here, through ``pyarrow.fs``.
+
+Called for journals in archives, and for the inputs, outputs and staging of the pipeline. Connections are kept per
+process: one for each file system. Raised are errors of :mod:`sowctl.remote.trouble`, and UsageError ``SOW-RMT-001`` for
+a URL that no file system of Arrow takes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sowctl.errors import UsageError
+from sowctl.remote.place import RemotePath
+from sowctl.remote.trouble import no_such_file, no_such_server, of, shortened
+
+FIRST = 64 << 10
+AHEAD = 4 << 20
+"""Bytes of a request: the first, and at most where reading goes on. A request to an object store takes as long as 1 to
+5 MB of its answer; the header of a file needs few bytes."""
+CHUNK = 4 << 20
+"""Bytes that are copied at a time."""
+_WHOLE = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
+"""Stores in which a file is there when all of it was written, and not before."""
+
+
+class Found(NamedTuple):
+    """A file of a directory, and its size in bytes."""
+
+    place: RemotePath
+    size: int
+
+
+def _connected(root: str) -> tuple[Any, str]:
+    """Arrow's file system for a URL, and how the path of the URL begins there."""
+    try:
+        from pyarrow import fs
+    except ImportError as error:
+        raise UsageError(
+            "SOW-RMT-007",
+            "files at URLs need the extra 'arrow'",
+            hint="pip install 'sowctl[arrow]'; the extra 'spark' has it, too",
+        ) from error
+    made: tuple[Any, str] = fs.FileSystem.from_uri(root)
+    return made
+
+
+@lru_cache(maxsize=32)
+def _filesystem(scheme: str, server: str, query: str, process: int) -> tuple[Any, str]:
+    """The file system, and what stands before every path in it. ``process``: a fork must not share connections."""
+    root = RemotePath(scheme, server, "", query)
+    options = f"?{query}" if query else ""
+    try:
+        # The path is asked for with a name in it: without one, stores take the URL for that of the service.
+        system, path = _connected(f"{root.root}x{options}")
+    except (ValueError, OSError, NotImplementedError) as error:
+        raise UsageError(
+            "SOW-RMT-001",
+            f"no file system is known for this URL: {shortened(error)}",
+            place=str(root),
+            hint="URLs begin with s3://, gs://, abfs://, hdfs:// or file://; hdfs needs Hadoop's native library, "
+            "see sow-archive(5)",
+        ) from error
+    return system, path.removesuffix("x")
+
+
+def _at(place: RemotePath) -> tuple[Any, str]:
+    system, before = _filesystem(place.scheme, place.server, place.query, os.getpid())
+    return system, before + place.path
+
+
+class RemoteFile:
+    """A file open for reading at any offset; what is read one after the other comes in large requests."""
+
+    def __init__(self, place: RemotePath) -> None:
+        self.place = place
+        system, path = _at(place)
+        try:
+            self._file = system.open_input_file(path)
+            self.size: int = self._file.size()
+        except (OSError, ValueError) as error:
+            raise _missing(error, place) from error
+        self._start = 0
+        self._held = b""
+        self._step = FIRST
+
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        """At most ``size`` bytes; fewer at the end of the file."""
+        size = min(size, self.size - offset)
+        if size <= 0:
+            return b""
+        end = self._start + len(self._held)
+        if not (self._start <= offset and offset + size <= end):
+            # Reading that goes on asks for more each time; a jump begins small again.
+            follows = self._start <= offset <= end and self._held
+            self._step = min(self._step * 4, AHEAD) if follows else FIRST
+            kept = self._held[offset - self._start :] if follows else b""
+            begin = offset + len(kept)
+            wanted = min(max(size - len(kept), self._step), self.size - begin)
+            try:
+                more = self._file.read_at(wanted, begin)
+            except (OSError, ValueError) as error:
+                raise _missing(error, self.place) from error
+            self._held = kept + more if kept else more
+            self._start = offset
+        at = offset - self._start
+        return memoryview(self._held)[at : at + size]
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        self._held = b""
+        if not self._file.closed:
+            self._file.close()
+
+
+def read(place: RemotePath) -> bytes:
+    """The content of a small file."""
+    system, path = _at(place)
+    try:
+        with system.open_input_file(path) as file:
+            return bytes(file.read())
+    except (OSError, ValueError) as error:
+        raise _missing(error, place) from error
+
+
+def chunks(place: RemotePath) -> Iterator[bytes]:
+    """The content, piece by piece."""
+    system, path = _at(place)
+    try:
+        with system.open_input_stream(path, compression=None) as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+    except (OSError, ValueError) as error:
+        raise _missing(error, place) from error
+
+
+def write(place: RemotePath, content: Iterable[bytes]) -> int:
+    """Write a file in place of one that may be there; how many bytes it has. It is there whole, or as it was before.
+
+    In an object store that is so by itself. Elsewhere the file is written under a hidden name and renamed.
+    """
+    system, path = _at(place)
+    directory, _, name = path.rpartition("/")
+    renamed = place.scheme not in _WHOLE
+    target = f"{directory}/.{name}.new" if renamed else path
+    size = 0
+    try:
+        if renamed and directory:
+            system.create_dir(directory, recursive=True)
+        with system.open_output_stream(target, compression=None) as file:
+            for chunk in content:
+                file.write(chunk)
+                size += len(chunk)
+        if renamed:
+            _renamed(system, target, path)
+    except (OSError, ValueError) as error:
+        raise of(error, place, "written") from error
+    return size
+
+
+def _renamed(system: Any, source: str, target: str) -> None:
+    try:
+        system.move(source, target)
+    except OSError:
+        # HDFS renames over nothing that is there.
+        system.delete_file(target)
+        system.move(source, target)
+
+
+def size_of(place: RemotePath) -> int | None:
+    """The size of a file in bytes; None where there is none."""
+    system, path = _at(place)
+    try:
+        found = system.get_file_info(path)
+    except (OSError, ValueError) as error:
+        raise of(error, place, "read") from error
+    return found.size if found.is_file else None
+
+
+def exists(place: RemotePath) -> bool:
+    """Whether there is a file, or a directory with something in it."""
+    system, path = _at(place)
+    try:
+        return bool(system.get_file_info(path).type.name != "NotFound")
+    except (OSError, ValueError) as error:
+        raise of(error, place, "read") from error
+
+
+def listed(directory: RemotePath, *, below: bool = False) -> list[Found]:
+    """The files of a directory by name, with ``below`` those of all directories in it; none where it is missing."""
+    from pyarrow import fs
+
+    system, path = _at(directory)
+    selector = fs.FileSelector(path, allow_not_found=True, recursive=below)
+    try:
+        infos = system.get_file_info(selector)
+    except (OSError, ValueError) as error:
+        raise of(error, directory, "read") from error
+    start = len(path.strip("/")) + 1 if path.strip("/") else 0
+    names = [(one.path.strip("/")[start:], one.size) for one in infos if one.is_file]
+    return [Found(directory / name, size) for name, size in sorted(names)]
+
+
+def delete(place: RemotePath) -> None:
+    """Remove a file; one that is not there is no error."""
+    system, path = _at(place)
+    try:
+        system.delete_file(path)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise of(error, place, "removed") from error
+
+
+def delete_all(directory: RemotePath) -> None:
+    """Remove a directory with all that is in it; one that is not there is no error."""
+    system, path = _at(directory)
+    try:
+        system.delete_dir(path)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise of(error, directory, "removed") from error
+
+
+def _missing(error: Exception, place: RemotePath) -> Exception:
+    """As :func:`of`; where a file is missing, the bucket is looked at, too."""
+    found = of(error, place, "read")
+    if found.code == "SOW-RMT-002" and place.scheme in _WHOLE:
+        system, path = _at(place)
+        try:
+            if system.get_file_info(path.partition("/")[0]).type.name == "NotFound":
+                return no_such_server(place)
+        except (OSError, ValueError):
+            # Not permitted to look at the bucket: what is known is that the file is not there.
+            return no_such_file(place)
+    return found

@@ -1,0 +1,85 @@
+"""Where a file lies: a path of this machine, or a URL.
+
+Called wherever a place may be either. A URL of the scheme ``file`` is a path, so that local files keep their fast way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+_SAME = {"s3a": "s3", "s3n": "s3"}
+"""Names that Hadoop has for schemes that are one here."""
+
+
+class RemotePath(Struct, frozen=True):
+    """A file or directory at a URL. ``server`` is bucket, container or host, as written in the URL; ``path`` what
+    stands behind it, without a slash at its ends; ``query`` the options of the connection, which every file there
+    shares."""
+
+    scheme: str
+    server: str
+    path: str
+    query: str = ""
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name, with its dot."""
+        return PurePosixPath(self.name).suffix
+
+    def __truediv__(self, name: str) -> RemotePath:
+        """What has this name (or relative path) in this directory."""
+        return RemotePath(self.scheme, self.server, f"{self.path}/{name}".strip("/"), self.query)
+
+    def __str__(self) -> str:
+        """For people: without user and password, without options."""
+        host = self.server.rpartition("@")[2] if self.scheme in ("s3", "hdfs", "gs") else self.server
+        return f"{self.scheme}://{host}/{self.path}"
+
+    @property
+    def root(self) -> str:
+        """The URL of the file system."""
+        return f"{self.scheme}://{self.server}/"
+
+
+Place: TypeAlias = Path | RemotePath
+
+
+def on_disk(place: Place) -> Path:
+    """The path of a file that is known to be one of this machine: of what is written, copied or repaired here."""
+    assert isinstance(place, Path)
+    return place
+
+
+def is_url(text: str) -> bool:
+    """Whether a text names a file of another file system; URLs of the scheme ``file`` are local paths."""
+    return "://" in text and not text.startswith("file:")
+
+
+def local_path(text: str) -> Path:
+    """The local path that a text means. Only a URL has its percent signs decoded: in a path they are characters."""
+    return Path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
+
+
+def place_of(text: str) -> Place:
+    """The place that a text names: a URL, or a path as it is written."""
+    return url_of(text) if is_url(text) else local_path(text)
+
+
+def url_of(text: str) -> RemotePath:
+    """The URL that a text names; a path is one of the scheme ``file``."""
+    if not is_url(text):
+        return RemotePath("file", "", str(local_path(text).absolute()).strip("/"))
+    scheme, _, rest = text.partition("://")
+    # Not urlsplit: a key may hold "#", and keys of object stores are taken as they are written.
+    location, _, query = rest.partition("?")
+    server, _, path = location.partition("/")
+    return RemotePath(_SAME.get(scheme.lower(), scheme.lower()), server, path.strip("/"), query)

@@ -1,0 +1,129 @@
+"""The door to files at URLs: what is written is read, by offset too, and what goes wrong is said in one line."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from sowctl.errors import SowError
+from sowctl.remote import opening
+from sowctl.remote.place import RemotePath, url_of
+from tests.support.objectstore import ObjectStore
+
+
+@pytest.fixture(params=["s3", "file", "subtree"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemotePath:
+    """A directory in an object store, of this machine, and below a directory of a file system."""
+    if request.param == "s3":
+        return url_of(request.getfixturevalue("lake").url("some/where"))
+    if request.param == "subtree":
+        fs = pytest.importorskip("pyarrow.fs")
+        system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+        monkeypatch.setattr(opening, "_connected", lambda root: (system, "x"))
+        opening._filesystem.cache_clear()
+        request.addfinalizer(opening._filesystem.cache_clear)
+        return url_of("hdfs://cluster/some/where")
+    pytest.importorskip("pyarrow")
+    return url_of(str(tmp_path / "some" / "where"))
+
+
+def test_what_is_written_is_there(root: RemotePath) -> None:
+    place = root / "one"
+    assert not opening.exists(place) and opening.size_of(place) is None
+    assert opening.write(place, [b"ab", b"", b"cd"]) == 4
+    assert opening.read(place) == b"abcd" == b"".join(opening.chunks(place))
+    assert opening.size_of(place) == 4 and opening.exists(root)
+    opening.write(place, [b"new"])
+    opening.write(root / "below" / "two", [b"2"])
+    assert opening.listed(root) == [(place, 3)]
+    assert opening.listed(root, below=True) == [(root / "below/two", 1), (place, 3)]
+    assert opening.listed(root / "nowhere") == []
+    opening.delete(place)
+    opening.delete(place)
+    assert not opening.exists(place)
+    opening.delete_all(root)
+    opening.delete_all(root)
+    assert opening.listed(root, below=True) == []
+
+
+def test_a_file_is_read_at_any_offset(root: RemotePath) -> None:
+    content = random.Random(3).randbytes(300_000)
+    opening.write(root / "file", [content])
+    file = opening.RemoteFile(root / "file")
+    assert file.size == len(content)
+    rng = random.Random(4)
+    for _ in range(200):
+        at, size = rng.randrange(310_000), rng.choice((1, 500, 70_000, 400_000))
+        assert bytes(file.read(at, size)) == content[at : at + size], (at, size)
+    file.close()
+    file.close()
+
+
+def test_reading_that_goes_on_asks_for_much_at_once(lake: ObjectStore) -> None:
+    content = os.urandom(12 << 20)
+    place = url_of(lake.url("file"))
+    opening.write(place, [content])
+    lake.requests.clear()
+    file = opening.RemoteFile(place)
+    for at in range(0, len(content), 5000):
+        assert bytes(file.read(at, 5000)) == content[at : at + 5000]
+    # the first is of 64 KiB, each then four times as large, up to 4 MiB
+    assert [method for method, _ in lake.requests] == ["HEAD"] + ["GET"] * 6
+    file.close()
+
+
+def error_of(place: RemotePath, *, write: bool = False) -> SowError:
+    with pytest.raises(SowError) as caught:
+        if write:
+            opening.write(place, [b"x"])
+        else:
+            opening.read(place)
+    error = caught.value
+    assert "\n" not in error.message and error.hint
+    assert "secret" not in f"{error.place}{error.message}{error.hint}" and "endpoint_override=" not in str(error.place)
+    return error
+
+
+def test_what_is_not_there_is_told_from_what_holds_it(lake: ObjectStore) -> None:
+    assert error_of(url_of(lake.url("file"))).code == "SOW-RMT-002"
+    elsewhere = url_of(lake.url("file").replace("//lake/", "//pond/"))
+    for write in (False, True):
+        error = error_of(elsewhere, write=write)
+        assert (error.code, error.exit_status, error.place) == ("SOW-RMT-003", 10, "s3://pond/file")
+
+
+def test_access_that_is_refused(lake: ObjectStore) -> None:
+    place = url_of(lake.url("file"))
+    opening.write(place, [b"x"])
+    lake.refused.add("lake/file")
+    for write in (False, True):
+        error = error_of(place, write=write)
+        assert (error.code, error.exit_status) == ("SOW-RMT-004", 6)
+    lake.refused.clear()
+    # other credentials, in the URL: Arrow keeps a connection for each
+    stranger = url_of(lake.url("file").replace("s3://", "s3://stranger:secret@"))
+    assert error_of(stranger).code == "SOW-RMT-004"
+
+
+def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def open_input_file(self, path: str) -> None:
+            raise OSError(
+                "When reading: AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could "
+                "not connect to server (Request ID: 1)"
+            )
+
+    monkeypatch.setattr(opening, "_filesystem", lambda *_: (Silent(), "lake/"))
+    error = error_of(url_of("s3://lake/file"))
+    assert (error.code, error.exit_status) == ("SOW-RMT-005", 6)
+    assert "Request ID" not in error.message and "Could not connect" in error.message
+
+
+@pytest.mark.parametrize("url", ["oss://a/b", "s3://a/b?no=option", "hdfs://localhost:1/x"])
+def test_a_url_that_no_file_system_takes(url: str) -> None:
+    pytest.importorskip("pyarrow")
+    error = error_of(url_of(url))
+    assert (error.code, error.exit_status) == ("SOW-RMT-001", 2)

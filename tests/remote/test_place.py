@@ -1,0 +1,43 @@
+"""Places: paths of this machine and URLs, told apart by their text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.remote.place import RemotePath, is_url, place_of, url_of
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("data/x.journal", Path("data/x.journal")),
+        ("file:///srv/a%20b", Path("/srv/a b")),
+        ("/srv/100%", Path("/srv/100%")),
+        ("s3://lake/a/b/", RemotePath("s3", "lake", "a/b")),
+        ("s3a://lake/a", RemotePath("s3", "lake", "a")),
+        ("S3://lake", RemotePath("s3", "lake", "")),
+        ("hdfs://name:8020/a?x=y", RemotePath("hdfs", "name:8020", "a", "x=y")),
+        ("s3://lake/a#b%20c", RemotePath("s3", "lake", "a#b%20c")),
+    ],
+)
+def test_what_a_text_means(text: str, place: Path | RemotePath) -> None:
+    assert place_of(text) == place
+    assert is_url(text) == isinstance(place, RemotePath)
+
+
+def test_a_path_as_a_url_is_one_of_the_scheme_file() -> None:
+    assert url_of("/srv/a b") == RemotePath("file", "", "srv/a b") == url_of("file:///srv/a%20b")
+    assert str(url_of("/srv/a")) == "file:///srv/a"
+
+
+def test_names_below_a_place_keep_the_options_of_the_connection() -> None:
+    place = place_of("s3://lake/log?scheme=http") / "inst.0000000001.journal.gz"
+    assert isinstance(place, RemotePath)
+    assert (place.name, place.suffix, place.query) == ("inst.0000000001.journal.gz", ".gz", "scheme=http")
+
+
+def test_what_is_shown_has_no_password_and_no_options() -> None:
+    assert str(place_of("s3://key:secret@lake/a?scheme=http")) == "s3://lake/a"
+    assert str(place_of("abfs://box@account.dfs.core.windows.net/a")) == "abfs://box@account.dfs.core.windows.net/a"
