@@ -76,6 +76,25 @@ def _since(since: int, topic: TopicConfig, log: Journal) -> int:
     return last
 
 
+def missing_start(instance: Instance, topic: TopicConfig, log: Journal) -> int:
+    """The txid behind which ``log`` has all entries of a topic whose store is missing; its files must stay from now on.
+
+    Raises MissingError ``SOW-ENG-010`` where nothing was ever published, ``SOW-ENG-011`` where the journals do not
+    reach back.
+    """
+    # A journal without an entry of the topic makes no store: readers are told so, rather than shown an empty state.
+    if log.topic_state((topic.name, topic.message_type)).last_txid == 0:
+        raise no_store(topic)
+    start = recovery_start(topic, log, instance)
+    # Files that are pruned between the question and the fold would be missing in what readers are shown.
+    log.need_all(start)
+    if topic.durability == "persistent" and not reaches(topic, log, start):
+        raise not_covered(topic, log)
+    if topic.file is not None:
+        instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
+    return start
+
+
 def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
     """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends.
 
@@ -85,22 +104,12 @@ def rebuilt_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
     from sowctl.engine.fold.rebuild import rebuild
     from sowctl.engine.fold.tempstore import aside
 
-    ref = topic.name, topic.message_type
     if not topic.journalled or not has_log(instance):
         raise no_store(topic)
     with open_log(instance, whole=True) as log:
-        # A journal without an entry of the topic makes no store: readers are told so, rather than shown an empty state.
-        if log.topic_state(ref).last_txid == 0:
-            raise no_store(topic)
-        start = recovery_start(topic, log, instance)
-        # Files that are pruned between the question and the fold would be missing in what readers are shown.
-        log.need_all(start)
-        if topic.durability == "persistent" and not reaches(topic, log, start):
-            raise not_covered(topic, log)
-        if topic.file is not None:
-            instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
+        start = missing_start(instance, topic, log)
         moved = stack.enter_context(aside(topic, "rebuilt"))
-        rebuild(instance, log, [moved], after={ref: start})
+        rebuild(instance, log, [moved], after={(topic.name, topic.message_type): start})
         tell_tail(instance, log)
         assert moved.file is not None
         return moved.file

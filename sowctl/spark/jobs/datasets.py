@@ -7,11 +7,12 @@ files hold the records in key order, file after file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
+from pyspark import RDD
 
 from sowctl.arrow.inference import Inference, misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
@@ -20,7 +21,8 @@ from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.outputs import Output, Part, Written
-from sowctl.spark.jobs.tasks import describe, frame_of, run
+from sowctl.spark.jobs.state import FoldedState
+from sowctl.spark.jobs.tasks import carried_iterator, describe, frame_of, run
 from sowctl.spark.schema import check_fields
 from sowctl.store.codec import HEADER_SIZE, payloads
 from sowctl.values.paths import Path as FieldPath
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
+    from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
 COLUMNS = (
@@ -52,16 +55,37 @@ class DataShape(Struct, frozen=True):
     inferred: bool = False
 
 
+Parts = Sequence[Part] | RDD[Any]
+"""Parts that tasks read apart, or that tasks make and hand on, in key order."""
+
+
 def write_records(
-    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Sequence[Part], output: Output
+    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
 ) -> Written:
     """Write the records of ``parts`` as a data set (not ``.sow``). Raises what reading them raises."""
     frame = records_frame(spark, instance, ref, parts, output)
     return write_frame(frame, output, f"write {output.path}")
 
 
+def write_state(
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig,
+    state: Sequence[Part] | FoldedState,
+    output: Output,
+) -> Written:
+    """As :func:`write_records`; a state that has to be folded goes from the tasks of the fold into the data set."""
+    ref = topic.name, topic.message_type
+    if not isinstance(state, FoldedState):
+        return write_records(spark, instance, ref, state, output)
+    streamed = state.streamed()
+    written = write_records(spark, instance, ref, [] if streamed is None else streamed, output)
+    state.told()
+    return written
+
+
 def records_frame(
-    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Sequence[Part], output: Output
+    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
 ) -> DataFrame:
     """The records as they are to be written: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)
@@ -133,10 +157,17 @@ def _struct(ddl: str) -> str:
     return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
 
 
-def _inferred(spark: SparkSession, parts: Sequence[Part], shape: DataShape) -> str:
+def _inferred(spark: SparkSession, parts: Parts, shape: DataShape) -> str:
     """The fields of all records: every task looks at its part."""
     found = Inference()
-    for seen in run(spark, parts, _Look(shape), what=f"look at the fields of {shape.topic}"):
+    look, what = _Look(shape), f"look at the fields of {shape.topic}"
+    if isinstance(parts, Sequence):
+        every = run(spark, parts, look, what=what)
+    else:
+        describe(spark, what)
+        with translated():
+            every = parts.mapPartitions(look.all).collect()
+    for seen in every:
         found.merge(seen)
     # Spark writes no struct without fields, so records without any get a column that stays NULL.
     return found.ddl() if found else "STRUCT<`payload`: STRING>"
@@ -154,6 +185,13 @@ class _Look:
         for _, values in part.pairs():
             found.add(map(kind.view, payloads(values)))
         return found
+
+    def all(self, parts: Iterable[Part]) -> Iterator[Inference]:
+        """What is seen in all parts of a task."""
+        found = Inference()
+        for part in parts:
+            found.merge(self(part))
+        return carried_iterator([found])
 
 
 def _portable(instance: Instance) -> Instance:

@@ -17,10 +17,10 @@ from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.datasets import name_of, write_frame, write_records
+from sowctl.spark.jobs.datasets import name_of, write_frame, write_state
 from sowctl.spark.jobs.outputs import Output, Written
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.state import parts_of, state_of
 from sowctl.spark.jobs.storefile import write_store
 from sowctl.spark.jobs.tasks import frame_of
 from sowctl.spark.origin import Origin
@@ -102,12 +102,13 @@ def export(
         # The ending that told the format is that of the whole output, and the directories of topics have none.
         place = replace(place, format=output.kind)
         with staging(instance, topic, directory=staging_directory) as area:
-            parts = parts_of(spark, instance, topic, None, area.directory)
             if output.kind == "sow":
+                parts = parts_of(spark, instance, topic, None, area.directory)
                 definition = definition_of(instance.config.name, topic)
                 written = write_store(spark, instance, parts, place, definition, area.directory)
             else:
-                written = write_records(spark, instance, (topic.name, topic.message_type), parts, place)
+                found = state_of(spark, instance, topic, None, area.directory)
+                written = write_state(spark, instance, topic, found, place)
         _count(report, written)
     report.details["format"] = output.kind
     report.seconds = monotonic() - started

@@ -1,34 +1,42 @@
 """The distributed fold: highest txid per key wins, over pieces of the journals (README, principle 1).
 
-Map tasks fold a stretch of the journal each and cut what is left by ranges of the key space; Spark's shuffle brings the
-runs of one range together, as few large values rather than as rows; reduce tasks fold those, sort them by key and
-leave sorted files in the staging directory. Memory: a stretch in a map task, a range in a reduce task. Called by the
-jobs that rebuild stores and that answer for an instant; the runs themselves are of :mod:`sowctl.spark.jobs.runs`.
+Map tasks fold a stretch of the journal each, some blocks at a time, and cut what is left by ranges of the key space;
+Spark's shuffle brings the runs of one range together, as few large values rather than as rows; reduce tasks fold those
+and sort them by key. A journal that is large beyond what one shuffle should be asked to do is folded in two
+(:mod:`sowctl.spark.jobs.foldshape`), and a range that is larger than memory part by part
+(:mod:`sowctl.spark.jobs.spooling`). Memory: 32 MiB in a map task, a part of a range in a reduce task. Called by the
+jobs that rebuild stores, which take sorted files, and by those that answer for an instant, which take the records as
+they come; the runs themselves are of :mod:`sowctl.spark.jobs.runs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 from pyspark.accumulators import AccumulatorParam
 
 from sowctl.described import DescribedStruct
+from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.retention import Retention, extend, retention, value_of
 from sowctl.identity.keyspace import last_of_each, shares
 from sowctl.journal.stretch import cut, spans
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.pairfiles import in_parts, write_pairs
-from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, sorted_latest, stream, timelines
+from sowctl.spark.jobs.foldshape import MAPS, FoldShape, shaped
+from sowctl.spark.jobs.pairfiles import PairFile, in_parts, write_pairs
+from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, latest, sorted_latest, stream, timelines
+from sowctl.spark.jobs.spooling import RunSpool
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, partition_bytes
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator
+    import pyarrow
+    from pyspark import RDD, Accumulator
     from pyspark.sql import SparkSession
 
     from sowctl.config.model import TopicConfig
@@ -43,8 +51,7 @@ HANDFUL_BYTES = 32 << 20
 """Messages and numbers that a map task folds at a time."""
 SAMPLES = 8
 """Files of which a block is looked at to know how much there is to be folded."""
-BUCKET_BYTES = 64 << 20
-"""Values of one reduce task, about."""
+R = TypeVar("R")
 
 
 class Folded(NamedTuple):
@@ -59,8 +66,8 @@ class Folded(NamedTuple):
 
 
 class FoldPlan(DescribedStruct, frozen=True):
-    """What to fold: topics in order, entries behind a txid, up to another and not later than ``at``; ``buckets`` per
-    topic. ``origin`` is the journal's."""
+    """What to fold: topics in order, entries behind a txid, up to another and not later than ``at``; and how it is laid
+    out. ``origin`` is the journal's."""
 
     origin: Origin
     topics: tuple[tuple[str, str], ...]
@@ -68,8 +75,7 @@ class FoldPlan(DescribedStruct, frozen=True):
     after: int
     until: int
     at: int | None
-    buckets: int
-    directory: str
+    shape: FoldShape
 
 
 class FoldResult(Struct, frozen=True):
@@ -82,28 +88,60 @@ class FoldResult(Struct, frozen=True):
     partitions: int
 
 
+class Fold(DescribedStruct):
+    """A fold that has been planned: nothing is read before one of its results is asked for, and the journal's part of
+    the work is done once, however many of them are. ``runs`` are those of one bucket in each partition."""
+
+    plan: FoldPlan
+    runs: RDD[Any] | None
+    on_gap: Callable[[Gap], None]
+    told: Accumulator[Any] | None = None
+
+    @property
+    def topics(self) -> int:
+        """How many topics are folded."""
+        return len(self.plan.topics)
+
+    def files(self, directory: Path) -> FoldResult:
+        """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``."""
+        files: list[list[Folded]] = [[] for _ in self.plan.topics]
+        entries, newest, last = ([0] * self.topics for _ in range(3))
+        if self.runs is not None:
+            with translated():
+                found = self.runs.mapPartitionsWithIndex(_Reducer(self.plan, str(directory))).collect()
+            for folded, facts in found:
+                topic = folded.topic
+                files[topic].append(folded)
+                entries[topic] += facts.entries
+                newest[topic] = max(newest[topic], facts.latest)
+                last[topic] = max(last[topic], facts.last_txid)
+            self.tell()
+        # Buckets are ranges of the key space, so their files one after the other are in key order.
+        ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
+        tasks = self.plan.shape.tasks if self.runs is not None else 0
+        return FoldResult(ordered, tuple(entries), tuple(newest), tuple(last), tasks)
+
+    def records(self, made: Callable[[Pairs], R]) -> RDD[R] | None:
+        """What is ``made`` of the records of the one topic, on the executors, in key order within and between
+        partitions; None where nothing was folded. No file is left of them."""
+        assert self.topics == 1
+        return None if self.runs is None else self.runs.mapPartitionsWithIndex(_Handing(self.plan, made))
+
+    def tell(self) -> None:
+        """Name the gaps that tasks have come upon."""
+        if self.told is not None:
+            # Each once, in their order: a task that ran twice has told its gaps twice.
+            for gap in sorted(set(self.told.value), key=attrgetter("first_txid")):
+                self.on_gap(gap)
+
+
 def fold(
-    spark: SparkSession,
-    log: Journal,
-    topics: Sequence[TopicConfig],
-    directory: Path,
-    *,
-    after: int = 0,
-    until: int,
-    at: int | None,
-) -> FoldResult:
-    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``; sorted files in ``directory``."""
-    parallel = spark.sparkContext.defaultParallelism
+    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], *, after: int = 0, until: int, at: int | None
+) -> Fold:
+    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``."""
     segments = log.segments()
-    after = max(after, segments[0].first_txid - 1)
-    wanted = spans(segments, after, min(until, segments[-1].last_txid), log.near)
-    stored = sum(span.size for span in wanted)
-    stretches = [
-        PlannedStretch(after, until, parts) for parts in cut(wanted, partition_bytes(stored, 2 * parallel, LEAST_BYTES))
-    ]
-    # What the reduce tasks will hold.
-    size = volume(wanted, log.sample)
-    told = spark.sparkContext.accumulator([], _Gaps())
+    after, until = max(after, segments[0].first_txid - 1), min(until, segments[-1].last_txid)
+    stretches, shape = layout(log, segments, after, until, spark.sparkContext.defaultParallelism)
     plan = FoldPlan(
         origin_of(log, 0),
         tuple((topic.name, topic.message_type) for topic in topics),
@@ -111,22 +149,54 @@ def fold(
         after,
         until,
         at,
-        max(parallel if size > BUCKET_BYTES // 8 else 1, -(-size // BUCKET_BYTES)),
-        str(directory),
+        shape,
     )
     if not stretches:
-        empty = (0,) * len(topics)
-        return FoldResult(((),) * len(topics), empty, empty, empty, 0)
+        return Fold(plan, None, log.on_gap)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
-    # One task per stretch. What leaves it is folded already: without History only the last entry of each key travels.
-    mapped = spark.sparkContext.parallelize(stretches, len(stretches)).mapPartitions(_Mapper(plan, told))
-    numbers = plan.buckets * len(topics)
-    with translated():
-        found = mapped.partitionBy(numbers, int).mapPartitionsWithIndex(_Reducer(plan)).collect()
-    # Each once, in their order: a task that ran twice has told its gaps twice.
-    for gap in sorted(set(told.value), key=attrgetter("first_txid")):
-        log.on_gap(gap)
-    return _result(plan, found, len(stretches) + numbers)
+    told = spark.sparkContext.accumulator([], _Gaps())
+    return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told)), log.on_gap, told)
+
+
+class Looks(Protocol):
+    """The looks into files that a plan may take; a journal's."""
+
+    def near(self, segment: Segment, txid: int) -> tuple[int, int]:
+        """About where in a file a txid lies."""
+        ...
+
+    def sample(self, segment: Segment) -> BlockHeader | None:
+        """The header of some block."""
+        ...
+
+
+def layout(
+    log: Looks, segments: Sequence[Segment], after: int, until: int, parallel: int
+) -> tuple[list[PlannedStretch], FoldShape]:
+    """What each map task reads of these files, and how the rest is laid out, on so many processors."""
+    wanted = spans(segments, after, until, log.near)
+    stored = sum(span.size for span in wanted)
+    size = max(partition_bytes(stored, 2 * parallel, LEAST_BYTES), -(-stored // MAPS))
+    stretches = [PlannedStretch(after, until, parts) for parts in cut(wanted, size)]
+    return stretches, shaped(max(1, len(stretches)), volume(wanted, log.sample), parallel)
+
+
+def _shuffled(spark: SparkSession, plan: FoldPlan, stretches: Sequence[PlannedStretch], mapper: _Mapper) -> RDD[Any]:
+    """The runs of each bucket in a partition. What leaves a map task is folded already: without History only the last
+    entry of each key travels."""
+    context, shape = spark.sparkContext, plan.shape
+    if shape.slices == 1:
+        return context.parallelize(stretches, len(stretches)).mapPartitions(mapper).partitionBy(shape.buckets, int)
+    combiner = _Combiner(plan)
+    size = -(-len(stretches) // shape.slices)
+    slices = [
+        context.parallelize(some, len(some))
+        .mapPartitions(mapper)
+        .partitionBy(shape.coarse, int)
+        .mapPartitionsWithIndex(combiner)
+        for some in (stretches[start : start + size] for start in range(0, len(stretches), size))
+    ]
+    return context.union(slices).partitionBy(shape.buckets, int)
 
 
 def volume(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | None]) -> int:
@@ -143,20 +213,6 @@ def volume(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | Non
             raw += header.payloads_raw + 96 * header.count
     total = sum(span.size for span in wanted)
     return total * raw // stored if stored else total
-
-
-def _result(plan: FoldPlan, found: list[Any], partitions: int) -> FoldResult:
-    files: list[list[Folded]] = [[] for _ in plan.topics]
-    entries, latest, last = ([0] * len(plan.topics) for _ in range(3))
-    for folded, facts in found:
-        topic = folded.topic
-        files[topic].append(folded)
-        entries[topic] += facts.entries
-        latest[topic] = max(latest[topic], facts.latest)
-        last[topic] = max(last[topic], facts.last_txid)
-    # Buckets are ranges of the key space, so their files one after the other are in key order.
-    ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
-    return FoldResult(ordered, tuple(entries), tuple(latest), tuple(last), partitions)
 
 
 class _Gaps(AccumulatorParam[Any]):
@@ -187,11 +243,12 @@ class _Mapper:
                 yield from self.folded(blocks)
 
     def folded(self, blocks: list[Block]) -> Iterator[tuple[int, Run]]:
-        """Every bucket of every topic that some blocks have entries of, with its run."""
+        """Every range of keys that some blocks have entries in, with the run of each topic."""
         import numpy as np
         import pyarrow as pa
 
         plan = self.plan
+        buckets = plan.shape.buckets if plan.shape.slices == 1 else plan.shape.coarse
         for number, (ref, rule) in enumerate(zip(plan.topics, plan.rules, strict=True)):
             taken = (entries_of(block, ref, plan.after, plan.until, plan.at) for block in blocks)
             batches = [found for found in taken if found is not None]
@@ -203,9 +260,9 @@ class _Mapper:
             facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
             # A topic with History needs every version; all others need the last entry of each key.
             chosen = last_of_each(keys) if rule is None else np.arange(len(keys))
-            for bucket, places in shares(keys[chosen], plan.buckets):
+            for bucket, places in shares(keys[chosen], buckets):
                 run = stream(table.take(pa.array(chosen[places])))
-                yield number * plan.buckets + bucket, Run(blocks[0].first_txid, facts, run)
+                yield bucket, Run(blocks[0].first_txid, facts, run, number)
                 facts = RunFacts(0, facts.latest, facts.last_txid)
 
 
@@ -223,44 +280,109 @@ def _handfuls(blocks: Iterable[Block]) -> Iterator[list[Block]]:
         yield found
 
 
-class _Reducer:
+class _Gathered:
+    """The runs of one partition of a shuffle, and what is known of each topic's."""
+
+    def __init__(self, spool: RunSpool, runs: Iterable[tuple[int, Run]]) -> None:
+        self.facts: dict[int, RunFacts] = {}
+        self.first: dict[int, int] = {}
+        for _, run in runs:
+            known, one = self.facts.get(run.topic), run.facts
+            if known is not None:
+                one = RunFacts(
+                    known.entries + one.entries, max(known.latest, one.latest), max(known.last_txid, one.last_txid)
+                )
+            self.facts[run.topic] = one
+            self.first[run.topic] = min(self.first.get(run.topic, run.first_txid), run.first_txid)
+            spool.add(run)
+
+
+class _Combiner:
+    """Between two shuffles: what the tasks of one slice have left of a range of keys, folded."""
+
     def __init__(self, plan: FoldPlan) -> None:
         self.plan = plan
 
-    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[Folded, RunFacts]]:
-        return carried_iterator(self.folded(index, [run for _, run in runs]))
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[int, Run]]:
+        return carried_iterator(self.folded(index, runs))
 
-    def folded(self, index: int, runs: list[Run]) -> Iterator[tuple[Folded, RunFacts]]:
-        """The file of one bucket; nothing where no run came."""
-        plan = self.plan
-        if not runs:
-            return
-        # The shuffle gives runs in any order. Stretches do not overlap, so by their first txid all entries come in txid
-        # order.
-        runs.sort(key=attrgetter("first_txid"))
-        facts = RunFacts(
-            sum(run.facts.entries for run in runs),
-            max(run.facts.latest for run in runs),
-            max(run.facts.last_txid for run in runs),
-        )
-        topic, bucket = divmod(index, plan.buckets)
-        rule = plan.rules[topic]
-        # The attempt is part of the name: a task that Spark runs twice must not write into the file of the other.
-        name = f"fold-{topic}-{bucket}-{attempt()}"
-        directory = Path(plan.directory)
-        if rule is None:
-            count, size = write_pairs(directory / name, sorted_latest(runs))
-            yield Folded(topic, bucket, name, "", count, size), facts
-            return
-        versions: list[tuple[bytes, bytes]] = []
-        records: list[tuple[bytes, bytes]] = []
-        for key, updates in timelines(runs):
-            kept = extend([], updates, rule)
-            current = kept[-1]
-            # A deleted key has no record, so its last entry, the tombstone, stands among the versions.
-            versions += [(key, value_of(key, one)) for one in (kept if current.tombstone else kept[:-1])]
-            if not current.tombstone:
-                records.append((key, current.value))
-        count, size = write_pairs(directory / name, in_parts(records))
-        write_pairs(directory / f"{name}-v", in_parts(versions))
-        yield Folded(topic, bucket, name, f"{name}-v", count, size), facts
+    def folded(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[int, Run]]:
+        """The runs of all buckets in the range."""
+        import pyarrow as pa
+
+        shape = self.plan.shape
+        parts = shape.coarse_parts
+        with RunSpool(index * parts, parts, shape.coarse * parts) as spool:
+            found = _Gathered(spool, runs)
+            for topic, facts in found.facts.items():
+                for _, table in spool.parts(topic):
+                    some = latest(table) if self.plan.rules[topic] is None else table
+                    for bucket, places in shares(some["key"].to_numpy(), shape.buckets):
+                        yield bucket, Run(found.first[topic], facts, stream(some.take(pa.array(places))), topic)
+                        facts = RunFacts(0, facts.latest, facts.last_txid)
+
+
+class _Reducer:
+    """The end of a fold whose records are left in files."""
+
+    def __init__(self, plan: FoldPlan, directory: str) -> None:
+        self.plan = plan
+        self.directory = directory
+
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[Folded, RunFacts]]:
+        return carried_iterator(self.folded(index, runs))
+
+    def folded(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[Folded, RunFacts]]:
+        """The files of one bucket: of every topic of which runs came."""
+        shape = self.plan.shape
+        with RunSpool(index * shape.parts, shape.parts, shape.buckets * shape.parts) as spool:
+            found = _Gathered(spool, runs)
+            for topic, facts in found.facts.items():
+                # The attempt is part of the name: a task that Spark runs twice must not write into the file of the
+                # other.
+                name = f"fold-{topic}-{index}-{attempt()}"
+                path, rule = Path(self.directory) / name, self.plan.rules[topic]
+                tables = (table for _, table in spool.parts(topic))
+                if rule is None:
+                    count, size = write_pairs(path, chain.from_iterable(map(sorted_latest, tables)))
+                    yield Folded(topic, index, name, "", count, size), facts
+                    continue
+                with PairFile(path) as records, PairFile(path.with_name(f"{name}-v")) as versions:
+                    for table in tables:
+                        _retained(table, rule, records, versions)
+                yield Folded(topic, index, name, f"{name}-v", records.count, records.size), facts
+
+
+def _retained(table: pyarrow.Table, rule: Retention, records: PairFile, versions: PairFile) -> None:
+    """Write the records of a part, and the versions that a topic with History keeps of its keys."""
+    older: list[tuple[bytes, bytes]] = []
+    present: list[tuple[bytes, bytes]] = []
+    for key, updates in timelines(table):
+        kept = extend([], updates, rule)
+        current = kept[-1]
+        # A deleted key has no record, so its last entry, the tombstone, stands among the versions.
+        older += [(key, value_of(key, one)) for one in (kept if current.tombstone else kept[:-1])]
+        if not current.tombstone:
+            present.append((key, current.value))
+    for file, pairs in ((records, present), (versions, older)):
+        for part in in_parts(pairs):
+            file.add(part)
+
+
+class _Handing(Generic[R]):
+    """The end of a fold whose records go on to what reads them."""
+
+    def __init__(self, plan: FoldPlan, made: Callable[[Pairs], R]) -> None:
+        self.plan = plan
+        self.made = made
+
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[R]:
+        return carried_iterator(self.folded(index, runs))
+
+    def folded(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[R]:
+        """The records of one bucket."""
+        shape = self.plan.shape
+        with RunSpool(index * shape.parts, shape.parts, shape.buckets * shape.parts) as spool:
+            _Gathered(spool, runs)
+            for _, table in spool.parts(0):
+                yield from map(self.made, sorted_latest(table))

@@ -8,7 +8,10 @@ together, read a state or write a data set read them part by part, so that none 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import IO
 
 from sowctl.engine.fold.spill import Pairs, packed, parts_in
 from sowctl.errors import DamageError, StorageError
@@ -24,19 +27,51 @@ def in_parts(pairs: list[tuple[bytes, bytes]]) -> Iterator[Pairs]:
         yield [key for key, _ in part], [value for _, value in part]
 
 
-def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
-    """A file of keys and stored values in parts; returns how many pairs and how many bytes of values there are."""
-    count = total = 0
-    try:
-        with path.open("wb") as file:
-            for keys, values in parts:
-                # A part without pairs is the end mark, so an empty one is left out on the way.
-                if keys:
-                    file.write(packed(b"".join(keys), values))
-                    count += len(keys)
-                    total += sum(map(len, values))
+class PairFile:
+    """A file of keys and stored values that is written part by part; whole once the ``with`` has ended well.
+
+    Raises StorageError ``SOW-SPK-060``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.count = self.size = 0
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> PairFile:
+        with _told(self._path):
+            self._file = self._path.open("wb")
+        return self
+
+    def add(self, part: Pairs) -> None:
+        """Write a part."""
+        keys, values = part
+        # A part without pairs is the end mark, so an empty one is left out on the way.
+        if keys:
+            self._write(packed(b"".join(keys), values))
+            self.count += len(keys)
+            self.size += sum(map(len, values))
+
+    def _write(self, raw: bytes) -> None:
+        assert self._file is not None
+        with _told(self._path):
+            self._file.write(raw)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._file is not None
+        with self._file, _told(self._path):
             # A file that is cut between two parts would be a whole one otherwise.
-            file.write(packed(b"", []))
+            if error is None:
+                self._write(packed(b"", []))
+                self._file.flush()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as problem:
         raise StorageError(
             "SOW-SPK-060",
@@ -44,7 +79,14 @@ def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
             place=str(path),
             hint="make room there, or give another --staging directory",
         ) from problem
-    return count, total
+
+
+def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
+    """A file of keys and stored values in parts; returns how many pairs and how many bytes of values there are."""
+    with PairFile(path) as file:
+        for part in parts:
+            file.add(part)
+    return file.count, file.size
 
 
 def read_pairs(path: Path) -> Iterator[Pairs]:

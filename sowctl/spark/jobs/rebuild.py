@@ -69,7 +69,7 @@ def rebuild(
             last = log.last_txid()
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
-            result = fold(spark, log, wanted, area.directory, until=until, at=options.until_time)
+            result = fold(spark, log, wanted, until=until, at=options.until_time).files(area.directory)
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
         put = partial(_put, result, places, area.directory, until, options.until_time)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.

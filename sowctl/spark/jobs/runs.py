@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -49,11 +49,13 @@ class RunFacts(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """Entries of one stretch in one bucket, those of a key in txid order: an Arrow stream of :func:`entries_of`."""
+    """Entries of a topic of one stretch in one bucket, those of a key in txid order: an Arrow stream of
+    :func:`entries_of`. ``topic`` is its place among those that are folded."""
 
     first_txid: int
     facts: RunFacts
     entries: bytes
+    topic: int = 0
 
 
 def entries_of(
@@ -108,22 +110,38 @@ def stream(table: pyarrow.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _joined(runs: list[Run]) -> pyarrow.Table:
+def read_stream(raw: bytes) -> pyarrow.Table:
+    """The table of :func:`stream`."""
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(raw).read_all()
+
+
+def joined(runs: list[Run]) -> pyarrow.Table:
     """The entries of runs, those of a key in txid order; the runs are forgotten."""
     import pyarrow as pa
 
+    # The shuffle gives runs in any order. Stretches do not overlap, so by their first txid all entries of a key come in
+    # txid order.
+    runs.sort(key=attrgetter("first_txid"))
     # The list is emptied as soon as the tables exist, so that both are not in memory for long.
-    tables = [pa.ipc.open_stream(run.entries).read_all() for run in runs]
+    tables = [read_stream(run.entries) for run in runs]
     runs.clear()
     return pa.concat_tables(tables).combine_chunks()
 
 
-def sorted_latest(runs: list[Run]) -> Iterator[Pairs]:
-    """The last entry of every key but the deleted ones, in key order; the runs are forgotten."""
+def latest(table: pyarrow.Table) -> pyarrow.Table:
+    """The last entry of every key, deletions among them, in key order."""
+    import pyarrow as pa
+
+    return table.take(pa.array(last_of_each(table["key"].to_numpy())))
+
+
+def sorted_latest(table: pyarrow.Table) -> Iterator[Pairs]:
+    """The last entry of every key but the deleted ones, in key order."""
     import numpy as np
     import pyarrow as pa
 
-    table = _joined(runs)
     order = last_of_each(table["key"].to_numpy())
     # After the choice of the last entries: a deletion must first win over the publishes before it.
     order = order[table["operation"].to_numpy()[order] != DELETE]
@@ -131,12 +149,11 @@ def sorted_latest(runs: list[Run]) -> Iterator[Pairs]:
         yield _pairs(table.take(pa.array(places)))
 
 
-def timelines(runs: list[Run]) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Every key with its stored values in txid order, in key order; the runs are forgotten."""
+def timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Every key with its stored values in txid order, in key order."""
     import numpy as np
     import pyarrow as pa
 
-    table = _joined(runs)
     # Stable, so that the entries of a key stay in txid order.
     order = table["key"].to_numpy().argsort(kind="stable")
     parts = (_pairs(table.take(pa.array(places))) for places in np.split(order, range(PART, len(order), PART)))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.topics.positions import definition_of
-from sowctl.spark.jobs.datasets import write_records
+from sowctl.spark.jobs.datasets import write_state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import parts_of
+from sowctl.spark.jobs.state import parts_of, state_of
 from sowctl.spark.jobs.storefile import write_store
 
 if TYPE_CHECKING:
@@ -42,12 +42,13 @@ def snapshot(
     output.check()
     assert instance.config is not None
     with staging(instance, topic, directory=staging_directory) as area:
-        parts = parts_of(spark, instance, topic, at, area.directory)
         if output.kind == "sow":
+            parts = parts_of(spark, instance, topic, at, area.directory)
             definition = definition_of(instance.config.name, topic)
             written = write_store(spark, instance, parts, output, definition, area.directory)
         else:
-            written = write_records(spark, instance, (topic.name, topic.message_type), parts, output)
+            found = state_of(spark, instance, topic, at, area.directory)
+            written = write_state(spark, instance, topic, found, output)
     report = JobReport("snapshot", (topic.label,), output.path, written.records, written.records, written.bytes)
     report.partitions = written.partitions
     report.details["format"] = output.kind

@@ -1,31 +1,38 @@
 """The state of a topic, now or at an instant, in parts that tasks read apart (for the jobs).
 
 How an instant is answered is decided by :func:`sowctl.engine.sources.past.way_at`: from the store where nothing has
-changed since, from retained versions, or by folding the journals, which is done on Spark. All parts together are the
-records in key order.
+changed since, from retained versions, or by folding the journals, which is done on Spark; so is the present state of a
+topic whose store is missing. All parts together are the records in key order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.sources.logical import chosen
 from sowctl.engine.sources.past import Means, way_at
+from sowctl.engine.sources.recovery import missing_start
 from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.expiration import expires, unexpired
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.identity.keyspace import bounds
-from sowctl.spark.jobs.folding import fold
+from sowctl.spark.jobs.folding import Fold, fold
 from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
     from sowctl.config.model import Expiration, Logical, TopicConfig
@@ -50,21 +57,18 @@ class RangePart(Struct, frozen=True):
             yield from ranged(source, self.origin, READ, self.low, self.high)
 
 
-class FoldedPart(DescribedStruct, frozen=True):
-    """The records of a key range in a file that a fold has left; without those that had expired by ``at``.
+class Shown(DescribedStruct, frozen=True):
+    """Which records of a fold are meant: without those that had expired by ``at``; ``logical`` says which logical
+    topics of a Pattern topic."""
 
-    ``logical`` says which logical topics of a Pattern topic are meant.
-    """
-
-    path: str
     expiration: Expiration
     at: int
     logical: Logical | None = None
 
-    def pairs(self) -> Iterator[Pairs]:
-        """Keys and stored values in key order."""
+    def of(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
+        """Keys and stored values of those that are meant."""
         choose = chosen(self.logical) if self.logical is not None else None
-        for keys, values in read_pairs(Path(self.path)):
+        for keys, values in parts:
             if choose is not None:
                 keys, values = choose((keys, values))
             if expires(self.expiration):
@@ -74,7 +78,53 @@ class FoldedPart(DescribedStruct, frozen=True):
                 yield keys, values
 
 
+class FoldedPart(Struct, frozen=True):
+    """The records of a key range in a file that a fold has left, as far as they are ``shown``."""
+
+    path: str
+    shown: Shown
+
+    def pairs(self) -> Iterator[Pairs]:
+        """Keys and stored values in key order."""
+        return self.shown.of(read_pairs(Path(self.path)))
+
+
+class PairsPart(Struct, frozen=True):
+    """Records on their way from a fold to what reads them, as far as they are ``shown``."""
+
+    shown: Shown
+    held: Pairs
+
+    def pairs(self) -> Iterator[Pairs]:
+        """Keys and stored values in key order."""
+        return self.shown.of([self.held])
+
+
 Part = RangePart | FoldedPart
+
+
+class FoldedState(DescribedStruct):
+    """A state that is folded from the journals on Spark, once something asks for it.
+
+    Its files hold whole Pattern topics, and records that had expired: each part leaves out what is not meant when it is
+    read.
+    """
+
+    fold: Fold
+    shown: Shown
+
+    def files(self, directory: Path) -> list[FoldedPart]:
+        """Parts in files in ``directory``, which may be read several times."""
+        found = self.fold.files(directory)
+        return [FoldedPart(str(directory / one.records), self.shown) for one in found.files[0]]
+
+    def streamed(self) -> RDD[PairsPart] | None:
+        """Parts that no file holds, in key order; None for no record at all."""
+        return self.fold.records(partial(PairsPart, self.shown))
+
+    def told(self) -> None:
+        """Name the gaps that the fold has come upon."""
+        self.fold.tell()
 
 
 def parts_of(
@@ -84,30 +134,61 @@ def parts_of(
 
     Raises what reading the present or the past raises.
     """
+    found = state_of(spark, instance, topic, at, directory)
+    return found.files(directory) if isinstance(found, FoldedState) else found
+
+
+def state_of(
+    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Path
+) -> Sequence[Part] | FoldedState:
+    """As :func:`parts_of`, but of a state that has to be folded first nothing is done yet."""
     now = instance.now
-    if at is None:
-        return _ranges(instance, topic, None, now, several=True)
     with ExitStack() as held:
+        if at is None:
+            return _present(spark, instance, topic, held)
         # The same decision that a query in one process makes, so that both show the same state or the same refusal.
         way = way_at(instance, topic.whole, at, held)
         # The present store shows the state at that instant, so nothing has to be folded.
         if way.means is Means.PRESENT and way.current.path is not None:
-            return _ranges(instance, topic, None, way.clock, several=True)
+            return _ranges(instance, topic, None, way.clock)
+        if way.means is Means.VERSIONS and way.current.path is not None:
+            # The store's versions answer, of each range by themselves.
+            return _ranges(instance, topic, at, now)
+        if way.means is Means.EMPTY:
+            return _ranges(instance, topic, at, now, several=False)
         if way.means is not Means.FOLD:
-            # tasks open the state at the instant themselves; where each would have to make it first, there is but one
-            return _ranges(instance, topic, at, now, several=way.means is Means.VERSIONS)
+            # Made once, here, and read in ranges: every task would have to make all of it.
+            target = directory / f"state-{topic.message_type}-{at}.sow"
+            snapshot_file(instance, Target(topic=topic), at, target)
+            return _ranges_of(Origin(instance.config, None, target, None, now), None)
         assert way.log is not None
         # Fixed here, so that all tasks fold the same entries.
         until = way.log.last_txid()
-        result = fold(spark, way.log, [topic.whole], directory, after=way.after, until=until, at=way.at)
-    files = [str(directory / one.records) for one in result.files[0]]
-    # The files hold whole Pattern topics, and records that had expired: each part leaves out what is not meant when it
-    # is read.
-    return [FoldedPart(file, topic.expiration, way.clock, topic.logical) for file in files]
+        done = fold(spark, way.log, [topic.whole], after=way.after, until=until, at=way.at)
+    return FoldedState(done, Shown(topic.expiration, way.clock, topic.logical))
 
 
-def _ranges(instance: Instance, topic: TopicConfig, at: int | None, now: int, *, several: bool) -> Sequence[Part]:
-    origin = Origin(instance.config, topic, None, None, now)
+def _present(
+    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack
+) -> Sequence[Part] | FoldedState:
+    """The present state: of a topic whose store is missing, out of the journals, as readers in one process have it."""
+    whole = topic.whole
+    if (whole.file is not None and whole.file.exists()) or not whole.journalled or not has_log(instance):
+        return _ranges(instance, topic, None, instance.now)
+    log = held.enter_context(open_log(instance, whole=True))
+    after = missing_start(instance, whole, log)
+    # Versions are no part of the present state.
+    done = fold(spark, log, [replace(whole, history=None)], after=after, until=log.last_txid(), at=None)
+    return FoldedState(done, Shown(topic.expiration, instance.now, topic.logical))
+
+
+def _ranges(
+    instance: Instance, topic: TopicConfig, at: int | None, now: int, *, several: bool = True
+) -> Sequence[Part]:
+    return _ranges_of(Origin(instance.config, topic, None, None, now), at, several=several)
+
+
+def _ranges_of(origin: Origin, at: int | None, *, several: bool = True) -> Sequence[Part]:
     position = plan_position(origin)
     count = position.records // RECORDS_PER_PART + 1 if position is not None and several else 1
     return [RangePart(origin, position, at, low, high) for low, high in bounds(count)]

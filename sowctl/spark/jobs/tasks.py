@@ -13,6 +13,7 @@ from sowctl.spark.errors import carried, translated
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
@@ -33,15 +34,23 @@ def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what
 
 
 def frame_of(
-    spark: SparkSession, items: Sequence[T], read: Callable[[T], Iterator[pyarrow.RecordBatch]], schema: str
+    spark: SparkSession, items: Sequence[T] | RDD[T], read: Callable[[T], Iterator[pyarrow.RecordBatch]], schema: str
 ) -> DataFrame:
-    """A DataFrame of what ``read`` yields for each of ``items`` on the executors, a partition for every item."""
+    """A DataFrame of what ``read`` yields for each of ``items`` on the executors, a partition for every item; of items
+    that the executors make themselves, in their partitions and their order."""
+    if isinstance(items, Sequence):
+        rows = [_row(item) for item in items]
+        pieces = spark.sparkContext.parallelize(rows, max(1, len(rows)))
+    else:
+        pieces = items.map(_row)
+    return map_batches(spark.createDataFrame(pieces, "item binary"), _Read(read), schema)
+
+
+def _row(item: object) -> tuple[bytearray]:
+    """An item as a row: rows of a frame are columns of plain types, so it travels as bytes."""
     import pickle
 
-    # Rows of a frame are columns of plain types, so an item travels as bytes.
-    rows = [(bytearray(pickle.dumps(item)),) for item in items]
-    pieces = spark.sparkContext.parallelize(rows, max(1, len(rows)))
-    return map_batches(spark.createDataFrame(pieces, "item binary"), _Read(read), schema)
+    return (bytearray(pickle.dumps(item)),)
 
 
 class _Read(Generic[T]):

@@ -15,7 +15,7 @@ import pytest
 
 from sowctl.engine.bulk.staging import Staged, StagePlan
 from sowctl.errors import InputError
-from sowctl.spark.jobs import folding
+from sowctl.spark.jobs import folding, foldshape
 from sowctl.spark.jobs import load as loading
 from sowctl.spark.jobs.inputs import InputSplit
 from sowctl.spark.jobs.load import LoadOptions, load
@@ -99,7 +99,7 @@ def test_a_fold_whose_tasks_fail_after_writing(
             yield from done
 
     monkeypatch.setattr(folding, "_Reducer", Flaky)
-    monkeypatch.setattr(folding, "BUCKET_BYTES", 4000)
+    monkeypatch.setattr(foldshape, "PART_BYTES", 4000)
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         lab.publish("log", *[message(id=n % 70, v=n) for n in range(200)])
         before = lab.digest("log")

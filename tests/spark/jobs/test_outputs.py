@@ -19,7 +19,7 @@ from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs import folding, state
+from sowctl.spark.jobs import folding, foldshape, state
 from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.snapshot import snapshot
@@ -47,7 +47,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(folding, "LEAST_BYTES", 1)
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1200)
     monkeypatch.setattr(folding, "HANDFUL_BYTES", 3000)
-    monkeypatch.setattr(folding, "BUCKET_BYTES", 6000)
+    monkeypatch.setattr(foldshape, "PART_BYTES", 6000)
     made = Lab(tmp_path / "lab", XML)
     for minute in range(4):
         for topic in ("log", "past", "brief", "alone"):

@@ -12,7 +12,7 @@ import pytest
 
 from sowctl.cli.main import main
 from sowctl.errors import UsageError
-from sowctl.spark.jobs import folding, state
+from sowctl.spark.jobs import folding, foldshape, state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.view import AdHoc, view
 from sowctl.values.times import format_time
@@ -31,7 +31,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Two logical topics with equal keys, and a topic that only the transaction log names."""
     monkeypatch.setattr(state, "RECORDS_PER_PART", 5)
     monkeypatch.setattr(folding, "LEAST_BYTES", 1)
-    monkeypatch.setattr(folding, "BUCKET_BYTES", 400)
+    monkeypatch.setattr(foldshape, "PART_BYTES", 400)
     made = Lab(tmp_path / "lab", XML)
     for step in range(2):
         for topic in ("/a", "/b", "events", "plain"):

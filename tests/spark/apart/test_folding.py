@@ -1,0 +1,203 @@
+"""The fold, without a virtual machine: what it makes of any history, however it is cut, is what a replay makes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from msgspec.structs import replace
+
+from sowctl.engine.options import DeleteOptions, ReplayOptions
+from sowctl.engine.sources.digest import digest
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.errors import SowError
+from sowctl.spark.jobs import folding, foldshape, spooling, storefile
+from sowctl.spark.jobs.foldshape import MOST, SHUFFLE_BLOCKS, FoldShape, shaped
+from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.rebuild import rebuild
+from sowctl.spark.jobs.runs import Run, RunFacts, stream
+from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.spark.jobs.spooling import RunSpool
+from sowctl.spark.reading import journalplan
+from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+from tests.support.rdds import Session, numbers
+
+NAMES = ("log", "past", "brief", "all")
+TOPICS = (
+    topic_xml("log"),
+    topic_xml("past", "<History><Window>40s</Window><Granularity>3s</Granularity></History>"),
+    topic_xml("brief", "<Expiration>30s</Expiration>"),
+    topic_xml("all", "<Pattern>^/[ab]</Pattern>"),
+)
+XML = config_xml("".join(TOPICS), NAMES)
+
+
+def play(lab: Lab, rng: random.Random) -> None:
+    """A history: publishes of one message and of many, deletions, time."""
+    for step in range(rng.randrange(15, 40)):
+        topic = rng.choice(("log", "log", "past", "brief", "/a", "/b"))
+        first, count = rng.randrange(30), rng.choice((1, 5, 25, 60))
+        kind = rng.random()
+        if kind < 0.15:
+            lab.clock.tick(rng.randrange(20) / 2)
+        elif kind < 0.3 and not topic.startswith("/"):
+            target = Target(topic=lab.open().topic(topic).config)
+            delete(lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + 7}"))
+        else:
+            pads = ["x" * rng.randrange(90) for _ in range(count)]
+            lab.publish(topic, *[message(id=first + n, v=step, pad=pad) for n, pad in enumerate(pads)])
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Any sizes of stretches, handfuls, parts; one shuffle or two; spools that use their file or need not."""
+    names = iter(numbers())
+    for module in (folding, storefile):
+        monkeypatch.setattr(module, "attempt", lambda: next(names))
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
+    monkeypatch.setattr(folding, "LEAST_BYTES", rng.choice((1, 1 << 20)))
+    monkeypatch.setattr(folding, "HANDFUL_BYTES", rng.choice((1, 2000, 1 << 25)))
+    monkeypatch.setattr(journalplan, "PARTITION_BYTES", rng.choice((1, 1100, 5000, 1 << 25)))
+    monkeypatch.setattr(journalplan, "MANY", 1 << 20)
+    monkeypatch.setattr(foldshape, "PART_BYTES", rng.choice((500, 6000, 1 << 25)))
+    monkeypatch.setattr(spooling, "HELD_BYTES", rng.choice((1, 1000, 1 << 25)))
+    blocks = rng.choice((10, 100, SHUFFLE_BLOCKS))
+    monkeypatch.setattr(folding, "shaped", lambda maps, size, parallel: shaped(maps, size, parallel, blocks))
+
+
+def digest_of(lab: Lab, path: Path) -> tuple[str, int, int]:
+    found = digest(replace(lab.open(), config=None), Target(path=path))
+    return found.digest, found.records, found.txid
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_fold_is_a_replay_however_it_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: bool, seed: int
+) -> None:
+    if seed >= 6 and not deep:
+        pytest.skip("--deep runs these")
+    rng = random.Random(seed)
+    cut_small(monkeypatch, rng)
+    spark = cast(Any, Session(rng.choice((1, 2, 7)), seed))
+    with verified(Lab(tmp_path, XML, journal_size=rng.choice((3000, 20_000, 1 << 20)))) as lab:
+        lab.publish("log", message(id=0))
+        play(lab, rng)
+        instance = lab.open()
+        topics = [topic for topic in instance.topics if topic.journalled]
+        before = {topic.name: lab.digest(topic.name) for topic in topics if lab.store(topic.name).exists()}
+        told = rebuild(spark, instance, topics)
+        assert {name: lab.digest(name) for name in before} == before
+        assert told.partitions == spark.sparkContext.tasks
+        for topic in topics:
+            assert lab.open().topic(topic.name).replay().action in ("current", "skipped")
+        until = rng.randrange(1, told.read + 1)
+        options = ReplayOptions(until_txid=until, into=str(tmp_path / "spark"))
+        rebuild(spark, instance, topics, options)
+        replay(instance, topics, replace(options, into=str(tmp_path / "here")))
+        files = [sorted(path.name for path in (tmp_path / place).glob("*.sow")) for place in ("spark", "here")]
+        assert files[0] == files[1]
+        for name in files[0]:
+            assert digest_of(lab, tmp_path / "spark" / name) == digest_of(lab, tmp_path / "here" / name)
+        for name in ("log", "past", "brief", "all", "/a"):
+            same_past(spark, lab, name, rng.randrange(START, lab.clock.at + 1))
+        assert not list(tmp_path.rglob("*.staging*"))
+
+
+def same_past(spark: Any, lab: Lab, name: str, at: int | None) -> None:
+    """A snapshot of a topic at an instant, made both ways: the same store, or the same refusal."""
+    instance = lab.open()
+    try:
+        config = instance.topic(name).config
+    except SowError:
+        return
+    found: list[object] = []
+    for who in ("spark", "here"):
+        path = lab.directory / f"{who}.sow"
+        try:
+            if who == "spark":
+                snapshot(spark, instance, config, at, Output(str(path), force=True))
+            else:
+                snapshot_file(instance, Target(topic=config), instance.now if at is None else at, path)
+            found.append(digest_of(lab, path))
+            path.unlink()
+        except SowError as error:
+            found.append(error.code)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_missing_store_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = random.Random(seed)
+    cut_small(monkeypatch, rng)
+    spark = cast(Any, Session())
+    lab = Lab(tmp_path, XML, journal_size=5000)
+    play(lab, rng)
+    for name in ("log", "past", "brief"):
+        lab.publish(name, *[message(id=n) for n in range(5)])
+        path = tmp_path / "whole.sow"
+        snapshot_file(lab.open(), Target(topic=lab.open().topic(name).config), lab.clock.at, path)
+        wanted = digest_of(lab, path)
+        path.unlink()
+        lab.forget(name)
+        before = spark.sparkContext.shuffle_blocks
+        snapshot(spark, lab.open(), lab.open().topic(name).config, None, Output(str(path)))
+        assert spark.sparkContext.shuffle_blocks > before
+        assert digest_of(lab, path) == wanted
+        path.unlink()
+
+
+def test_shapes_keep_to_the_bound() -> None:
+    giga, tera = 1 << 30, 1 << 40
+    assert shaped(4, 1 << 20, 2) == FoldShape(4, 1)
+    assert shaped(4, giga, 2) == FoldShape(4, 16)
+    assert shaped(3, 10 << 20, 8) == FoldShape(3, 8)
+    for size, ratio in ((giga, 1), (100 * giga, 5), (tera, 5), (3 * tera, 1), (10 * tera, 5), (50 * tera, 5)):
+        for maps in (size // (256 << 20), min(size // (64 << 20), foldshape.MAPS)):
+            for parallel in (2, 400, 4000):
+                shape = shaped(maps, size * ratio, parallel)
+                assert shape.shuffle_blocks <= SHUFFLE_BLOCKS
+                assert shape.buckets * shape.parts * foldshape.PART_BYTES >= size * ratio
+                assert shape.buckets % shape.coarse == 0
+    assert shaped(40_000, 48 * tera, 400).slices > 1
+    assert shaped(40_000, 48 * tera, 400).buckets >= MOST
+    assert shaped(2_000, 10 * tera, 400).slices == 1
+
+
+@pytest.mark.parametrize("held", [1, 3000, 1 << 25])
+def test_a_spool_gives_back_what_it_took_by_parts(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    import pyarrow as pa
+
+    monkeypatch.setattr(spooling, "HELD_BYTES", held)
+    rng = random.Random(held)
+    txids = list(range(1, 2000))
+    keys = [rng.randrange(1 << 63, 1 << 64) for _ in range(300)]
+    rows = [(rng.choice(keys), txid) for txid in txids]
+    runs = []
+    for start in range(0, len(rows), 100):
+        some = sorted(rows[start : start + 100])
+        columns = {"key": pa.array([key for key, _ in some], pa.uint64()), "txid": pa.array([txid for _, txid in some])}
+        runs.append(Run(start + 1, RunFacts(1, 1, 1), stream(pa.table(columns)), start // 100 % 2))
+    rng.shuffle(runs)
+    # The upper half of the key space, in 8 parts of 16.
+    with RunSpool(8, 8, 16) as spool:
+        for run in runs:
+            spool.add(run)
+        for topic in (0, 1):
+            parts = list(spool.parts(topic))
+            wanted = [row for row in rows if (row[1] - 1) // 100 % 2 == topic]
+            found = [(key, txid) for _, one in parts for key, txid in zip(*one.to_pydict().values(), strict=True)]
+            assert sorted(found) == sorted(wanted)
+            for key in keys:
+                assert [txid for one, txid in found if one == key] == [txid for one, txid in wanted if one == key]
+            if held == 1:
+                assert len(parts) == 8
+                edges = [(min(one["key"].to_pylist()), max(one["key"].to_pylist())) for _, one in parts]
+                assert edges == sorted(edges)
+            assert list(spool.parts(topic)) == []
