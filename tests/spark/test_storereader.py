@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,8 +18,9 @@ from sowctl.engine.records import StoredRecord
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.query import query
-from sowctl.errors import DamageError, LockedError, MissingError, UsageError
+from sowctl.errors import DamageError, LockedError, MissingError, StorageError, UsageError
 from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.reading import storeplan
 from sowctl.spark.reading.storereader import KeyRange
 from sowctl.values.times import EPOCH, format_time
 from tests.spark.reading import read, reader_of, rows_of, source
@@ -156,6 +158,41 @@ def test_a_pinned_state_of_the_past_is_read_in_parts(stocked: Lab, spark: SparkS
     reader = reader_of(one, spark)
     assert len(reader.partitions()) == 5
     assert plain(read(one, spark)) == engine(stocked, "orders", at=at)
+
+
+def test_the_past_is_read_in_many_partitions(stocked: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(stocked.directory, tmp_path / "copy")
+    lab = Lab(tmp_path / "copy", stocked.xml, clock=stocked.clock)
+    for topic in ("orders", "past", "chosen"):
+        for seconds in (30, 200, 200, 10_000):
+            at = START + seconds * SECOND
+            one = source(lab, topic=topic, at=format_time(at), numPartitions=5)
+            assert len(reader_of(one, spark).partitions()) == 5
+            assert plain(read(one, spark)) == engine(lab, topic, at=at)
+    # Asked twice, a state is built once; of a topic with History none is, and none of what has not changed since.
+    assert len(list(lab.directory.rglob("*.staging/*/state.sow"))) == 4
+
+
+@pytest.mark.parametrize("topic", ["orders", "past", "chosen"])
+def test_a_missing_store_is_read_in_many_partitions(
+    lab: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    options = {"sow_key": "k"} if topic == "chosen" else {}
+    lab.publish(topic, *[message(id=n) for n in range(1 if options else 9)], **options)
+    expected = engine(lab, topic)
+    lab.forget(topic)
+    monkeypatch.setattr(storeplan, "RECORDS_PER_PARTITION", 4)
+    one = source(lab, topic=topic)
+    assert len(reader_of(one, spark).partitions()) == (1 if options else 3)
+    assert plain(read(one, spark)) == expected == engine(lab, topic)
+    # Where nothing can be staged, one task does it all.
+    monkeypatch.setattr(storeplan, "find_staging", unwritable)
+    assert len(reader_of(one, spark).partitions()) == 1
+    assert plain(read(one, spark)) == expected
+
+
+def unwritable(*_: object) -> NoReturn:
+    raise StorageError("SOW-ENG-044", "no")
 
 
 def test_key_ranges_cover_every_key_once(stocked: Lab, spark: SparkSession) -> None:

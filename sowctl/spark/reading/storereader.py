@@ -26,7 +26,8 @@ from sowctl.spark.catalog import is_mark
 from sowctl.spark.errors import carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.malformed import Judged, Judging, Malformed
-from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
+from sowctl.spark.reading.positions import open_planned, plan_position, ranged
+from sowctl.spark.reading.storeplan import StorePlan, plan_store
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred, with_corrupt
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from sowctl.arrow.decoding import StructDecoder
     from sowctl.spark.origin import Origin
 
-RECORDS_PER_PARTITION = 100_000
 BATCH = 4096
 # The header of a stored value as numpy reads it, without padding: 36 bytes, sow-store(5).
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
@@ -54,11 +54,11 @@ class StoreQuery(DescribedStruct, frozen=True):
 
 
 class KeyRange(InputPartition):
-    """One partition: the keys within ``bounds``, in the state that was ``planned``."""
+    """One partition: the keys within ``bounds``, in the state that was planned."""
 
-    def __init__(self, bounds: Bounds, planned: PlannedState | None) -> None:
+    def __init__(self, bounds: Bounds, plan: StorePlan) -> None:
         self.bounds = bounds
-        self.planned = planned
+        self.plan = plan
 
 
 class StoreReader(DataSourceReader):
@@ -72,24 +72,20 @@ class StoreReader(DataSourceReader):
             Judging(query.malformed, self._schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Equal shares of the key space, which hashing fills evenly; one where the state has to be built first."""
+        """Equal shares of the key space, which hashing fills evenly."""
         with carried():
             if self.query.filter is not None:
                 # A faulty filter is reported once here and not by every task.
                 compiled(self.query.origin, self.query.filter)
             # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
-            position = plan_position(self.query.origin)
-            count = 1
-            if position is not None and self.query.at is None:
-                # A state in the past, or of a store that is missing, would be built by each task anew, so there is one
-                # task.
-                count = self.query.partitions or position.records // RECORDS_PER_PARTITION + 1
-            return [KeyRange(edges, position) for edges in bounds(count)]
+            plan = plan_store(self.query.origin, self.query.at, self.query.partitions)
+            return [KeyRange(edges, plan) for edges in bounds(plan.count)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of one partition that match."""
         if isinstance(partition, KeyRange):
-            with carried(), closing(open_planned(self.query.origin, partition.planned, self.query.at)) as source:
+            plan = partition.plan
+            with carried(), closing(open_planned(plan.origin, plan.planned, plan.at)) as source:
                 yield from self._batches(source, partition)
 
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
@@ -97,7 +93,7 @@ class StoreReader(DataSourceReader):
         matcher = matcher_of(self.query, source)
         judging = Judging(self.query.malformed, self._schema)
         made = _Batches(self._schema, matcher, source, judging)
-        for keys, values in ranged(source, self.query.origin, BATCH, *partition.bounds):
+        for keys, values in ranged(source, partition.plan.origin, BATCH, *partition.bounds):
             places = matcher.places(keys, values)
             if len(places) < len(keys):
                 # Before columns are made: only records that match are decoded.

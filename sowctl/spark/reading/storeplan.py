@@ -1,0 +1,84 @@
+"""In how many partitions a topic's state is read, and what each of them opens (sowctl-spark(7), PARTITIONS).
+
+Called by the reader of :mod:`sowctl.spark.reading.storereader`, where Spark plans.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.sources.past import Means, way_at
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.errors import MissingError, StorageError
+from sowctl.spark.origin import Origin
+from sowctl.spark.reading.pinning import pinned
+from sowctl.spark.reading.positions import PlannedState, plan_position
+from sowctl.spark.writing.attempts import find_staging
+
+RECORDS_PER_PARTITION = 100_000
+
+
+class StorePlan(DescribedStruct, frozen=True):
+    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``)."""
+
+    origin: Origin
+    at: int | None
+    planned: PlannedState | None
+    count: int
+
+
+def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StorePlan:
+    """The plan for the state ``at`` an instant (microseconds UTC; None: now), in so many partitions if that is said.
+
+    A state that has to be built first is built here and once, as a file that all tasks read, unless it is so small that
+    one of them may build it. Raises what reading raises.
+    """
+    planned = plan_position(origin)
+    if planned is None:
+        return _built(origin, at, partitions, _entries(origin))
+    count = partitions or planned.records // RECORDS_PER_PARTITION + 1
+    if origin.topic is None or at is None or count == 1:
+        return StorePlan(origin, at, planned, count)
+    with ExitStack() as held:
+        # The same decision that each task makes when it opens the state.
+        way = way_at(origin.instance(), origin.topic.whole, at, held)
+        if way.means is Means.PRESENT and at >= origin.now:
+            # What is the future here is the present, and that may change before the last task has read it.
+            return StorePlan(origin, None, planned, count)
+        if way.means in (Means.PRESENT, Means.VERSIONS):
+            return StorePlan(origin, at, planned, count)
+        if way.means is Means.EMPTY:
+            return StorePlan(origin, at, planned, 1)
+    return _built(origin, at, partitions, planned.records)
+
+
+def _built(origin: Origin, at: int | None, partitions: int | None, records: int) -> StorePlan:
+    """A copy of the state in the staging place, which goes when the driver has ended; the same one for every reading of
+    this state by this driver."""
+    count = partitions or records // RECORDS_PER_PARTITION + 1
+    if count > 1 and origin.topic is not None:
+        name = f"state of {origin.topic.label} at {at} of {_last(origin) if at is None else 0}"
+        # Where nothing may be written, one task builds the state for itself.
+        with suppress(StorageError):
+            directory = find_staging(origin, name, None).open()
+            copy = pinned(origin, at, directory / "state.sow")
+            return StorePlan(copy, None, plan_position(copy), count)
+    return StorePlan(origin, at, None, 1)
+
+
+def _entries(origin: Origin) -> int:
+    """How many entries the journal has, of all topics: a topic has no more records."""
+    instance = origin.instance()
+    try:
+        if not has_log(instance):
+            return 0
+        with open_log(instance) as log:
+            return log.last_txid() - log.first_txid + 1
+    except MissingError:
+        return 0
+
+
+def _last(origin: Origin) -> int:
+    with open_log(origin.instance()) as log:
+        return log.last_txid()
