@@ -1,0 +1,76 @@
+"""Staging of drivers on other machines: removed once they say that nobody is there any more."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from sowctl.spark.writing import attempts
+from sowctl.spark.writing.attempts import Staging, _is_local, _listening, sweep
+
+LISTENS = """
+import socket, sys
+with socket.create_server(("0.0.0.0", 0)) as one, socket.create_server(("127.0.0.1", 0)) as local:
+    print(one.getsockname()[1], local.getsockname()[1], flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_driver_elsewhere_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "here")
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        dead = held.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        alive = held.getsockname()[1]
+        for name, host, ports in (
+            ("dead", "127.0.0.1", [dead]),
+            ("living", "127.0.0.1", [dead, alive]),
+            ("unheard", "127.0.0.1", []),
+            ("unknown", "no such host.invalid", [dead]),
+            ("young", "127.0.0.1", [dead]),
+        ):
+            staging = Staging(tmp_path / f"write-{name}", json.dumps({"host": host, "pid": 1, "ports": ports}))
+            staging.open()
+            if name != "young":
+                before = time.time() - attempts._QUIET - 10
+                os.utime(staging.directory, (before, before))
+        sweep(tmp_path)
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert left == ["write-living", "write-unheard", "write-unknown", "write-young"]
+        for path in tmp_path.iterdir():
+            os.utime(path, (0, 0))
+        # Nobody asks for ever.
+        sweep(tmp_path)
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_ports_that_others_reach() -> None:
+    command = [sys.executable, "-c", LISTENS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        reached, _ = map(int, process.stdout.readline().split())
+        assert _listening(process.pid) == [reached]
+        process.communicate()
+    assert _listening(process.pid) == []
+
+
+def test_addresses_of_this_machine_alone() -> None:
+    for address, local in (
+        ("0100007F", True),
+        ("00000000", False),
+        ("0B01A8C0", False),
+        ("00000000000000000000000001000000", True),
+        ("0000000000000000FFFF00000100007F", True),
+        ("0000000000000000FFFF00000B01A8C0", False),
+        ("0" * 32, False),
+    ):
+        assert _is_local(address) == local, address
