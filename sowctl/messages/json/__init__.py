@@ -3,6 +3,8 @@
 * ``type``: the door
 * ``plan``: what a fast reader looks for; ``rows``: makes the readers of slots and keys
 * ``fast``: many payloads at once through msgspec; ``batch``: what is found out about them
+* ``shapes``: many payloads of one shape as columns, without an object for each; ``template``: a shape, read off one of
+  them; ``digits``: numbers out of a text
 * ``exact``: the definition of what is accepted, for what the fast reader may not judge
 * ``shape``: paths in parsed JSON, and slot values
 * ``select``: select lists by the bytes of members

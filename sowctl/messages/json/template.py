@@ -1,0 +1,133 @@
+"""What messages of one shape have in common: the bytes that stay the same, and the slots between them.
+
+Made of one message, which is known to be a JSON object. What no shape can be promised for is refused with
+:class:`Unshaped`: backslashes, line breaks, an object with a member twice, long messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from sowctl.messages.base import MAX_DEPTH
+from sowctl.messages.json.exact import is_deep
+
+LARGEST = 4096
+"""Bytes of the largest message that a shape is made of."""
+MOST_SLOTS = 256
+_TOKEN = re.compile(
+    rb'"(?P<text>[^"\\\x00-\x1f]*+)"|(?P<number>-?(?:0|[1-9][0-9]*+)(?P<rest>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?))'
+    rb"|(?P<word>true|false|null)|[{}\[\],:]| ++"
+)
+_WORDS = {b"true": True, b"false": False, b"null": None}
+LISTED = object()
+"""Stands in the tree of a template for an array."""
+
+
+class Unshaped(Exception):
+    """A message, or several, that no shape is made for."""
+
+
+class Slot(Struct):
+    """What varies. ``quotes``: how many are before its end; the next one is ``behind`` bytes behind that, or with
+    ``last`` the end of the message. ``whole``: a number without point and exponent."""
+
+    kind: Literal["string", "number", "word"]
+    quotes: int
+    whole: bool = True
+    behind: int = 0
+    last: bool = False
+
+
+class Template:
+    """One message taken apart. ``fixed`` are the bytes that stay the same, one piece more than ``slots``; ``quotes`` is
+    how many quotes there are. ``tree`` has the members by name: the number of a slot, an object, or :data:`LISTED`.
+    ``words`` has the word in each word slot.
+
+    Raises Unshaped.
+    """
+
+    def __init__(self, message: bytes) -> None:
+        if len(message) > LARGEST or not message.startswith(b"{") or is_deep(message, MAX_DEPTH):
+            raise Unshaped
+        self.slots: list[Slot] = []
+        self.quotes = 0
+        self.tree: dict[str, Any] = {}
+        self.words: dict[int, bool | None] = {}
+        self._fixed = [bytearray()]
+        self._open: list[dict[str, Any] | None] = []
+        self._name: str | None = None
+        place = 0
+        while place < len(message):
+            token = _TOKEN.match(message, place)
+            if token is None or len(self.slots) > MOST_SLOTS:
+                raise Unshaped
+            place = token.end()
+            self._take(token)
+        self.fixed = [bytes(piece) for piece in self._fixed]
+        for slot, behind in zip(self.slots, self.fixed[1:], strict=True):
+            slot.last = slot.quotes == self.quotes
+            self._measure(slot, behind)
+
+    def _measure(self, slot: Slot, behind: bytes) -> None:
+        # Between a number and the next quote, or the end, all bytes stay the same: else its end would not be known.
+        if slot.kind != "number":
+            return
+        if not slot.last and b'"' not in behind:
+            raise Unshaped
+        slot.behind = len(behind) if slot.last else behind.index(b'"')
+        if slot.last and slot is not self.slots[-1]:
+            raise Unshaped
+
+    def _take(self, token: re.Match[bytes]) -> None:
+        text = token[0]
+        inside = self._open[-1] if self._open else None
+        if token["text"] is not None:
+            named = inside is not None and self._name is None
+            if named:
+                self._fixed[-1] += text
+                self._name = token["text"].decode()
+                # Of members given twice one counts, and which one depends on who reads.
+                if self._name in inside:  # type: ignore[operator]  # an object, as it is named
+                    raise Unshaped
+            else:
+                self._fixed[-1] += b'"'
+                self._slot("string", self.quotes + 1)
+                self._fixed[-1] += b'"'
+            self.quotes += 2
+        elif token["number"] is not None:
+            self._slot("number", self.quotes)
+            self.slots[-1].whole = not token["rest"]
+        elif token["word"] is not None:
+            self.words[len(self.slots)] = _WORDS[text]
+            self._slot("word", self.quotes)
+        else:
+            self._fixed[-1] += text
+            self._structure(text)
+
+    def _slot(self, kind: Literal["string", "number", "word"], quotes: int) -> None:
+        self._put(len(self.slots))
+        self.slots.append(Slot(kind, quotes))
+        self._fixed.append(bytearray())
+
+    def _structure(self, text: bytes) -> None:
+        if text == b"{":
+            made: dict[str, Any] = {} if self._open else self.tree
+            self._put(made)
+            self._open.append(made)
+        elif text == b"[":
+            self._put(LISTED)
+            self._open.append(None)
+        elif text in (b"}", b"]"):
+            if not self._open:
+                raise Unshaped
+            self._open.pop()
+
+    def _put(self, value: Any) -> None:
+        """What was just read is the value of the last name, unless it is in a list."""
+        inside = self._open[-1] if self._open else None
+        if inside is not None and self._name is not None:
+            inside[self._name] = value
+            self._name = None
