@@ -38,7 +38,7 @@ class MessageEncoder:
         if kind.rooted and (around := wrapping(names, root)) is not None:
             self._above = (around,)
         form = form_of(kind)
-        self.form = _Form(form.binary, form.decimal, variant)
+        self.form = _Form(form.binary, form.decimal, odd_text, variant)
 
     @property
     def decimal(self) -> Callable[[Decimal], Any]:
@@ -131,7 +131,7 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
             name_of(key(name)): found for name, one in value if (found := inner(one)) is not None
         }
     elif t.is_float32(kind) or t.is_float16(kind):
-        made = _short_double
+        made = lambda value: _short_double(value, form)  # noqa: E731
     else:
         made = lambda value: scalar(value, form)  # noqa: E731
     return lambda value: None if value is None else made(value)
@@ -142,11 +142,16 @@ def json_cell(kind: pyarrow.DataType) -> Cell:
     return _cell(kind, _Form(JSON.binary, JSON.decimal))
 
 
-def _short_double(value: float) -> float | None:
+def odd_text(value: float) -> str:
+    """NaN and infinities as texts, as Spark's ``to_json`` writes them; left out, a delta would keep the old value."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+def _short_double(value: float, form: _Form) -> Any:
     """The shortest double that is this 32-bit number: 0.1 and not 0.10000000149011612."""
     import numpy as np
 
-    return float(str(np.float32(value))) if isfinite(value) else None
+    return float(str(np.float32(value))) if isfinite(value) else form.odd(value)
 
 
 def _is_variant(kind: pyarrow.StructType) -> bool:

@@ -269,6 +269,11 @@ CODES: dict[str, str] = {
         Why: Spark uses the options of one scan of a table for other scans of it in the same query.
         Do: Give them to a temporary view, or to a table of its own.
         """,
+    "SOW-SPK-113": """2 a column that no message can hold
+
+        Why: Messages have no intervals and no shapes, and their members have simple names.
+        Do: Cast the column to a text, or take a number from it.
+        """,
     "SOW-SPK-130": """2 one operation of a feed of changes
 
         Why: With ``changes=true`` the source has inserts, updates and deletions; ``operation`` would leave some out.

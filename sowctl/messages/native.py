@@ -32,11 +32,16 @@ Cell: TypeAlias = "Callable[[Any], Any]"
 """Makes of a value what it is in a message, None for NULL."""
 
 
+def _nothing(value: Any) -> None:
+    """NULL."""
+
+
 class Form(Struct, frozen=True):
-    """What depends on the format: how it has bytes, and how decimals."""
+    """What depends on the format: how it has bytes, and how decimals; ``odd`` is what NaN and infinities are."""
 
     binary: Cell
     decimal: Cell
+    odd: Cell = _nothing
 
 
 def form_of(kind: MessageType) -> Form:
@@ -80,9 +85,9 @@ def encoded(
 
 
 def scalar(value: Any, form: Form) -> Any:
-    """One value of a column; NaN and infinities, which most formats do not have, are NULL."""
+    """One value of a column."""
     if isinstance(value, float):
-        return value if isfinite(value) else None
+        return value if isfinite(value) else form.odd(value)
     if isinstance(value, bool | int | str):
         return value
     # Before dates: in Python a datetime is a date, too.

@@ -6,7 +6,7 @@ message as bytes or as a struct.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
@@ -14,7 +14,7 @@ from sowctl.spark.catalog import is_mark
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
     from sowctl.spark.options import Options
 
@@ -157,6 +157,38 @@ def _check_type(name: str, kind: DataType) -> None:
         _check_type(name, kind.valueType)
     elif not isinstance(kind, _readable()):
         raise _no_such_type(name, kind, "declare it as STRING, which takes any value")
+
+
+def check_written(fields: Iterable[StructField]) -> None:
+    """Raise UsageError ``SOW-SPK-113`` for a field of rows that no message can hold.
+
+    Spark's ``to_json`` writes intervals as SQL's literals, which no reader of messages takes for a time span; of shapes
+    it writes nothing, and maps with nested keys it writes as the keys' insides.
+    """
+    for field in fields:
+        _check_written(field.name, field.dataType)
+
+
+def _check_written(name: str, kind: DataType) -> None:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            _check_written(f"{name}.{field.name}", field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        _check_written(name, kind.elementType)
+    elif isinstance(kind, t.MapType):
+        if isinstance(kind.keyType, t.StructType | t.ArrayType | t.MapType | t.VariantType):
+            raise _unwritten(name, kind, "names of members are texts or numbers: transform_keys makes such")
+        _check_written(name, kind.keyType)
+        _check_written(name, kind.valueType)
+    elif not isinstance(kind, (*_readable(), t.VariantType, t.NullType, t.TimeType, t.CharType, t.VarcharType)):
+        column = name.partition(".")[0]
+        raise _unwritten(name, kind, f"CAST({column} AS STRING) writes the text, extract(... FROM {column}) a number")
+
+
+def _unwritten(name: str, kind: DataType, hint: str) -> UsageError:
+    return UsageError("SOW-SPK-113", f"field {name} cannot be written as {kind.simpleString().upper()}", hint=hint)
 
 
 def _no_such_type(name: str, kind: DataType, hint: str) -> UsageError:

@@ -205,12 +205,12 @@ def _schema(
     if new := is_new_table(given):
         given = options_of_table(given)
         table = mark_of(source.name(), given)
-    several = [Options(source.name(), one, known[0], known[1] if new else ()) for one in each_path(given)]
-    options = several[0]
+    found = [Options(source.name(), one, known[0], known[1] if new else ()) for one in each_path(given)]
+    options = found[0]
     payload, inferred = declared_payload(options), False
     if payload == "":
         count = _samples(options)
-        messages = chain.from_iterable(sample(query(one), count) for one in several)
+        messages = chain.from_iterable(sample(query(one), count) for one in found)
         payload, inferred = infer(messages if count is None else islice(messages, count)), True
     elif new:
         # a table that could never be read is refused when it is made

@@ -14,7 +14,7 @@ from msgspec import Struct
 from sowctl.arrow.build import MessageMaker, stamp, wrapping
 from sowctl.errors import UsageError
 from sowctl.messages.framing.envelope import Envelope
-from sowctl.spark.schema import PAYLOAD
+from sowctl.spark.schema import PAYLOAD, check_written
 
 if TYPE_CHECKING:
     import pyarrow
@@ -46,8 +46,8 @@ class RowEncoder:
 
     ``keep_stamps``: the columns ``_timestamp`` and ``_expiration`` count; else messages get new ones. ``by_key``:
     rows may do without a message, their ``_sow_key`` says what is meant. ``own_keys``: the publisher chooses the keys.
-    ``root`` is the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, for XML ``SOW-SPK-081``, for a
-    schema of which no message can be made.
+    ``root`` is the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, ``SOW-SPK-113``, for XML
+    ``SOW-SPK-081``, for a schema of which no message can be made.
     """
 
     def __init__(
@@ -84,6 +84,9 @@ class RowEncoder:
                 f"messages of type {kind.name} cannot be made of fields",
                 hint="give them as bytes in a column payload",
             )
+        if not (self._payload and self._raw):
+            inner = None if self._payload is None else schema[PAYLOAD].dataType
+            check_written(inner.fields if isinstance(inner, StructType) else [schema[name] for name in self._fields])
         self._root = root
         self._maker: MessageMaker | None = None
         if kind.rooted and not (self._payload and self._raw) and self._fields:
