@@ -20,7 +20,7 @@ from sowctl.spark.options import SPARK_OWN
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-PATHS = ("path", "config", "root", "archive", "pin", "staging")
+PATHS = ("path", "config", "root", "archive", "pin", "staging", "rejects", "report")
 """Options that are paths: a table outlives the working directory in which it was made."""
 WHERE = ("path", "paths", "config", "topic")
 """Options that say what is read or written; a question that gives one of them asks no table."""

@@ -52,6 +52,8 @@ WRITE_OPTIONS = (
     "updateOnly",
     "stamps",
     "staging",
+    "rejects",
+    "report",
 )
 READ_SHAPE = (*PAYLOAD, *MODE_OPTIONS, "numPartitions")
 """Options that say how messages are read, and nothing of which."""
@@ -283,6 +285,8 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
         overwrite=overwrite,
         keep_stamps=options.choice("stamps", ("new", "keep"), "new") == "keep",
         client=client,
+        rejects=options.path("rejects"),
+        report=options.path("report"),
     )
 
 

@@ -162,8 +162,13 @@ def test_a_bad_message_writes_nothing_unless_it_may_be_skipped(lab: Lab, spark: 
     assert not lab.store("orders").exists() or lab.query("orders") == []
     with pytest.raises(LimitError):
         write(lab, frame, "orders", onError="skip", maxErrors=0)
-    write(lab, frame, "orders", onError="skip")
+    rejects, report = lab.directory / "rejects", lab.directory / "report"
+    write(lab, frame, "orders", onError="skip", rejects=rejects, report=report)
     assert len(lab.query("orders")) == 19
+    (kept,) = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert (kept["partition"], kept["row"], kept["input"]) == (1, 4, '{"v":1}')
+    counts = json.loads(report.read_text())
+    assert [counts[name] for name in ("messages", "inserted", "rejected", "last_txid")] == [20, 19, 1, 19]
     assert left(lab) == []
 
 

@@ -8,6 +8,7 @@ and not written again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.errors import carried
 from sowctl.spark.writing.encoding import EncodedRows, RowEncoder
+from sowctl.spark.writing.outcome import append_counts, keep_refused, partition_name, require_directory
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 class WriteRequest(DescribedStruct, frozen=True):
     """What a write was asked for. ``operation`` None: rows say so in ``_operation``, else they are published.
 
-    ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted.
+    ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted. ``rejects`` and ``report`` are files
+    of the driver's, for refused rows and for counts.
     """
 
     origin: Origin
@@ -52,11 +55,15 @@ class WriteRequest(DescribedStruct, frozen=True):
     overwrite: bool = False
     keep_stamps: bool = False
     client: str | None = None
+    rejects: Path | None = None
+    report: Path | None = None
 
     def check(self) -> None:
         """Raise UsageError where the options do not fit each other or the topic."""
         if self.overwrite and self.operation not in (None, "publish"):
             raise UsageError("SOW-SPK-031", f"mode overwrite replaces records: operation {self.operation} does not fit")
+        require_directory(self.rejects, "rejects")
+        require_directory(self.report, "report")
         # Made for its refusals alone: what a topic cannot take is known before Spark starts a task.
         self._area().plan(self.publish)
 
@@ -66,7 +73,7 @@ class WriteRequest(DescribedStruct, frozen=True):
 
     def plan(self, operation: Operation) -> StagePlan:
         """What the tasks need for one operation; two of one write differ in nothing else."""
-        return self._area().plan(self.publish, operation=operation)
+        return self._area().plan(self.publish, operation=operation, keep_rejects=self.rejects is not None)
 
     def encoder(self, schema: StructType) -> RowEncoder:
         """What makes messages of rows. Raises UsageError ``SOW-SPK-030``."""
@@ -94,9 +101,26 @@ class WriteRequest(DescribedStruct, frozen=True):
             # Operations that rows name differ in their segments; everything else in the plan is common to them.
             plan = self.plan(self.operation or "publish")
             # Rows have no file; errors name the partition that they came in.
-            names = [_partition(number) for number in range(len(messages))]
+            names = [partition_name(number) for number in range(len(messages))]
             area = self._area()
-            commit(area, plan, staged, publisher=publisher, overwrite=self.overwrite, sources=names, words=OF_ROWS)
+            late: list[Rejected] = []
+            try:
+                made = commit(
+                    area,
+                    plan,
+                    staged,
+                    publisher=publisher,
+                    overwrite=self.overwrite,
+                    sources=names,
+                    on_reject=late.append,
+                    words=OF_ROWS,
+                )
+            finally:
+                # In ``finally``: refused rows are kept also where the commit fails because of them.
+                if self.rejects is not None:
+                    keep_refused(self.rejects, area.directory, staged, late)
+            if self.report is not None:
+                append_counts(self.report, made, self.client, sequence)
         finally:
             self.staging.remove()
 
@@ -130,10 +154,6 @@ EXCERPT = 200
 """Characters of a refused message that an error shows."""
 
 
-def _partition(number: int) -> str:
-    return f"partition {number}"
-
-
 def _excerpt(one: Rejected) -> str | None:
     """The beginning of the message, which holds its key: rows have no place that could be looked up."""
     return one.payload[:EXCERPT].decode("utf-8", "replace") if one.payload else None
@@ -142,7 +162,7 @@ def _excerpt(one: Rejected) -> str | None:
 OF_ROWS = RefusalWords(
     lambda one: f"{one.source}, row {one.offset + 1}",
     _excerpt,
-    "option onError=skip leaves refused rows out; maxErrors says up to how many",
+    "option onError=skip leaves refused rows out, maxErrors says up to how many, rejects=FILE keeps them",
     in_bytes=False,
 )
 
@@ -192,7 +212,7 @@ class _Attempt:
                 raise InputError(
                     "SOW-SPK-032",
                     f"a row has the operation {name!r}",
-                    place=f"{_partition(self._number)}, row {row + 1}",
+                    place=f"{partition_name(self._number)}, row {row + 1}",
                     hint="publish, delta or delete",
                 )
             places = [place for place, one in enumerate(rows.operations) if one == name]
@@ -211,7 +231,7 @@ class _Attempt:
             topic = self._request.origin.topic
             if topic is None or topic.key_mode != "user":
                 envelopes = [_without_key(one) for one in envelopes]
-        source = _partition(self._number)
+        source = partition_name(self._number)
         # Envelopes that say nothing are left out, so that the messages take the short way of plain payloads.
         bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
         task.add(rows.payloads, self._number, list(positions), envelopes=None if bare else envelopes, source=source)

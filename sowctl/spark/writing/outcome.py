@@ -1,0 +1,62 @@
+"""What a write tells besides its records: the rows that were refused, and how many there were of each kind.
+
+Spark has no place for either, so they go to files of the driver's, which options name (sowctl-spark(7), Writing).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from sowctl.engine.writing.rejects import reject_line
+from sowctl.errors import MissingError
+
+if TYPE_CHECKING:
+    from sowctl.engine.bulk.staging import Staged
+    from sowctl.engine.reports import CommitReport, Rejected
+
+COUNTS = ("messages", "published", "inserted", "updated", "unchanged", "deleted", "missing", "duplicates", "rejected")
+
+
+def partition_name(number: int) -> str:
+    """What errors call the partition that a row came in."""
+    return f"partition {number}"
+
+
+def require_directory(path: Path | None, option: str) -> None:
+    """Raise MissingError ``SOW-ENG-013`` where the file could not be written: asked before rows are."""
+    if path is not None and not path.parent.is_dir():
+        raise MissingError("SOW-ENG-013", f"option {option}: there is no such directory", place=str(path.parent))
+
+
+def keep_refused(path: Path, directory: Path, staged: Sequence[Staged], late: Iterable[Rejected]) -> None:
+    """Append the refused rows to a file, one a line: those of the winning attempts, then those of the commit."""
+    names = [one.rejects for one in sorted(staged, key=lambda one: one.first) if one.rejects is not None]
+    with path.open("ab") as file:
+        for name in names:
+            for line in (directory / name).read_bytes().splitlines():
+                file.write(_of_row(line))
+        file.write(b"".join(_of_row(reject_line(one)) for one in late))
+
+
+def append_counts(path: Path, report: CommitReport, client: str | None, sequence: int | None) -> None:
+    """Append one line of JSON: the topic, the counts and the txids of one write or one batch of a stream."""
+    row: dict[str, Any] = {"topic": report.topic}
+    if client is not None and sequence is not None:
+        row |= {"client": client, "sequence": sequence}
+    found = asdict(report)
+    row |= {name: found[name] for name in (*COUNTS, "first_txid", "last_txid")}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def _of_row(line: bytes) -> bytes:
+    """A line of a rejects file with the partition and the row, from 1, where files have line and byte."""
+    found = json.loads(line)
+    place = {"partition": int(found.pop("source").split()[-1]), "row": found.pop("byte") + 1}
+    found.pop("line")
+    return json.dumps(place | found).encode() + b"\n"
