@@ -274,6 +274,11 @@ CODES: dict[str, str] = {
         Why: Messages have no intervals and no shapes, and their members have simple names.
         Do: Cast the column to a text, or take a number from it.
         """,
+    "SOW-SPK-114": """2 a format whose package is missing
+
+        Why: Delta and Iceberg are packages of their own, which Spark does not bring.
+        Do: Name the package in ``spark.jars.packages``, or its file in ``spark.jars``.
+        """,
     "SOW-SPK-130": """2 one operation of a feed of changes
 
         Why: With ``changes=true`` the source has inserts, updates and deletions; ``operation`` would leave some out.

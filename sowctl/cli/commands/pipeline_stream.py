@@ -24,6 +24,17 @@ def run(
         str | None,
         option("--output", help="append to Parquet files in DIR", metavar="DIR", complete="directory"),
     ] = None,
+    format: Annotated[
+        str, option("--output-format", help="how files are written", choices=("parquet", "delta", "iceberg"))
+    ] = "parquet",
+    partition_by: Annotated[
+        list[str] | None,
+        option(
+            "--partition-by",
+            help="a directory for every value of this column, such as _topic or _date, or of this field of the message",
+            metavar="PATH",
+        ),
+    ] = None,
     into: Annotated[str | None, option("--into", help="publish to this topic", metavar="TOPIC")] = None,
     console: Annotated[bool, option("--console", help="print the messages, one a line")] = False,
     checkpoint: Annotated[
@@ -82,7 +93,9 @@ def run(
         wanted = pipeline.topic_of(instance, topic, message_type, logged=True) if topic is not None else None
         options = StreamOptions(
             checkpoint=None if checkpoint is None else str(pipeline.directory(checkpoint)),
-            output=None if output is None else str(pipeline.directory(output)),
+            output=None if output is None else pipeline.place_of(output, format),
+            format=format,
+            partition_by=tuple(partition_by or ()),
             into=pipeline.topic_of(instance, into) if into is not None else None,
             client=client,
             show=printed if console else None,

@@ -20,6 +20,7 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs.lakes import require_lake
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.state import FoldedState
 from sowctl.spark.jobs.tasks import carried_iterator, describe, frame_of, run
@@ -63,6 +64,7 @@ def write_records(
     spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
 ) -> Written:
     """Write the records of ``parts`` as a data set (not ``.sow``). Raises what reading them raises."""
+    require_lake(spark, output.kind)
     frame = records_frame(spark, instance, ref, parts, output)
     return write_frame(frame, output, f"write {output.path}")
 
@@ -90,7 +92,7 @@ def records_frame(
     """The records as they are to be written: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)
     form = "lines" if output.kind == "ndjson" else "columns"
-    shape = DataShape(ref[0], ref[1], _portable(instance), form, output.meta, paths, inferred=not output.fields)
+    shape = DataShape(ref[0], ref[1], portable(instance), form, output.meta, paths, inferred=not output.fields)
     columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {COLUMNS}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
         # CSV has no bytes: its messages are always fields, inferred where none are declared.
@@ -110,6 +112,7 @@ def write_frame(frame: DataFrame, output: Output, what: str) -> Written:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
+    require_lake(frame.sparkSession, output.kind)
     describe(frame.sparkSession, what)
     # Counted while the rows pass on their way out: a count of its own would read everything twice.
     seen = Observation()
@@ -128,6 +131,13 @@ def write_frame(frame: DataFrame, output: Output, what: str) -> Written:
     given = {name.lower(): text for name, text in output.writer.items()}
     if kind == "csv":
         given = {"header": "true", "escape": '"', **given}  # quotes are doubled, as other programs expect
+    if output.table is not None:
+        table = counted.writeTo(output.table).using(kind).options(**given)
+        if names:
+            table = table.partitionedBy(*[f.col(f"`{name}`") for name in names])
+        with translated():
+            (table.createOrReplace if output.force else table.create)()
+        return Written(int(seen.get["records"]), int(seen.get["bytes"]), partitions)
     writer = counted.write.mode("overwrite" if output.force else "errorifexists").options(**given)
     if names:
         writer = writer.partitionBy(*names)
@@ -194,7 +204,18 @@ class _Look:
         return carried_iterator([found])
 
 
-def _portable(instance: Instance) -> Instance:
+def field_texts(texts: Any, payload: pyarrow.Array, count: int) -> list[pyarrow.Array]:
+    """Columns of the texts of ``count`` fields, which ``texts`` takes of messages; NULL where a message has none."""
+    import pyarrow as pa
+
+    found = texts([one or b"" for one in payload.to_pylist()])[0]
+    rows = [[None if row is None else row[place] for row in found] for place in range(count)]
+    return [
+        pa.array([None if one is None else one.decode("utf-8", "replace") for one in row], pa.string()) for row in rows
+    ]
+
+
+def portable(instance: Instance) -> Instance:
     """The instance as executors need it: configuration and a clock that stands."""
     return Instance(instance.config, partial(int, instance.now))
 

@@ -17,7 +17,7 @@ from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.datasets import name_of, write_frame, write_state
+from sowctl.spark.jobs.datasets import field_texts, name_of, write_frame, write_state
 from sowctl.spark.jobs.outputs import Output, Written
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of, state_of
@@ -97,6 +97,8 @@ def export(
     report = JobReport("export", tuple(topic.label for topic in topics), output.path)
     if output.kind == "sow" and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a .sow file holds one topic", hint="export topics one by one")
+    if output.table is not None and len(topics) != 1:
+        raise UsageError("SOW-SPK-065", "a table holds one topic", hint="export topics one by one")
     for topic in topics:
         place = output if len(topics) == 1 else replace(output, path=f"{output.path}/_topic={_escaped(topic.label)}")
         # The ending that told the format is that of the whole output, and the directories of topics have none.
@@ -261,9 +263,6 @@ class _Columns:
             sizes = pc.fill_null(pc.binary_length(payload), 0).cast(pa.int64())
             columns, names = [sizes, *batch.columns], ["_payload_bytes", *batch.schema.names]
             if texts is not None:
-                found = texts([one or b"" for one in payload.to_pylist()])[0]
-                for place, path in enumerate(self.paths):
-                    cells = [None if row is None else row[place] for row in found]
-                    columns.append(pa.array([None if one is None else one.decode() for one in cells], pa.string()))
-                    names.append(name_of(path))
+                columns += field_texts(texts, payload, len(self.paths))
+                names += map(name_of, self.paths)
             yield pa.RecordBatch.from_arrays(columns, names)

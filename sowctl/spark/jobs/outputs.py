@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from sowctl.errors import RefusedError, UsageError
+from sowctl.spark.jobs.lakes import LAKES, is_table
 from sowctl.spark.paths import is_remote, local_path
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
 
-FORMATS = ("parquet", "orc", "ndjson", "csv", "sow")
+FORMATS = ("parquet", "orc", "ndjson", "csv", "sow", *LAKES)
 
 
 class Part(Protocol):
@@ -70,7 +71,12 @@ class Output(Struct, frozen=True):
     @property
     def local(self) -> Path | None:
         """The path, where it is one of this machine."""
-        return None if is_remote(self.path) else local_path(self.path)
+        return None if is_remote(self.path) or self.table is not None else local_path(self.path)
+
+    @property
+    def table(self) -> str | None:
+        """The table's name, where the output is one."""
+        return self.path if is_table(self.format, self.path) else None
 
 
 class Written(Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,15 +18,21 @@ from msgspec import Struct
 from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs.datasets import field_texts, name_of, portable
+from sowctl.spark.jobs.lakes import is_table, require_lake
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.tasks import map_batches
+from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.values.paths import Path as FieldPath
 
 
 class Progress(Struct, frozen=True):
@@ -58,7 +64,10 @@ COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logi
 
 
 class StreamOptions(DescribedStruct, frozen=True):
-    """What to follow and how. Exactly one of ``output`` (a directory of Parquet files), ``into`` and ``show``.
+    """What to follow and how. Exactly one of ``output`` (a directory of files), ``into`` and ``show``.
+
+    ``format`` is parquet, delta or iceberg; ``partition_by`` are columns, ``_date`` (the day of ``_timestamp``) among
+    them, and, of one topic, paths of fields, whose values make directories of the output.
 
     ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the
     publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``latest``: begin behind
@@ -77,6 +86,8 @@ class StreamOptions(DescribedStruct, frozen=True):
     max_entries: int | None = None
     max_bytes: str | None = None
     interval: str | None = None
+    format: str = "parquet"
+    partition_by: tuple[str, ...] = ()
 
 
 def stream(
@@ -97,6 +108,7 @@ def stream(
     """
     started = monotonic()
     _check(instance, topic, options)
+    require_lake(spark, options.format)
     if topic is not None and topic.logical_name is not None:
         from pyspark.sql import functions as f
 
@@ -139,6 +151,15 @@ def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions
         raise UsageError(
             "SOW-SPK-068", "a stream that writes needs a directory for its checkpoint", hint="--checkpoint"
         )
+    if options.output is None and (options.partition_by or options.format != "parquet"):
+        raise UsageError("SOW-SPK-068", "only an output has a format and partitions", hint="--output DIR")
+    # Fields are read by the message type of one topic.
+    if topic is None and any(text.startswith("/") for text in options.partition_by):
+        raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
+    for text in options.partition_by:
+        if not text.startswith("/") and text not in ("_date", *COLUMNS.split(",")[1:]):
+            hint = "a path such as /region, _date, or " + ", ".join(COLUMNS.split(",")[1:])
+            raise UsageError("SOW-SPK-065", f"there is no column {text!r} to partition by", hint=hint)
     # A stream into the topic that it follows would feed itself without end.
     if options.into is not None and (topic is None or topic == options.into):
         raise UsageError("SOW-SPK-068", "a stream into a topic reads another one", hint="name the topic to follow")
@@ -182,6 +203,13 @@ def _write(
     from pyspark.sql import functions as f
 
     writer: DataStreamWriter
+    names = [name_of(parse_path(text)) if text.startswith("/") else text for text in options.partition_by]
+    if topic is not None and (paths := tuple(parse_path(one) for one in options.partition_by if one.startswith("/"))):
+        types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
+        made = types + "".join(f", `{name_of(path)}` STRING" for path in paths)
+        frame = map_batches(frame, _FieldColumns(portable(instance), topic.message_type, paths), made)
+    if "_date" in names:
+        frame = frame.withColumn("_date", f.to_date("_timestamp"))
     if showing is None:
         # Counted while the batch is written: a second pass over the data only to count would double the work.
         size = f.coalesce(f.sum(f.length("payload")), f.lit(0))
@@ -203,15 +231,38 @@ def _write(
     elif showing is not None:
         writer = frame.writeStream.foreachBatch(showing)
     else:
-        writer = frame.writeStream.format("parquet").option("path", options.output)
+        writer = frame.writeStream.format(options.format).partitionBy(*names)
+        if not is_table(options.format, str(options.output)):
+            writer = writer.option("path", options.output)
     if options.checkpoint is not None:
         writer = writer.option("checkpointLocation", options.checkpoint)
     if options.available_now:
         writer = writer.trigger(availableNow=True)
     elif options.interval is not None:
         writer = writer.trigger(processingTime=options.interval)
+    writer = writer.outputMode("append")
     with translated():
-        return writer.outputMode("append").start()
+        if options.output is not None and is_table(options.format, options.output):
+            return writer.toTable(options.output)
+        return writer.start()
+
+
+class _FieldColumns:
+    """Adds the texts of some fields of the messages as columns, on an executor."""
+
+    def __init__(self, instance: Instance, message_type: str, paths: tuple[FieldPath, ...]) -> None:
+        self.instance = instance
+        self.message_type = message_type
+        self.paths = paths
+
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow as pa
+
+        texts = self.instance.type_of(self.message_type).key_texts(self.paths)
+        for batch in batches:
+            more = field_texts(texts, batch.column("payload"), len(self.paths))
+            names = [*batch.schema.names, *map(name_of, self.paths)]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *more], names)
 
 
 class _Showing:

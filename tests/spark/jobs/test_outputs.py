@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions
@@ -235,3 +240,45 @@ def test_expired_records_are_left_out(spark: SparkSession, lab: Lab, tmp_path: P
         instance = lab.open()
         export(spark, instance, [instance.topic("brief").config], Output(str(tmp_path / "b"), "ndjson"))
         assert read_lines(tmp_path / "b") == lab.query("brief")
+
+
+def test_a_format_whose_package_is_missing_is_named_and_one_that_is_there_is_used(
+    spark: SparkSession, lab: Lab, tmp_path: Path
+) -> None:
+    instance = lab.open()
+    topic = instance.topic("log").config
+    for kind, package in (("delta", "io.delta:delta-spark"), ("iceberg", "org.apache.iceberg:iceberg-spark-runtime")):
+        with pytest.raises(UsageError, match=f"needs the package {package}") as caught:
+            export(spark, instance, [topic], Output(str(tmp_path / kind), kind))
+        assert "spark.jars.packages=" in str(caught.value.hint)
+        assert not (tmp_path / kind).exists()
+    spark.dataSource.register(stand_in(str(tmp_path / "written")))
+    # As a directory, and as a table of the catalog.
+    report = export(spark, instance, [topic], Output(str(tmp_path / "lake"), "iceberg", force=True))
+    assert (report.records, report.details["format"]) == (len(lab.query("log")), "iceberg")
+    export(spark, instance, [topic], Output("spark_catalog.default.lake", "iceberg"))
+    spark.sql("DROP TABLE spark_catalog.default.lake")
+    written = (tmp_path / "written").read_text().splitlines()
+    assert sorted(written) == sorted(lab.query("log") * 2)
+    with pytest.raises(UsageError, match="a table holds one topic"):
+        export(spark, instance, [topic, instance.topic("past").config], Output("a.b.c", "iceberg"))
+
+
+def stand_in(path: str) -> type[DataSource]:
+    """In place of a lake, whose package is not here: what is written to it goes to a file."""
+
+    class Writer(DataSourceWriter):
+        def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write("".join(bytes(row["payload"]).decode() + "\n" for row in iterator))
+            return WriterCommitMessage()
+
+    class Lake(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "iceberg"
+
+        def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+            return Writer()
+
+    return Lake

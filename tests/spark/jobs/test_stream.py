@@ -55,7 +55,12 @@ def test_to_files_and_to_a_function(spark: SparkSession, tmp_path: Path) -> None
         lab.publish("a", *[message(id=n) for n in range(10)])
         lab.publish("c", message(id=1))
         files = StreamOptions(str(tmp_path / "check"), output=str(tmp_path / "out"), available_now=True)
+        files = replace(files, partition_by=("_topic", "_date"))
         assert stream(spark, instance, None, files).records == 11
+        assert [one.parts[-2:] for one in sorted((tmp_path / "out").glob("_topic=*/*"))] == [
+            ("_topic=a", "_date=2026-01-05"),
+            ("_topic=c", "_date=2026-01-05"),
+        ]
         lab.publish("c", message(id=2))
         assert stream(spark, instance, None, files).records == 1
         rows = spark.read.parquet(str(tmp_path / "out")).collect()
@@ -68,6 +73,41 @@ def test_to_files_and_to_a_function(spark: SparkSession, tmp_path: Path) -> None
         told = stream(spark, instance, instance.topic("c").config, StreamOptions(show=seen.extend, available_now=True))
         assert seen == [("publish", b'{"id":1}', 11), ("publish", b'{"id":2}', 12)]
         assert told.records == 2
+
+
+def test_fields_of_messages_make_directories(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", XML)
+    instance = lab.open()
+    lab.publish("a", message(id=1, kind="x"), message(id=2, kind="y"), message(id=3))
+    lab.open().topic("a").delete(filter="/id = 1")
+    out = tmp_path / "out"
+    files = StreamOptions(str(tmp_path / "check"), output=str(out), available_now=True, partition_by=("/kind",))
+    assert stream(spark, instance, instance.topic("a").config, files).records == 4
+    found = spark.read.parquet(str(out)).selectExpr("_txid", "CAST(payload AS STRING)", "kind").orderBy("_txid")
+    assert [tuple(row) for row in found.collect()] == [
+        (1, '{"id":1,"kind":"x"}', "x"),
+        (2, '{"id":2,"kind":"y"}', "y"),
+        (3, '{"id":3}', None),
+        (4, None, None),
+    ]
+    lake = replace(files, format="delta", partition_by=())
+    with pytest.raises(UsageError, match="needs the package io"):
+        stream(spark, instance, instance.topic("a").config, lake)
+
+
+def test_partitions_that_there_cannot_be(tmp_path: Path) -> None:
+    """Before Spark is asked for anything."""
+    lab = Lab(tmp_path / "lab", XML)
+    instance = lab.open()
+    files = StreamOptions("check", output="out")
+    for options, topic, words in (
+        (replace(files, partition_by=("/kind",)), None, "fields partition the entries of one topic only"),
+        (replace(files, partition_by=("_topics",)), None, "there is no column '_topics'"),
+        (replace(files, output=None, show=print, format="delta"), None, "only an output has a format"),
+        (replace(files, output=None, show=print, partition_by=("_topic",)), None, "only an output has a format"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            stream(cast(Any, None), instance, topic, options)
 
 
 def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.spark.jobs.stream import Progress
 
 SPARK = "Spark options"
-DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow")
+DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
 Master: TypeAlias = Annotated[
     str | None,
@@ -207,14 +207,23 @@ def output(
 ) -> Output:
     """Where a job writes, from the options. Raises UsageError."""
     from sowctl.spark.jobs.outputs import Output
-    from sowctl.spark.paths import is_remote
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
-    # a URL of the scheme file stays one: without it Spark would look in its default file system
-    place = path if is_remote(path) or path.startswith("file:") else str(Path(path).absolute())
-    made = Output(place, format, tuple(partition_by or ()), declared, meta, force, pairs("--writer", writer))
+    made = Output(
+        place_of(path, format), format, tuple(partition_by or ()), declared, meta, force, pairs("--writer", writer)
+    )
     made.check()
     return made
+
+
+def place_of(path: str, format: str | None) -> str:
+    """Where Spark is to write: an absolute path, a URL, or the name of a table."""
+    from sowctl.spark.jobs.lakes import is_table
+    from sowctl.spark.paths import is_remote
+
+    # a URL of the scheme file stays one: without it Spark would look in its default file system
+    keep = is_remote(path) or path.startswith("file:") or is_table(format, path)
+    return path if keep else str(Path(path).absolute())
 
 
 def show(invocation: Invocation, report: JobReport, summary: str | None) -> None:
