@@ -6,7 +6,8 @@ CODES: dict[str, str] = {
     "SOW-JRN-001": """10 no journal here
 
         Why: The directory has no journal file of this instance: nothing was ever journalled, the directory or the
-        instance's name is another one, or all files were lost: then the topics file tells up to which txid they went.
+        instance's name is another one, or all files were lost: then the topics file tells up to which txid they went,
+        and what is answered from the journal alone ends with SOW-JRN-013.
         Do: Publish something, or correct JournalDirectory or the instance's Name; put lost files back, or restore a
         backup.
         """,

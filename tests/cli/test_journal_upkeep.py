@@ -44,6 +44,47 @@ def test_check_says_what_it_read(rolled: Lab, cli: Cli) -> None:
     assert cli("journal", "check", "nowhere").status == 10
 
 
+def test_findings_as_json_are_followed_by_what_was_read(rolled: Lab, cli: Cli) -> None:
+    """On standard error, so that each line of standard output is a finding."""
+    for command in (("journal", "check"), ("check",), ("store", "check")):
+        done = cli(*command, "--format", "json")
+        assert (done.status, done.out) == (0, "")
+        row = json.loads(done.err)
+        assert (row["errors"], "not_verified" in row) == (0, True)
+        assert cli(*command, "--format", "json", "--quiet").err == ""
+    damage(rolled)
+    done = cli("journal", "check", "--format", "json")
+    findings = list(map(json.loads, done.out.splitlines()))
+    assert (done.status, json.loads(done.err)["errors"]) == (5, len(findings))
+    assert "not verified" in cli("journal", "check", "--format", "json", "--summary", "text").err
+
+
+def test_it_is_said_where_no_file_is_finished(tmp_path: Path, cli: Cli) -> None:
+    archive = "<JournalArchiveDirectory>./archive</JournalArchiveDirectory></TransactionLog>"
+    xml = config_xml(topic_xml("t"), ("t",)).replace("</TransactionLog>", archive)
+    Lab(tmp_path, xml).publish("t", '{"id":1}')
+    for command, word in (("compress", "compressed"), ("archive", "moved")):
+        done = cli("journal", command)
+        assert (done.status, done.out) == (0, "")
+        assert done.err.startswith(f"no file is to be {word}: there is none that is finished")
+
+
+def test_a_journal_of_which_no_file_is_left(rolled: Lab, cli: Cli) -> None:
+    """It is damage for what is answered from it alone, and a warning to a check: it may have been given up."""
+    for path in rolled.journals():
+        path.unlink()
+    for command in (("list",), ("dump",), ("check",), ("tail",), ("search", "--key", "3"), ("dump", "journal")):
+        done = cli("journal", *command)
+        assert done.status == 5 and "SOW-JRN-013" in done.err and "it had txids up to 40" in done.err, command
+    assert cli("query", "t", "--at", "5").status == 5
+    done = cli("check", "--format", "json")
+    (row,) = map(json.loads, done.out.splitlines())
+    assert (done.status, row["rule"], row["severity"]) == (0, "SOW-JRN-013", "warning")
+    (rolled.directory / "journal" / "test.topics").unlink()
+    assert cli("journal", "list").status == 5
+    assert cli("journal", "list", "journal").status == 10
+
+
 def test_search_prints_entries_or_their_number(rolled: Lab, cli: Cli) -> None:
     done = cli("journal", "search", "--key", "103", "--client", "feed")
     assert done.status == 0

@@ -46,11 +46,11 @@ def run(
     them all (sow-archive(5)): it is written when what it tells of is there, so a run that was ended goes on where the
     last manifest stood. Spark plans from it alone (sowctl-spark(7)).
     """
+    from sowctl.cli.commands.bodies.retention import list_files
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.words.when import seconds
     from sowctl.engine.upkeep.retention.archiving import archive, archive_to
     from sowctl.errors import UsageError
-    from sowctl.output.reports import as_dict
     from sowctl.remote.place import url_of
 
     if verify and to is None:
@@ -63,5 +63,5 @@ def run(
             moved = archive(instance, older_than=least, keep=keep, dry_run=dry_run)
         else:
             moved = archive_to(instance, url_of(to), older_than=least, keep=keep, dry_run=dry_run, verify=verify)
-        sink.write_rows(map(as_dict, moved))
+        list_files(invocation, sink, moved, "moved" if to is None else "sent")
     return 0

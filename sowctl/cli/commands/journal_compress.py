@@ -35,10 +35,10 @@ def run(
     Blocks of a journal are compressed one by one when they are written, so that this saves what they have in common,
     which is little where blocks are large.
     """
+    from sowctl.cli.commands.bodies.retention import list_files
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.words.when import seconds
     from sowctl.engine.upkeep.retention.compressing import compress
-    from sowctl.output.reports import as_dict
 
     age = seconds("--older-than", older_than)
     sink = Sink(invocation, Choice(format, columns=columns))
@@ -50,5 +50,5 @@ def run(
             keep=keep,
             dry_run=dry_run,
         )
-        sink.write_rows(map(as_dict, done))
+        list_files(invocation, sink, done, "compressed")
     return 0

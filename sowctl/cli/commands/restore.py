@@ -24,7 +24,7 @@ def run(
         str | None, option("--name", help="the backup, as sowctl backup --list shows it", metavar="NAME")
     ] = None,
     at: Annotated[str | None, option("--at", help="without all that is later than this time", metavar="TIME")] = None,
-    txid: Annotated[int | None, option("--txid", help="without all behind this txid", metavar="N")] = None,
+    txid: Annotated[int | None, option("--txid", help="without all behind the group of this txid", metavar="N")] = None,
     dry_run: DryRun = False,
     summary: Summary = None,
 ) -> int:
@@ -32,7 +32,8 @@ def run(
 
     Without --name the newest backup is taken, and with --at or --txid the oldest one that holds that place. A store
     that stands beyond it is taken from an earlier backup, or built from the journal. A group of entries happens as a
-    whole: one that goes beyond the place is left out. The state of a queue goes back by being made anew, without its
+    whole: the one in which the txid of --txid lies is all there, as it is for query --at; one that has an entry later
+    than the time of --at is left out. The state of a queue goes back by being made anew, without its
     leases.
 
     The restored instance begins a new history above every txid that may have been given since: what a subscriber, a

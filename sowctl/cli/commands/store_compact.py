@@ -37,6 +37,7 @@ def run(
     stand in the order of keys then, in the present format.
 
     Without TARGET all topics that have a store are taken. With --dry-run it says how large each will be at most.
+    Where free pages do not tell whether a copy is smaller, one is made in TMPDIR and removed.
     """
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.engine.topics.targets import Target, resolve

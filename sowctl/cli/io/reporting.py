@@ -46,14 +46,25 @@ class Examined(Protocol):
 
 
 def show_examination(invocation: Invocation, examined: Examined, *, as_json: bool, summary: str | None) -> int:
-    """Write what a check finds, and then how much it has read; 5 where it found damage, else 0."""
+    """Write what a check finds, and then how much it has read; 5 where it found damage, else 0.
+
+    Of findings as JSON each line of standard output is one, so how much was read follows as a line of JSON on standard
+    error, unless ``summary`` says otherwise.
+    """
+    import json
+
     from sowctl.output.linting.plain import Tally
     from sowctl.output.reports import as_dict
 
     tally = Tally()
-    status = show_findings(invocation, tally.through(examined), as_json=as_json, status=5, clean="no damage found")
-    show_words(invocation, examined.coverage, as_dict(examined.report) | tally.by_name(), summary)
-    return status
+    if not as_json:
+        status = show_findings(invocation, tally.through(examined), as_json=False, status=5, clean="no damage found")
+        show_words(invocation, examined.coverage, as_dict(examined.report) | tally.by_name(), summary)
+        return status
+    write_findings(invocation, tally.through(examined), "json")
+    row = as_dict(examined.report) | tally.by_name()
+    show_words(invocation, examined.coverage if summary == "text" else json.dumps(row), row, summary)
+    return 5 if any(found >= Level.ERROR for found in tally.counts) else 0
 
 
 def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> Tally:

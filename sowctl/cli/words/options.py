@@ -49,7 +49,8 @@ Coverage: TypeAlias = Annotated[
     str | None,
     option(
         "--summary",
-        help="how much was read and found: in words, or as the last line of JSON",
+        help="how much was read and found: in words, or as the last line of JSON; without it on standard error, with "
+        "--format json as a line of JSON",
         choices=("text", "json"),
     ),
 ]

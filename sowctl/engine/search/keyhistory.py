@@ -19,7 +19,7 @@ from sowctl.engine.search.keytext import keys_meant, not_a_key
 from sowctl.engine.sources.opening import open_now
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.topics.positions import naming_replay, open_log
+from sowctl.engine.topics.positions import naming_replay, open_whole_log
 from sowctl.engine.topics.retention import Version, prune, retention, value_of, version_of
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import bookmark_of
@@ -173,7 +173,7 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
     wanted = {key for keys in named for key in keys}
     ref = topic.name, topic.message_type
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
-    with open_log(instance, whole=True) as log:
+    with open_whole_log(instance) as log:
         # Either all entries are shown, or it is said that older ones are gone.
         log.need_all()
         if not log.covers(ref):

@@ -22,7 +22,7 @@ from sowctl.engine.sources.recovery import reaches, recovery_start
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import expires, is_expired
-from sowctl.engine.topics.positions import open_log, refuse_unlogged_past
+from sowctl.engine.topics.positions import open_whole_log, refuse_unlogged_past
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED, UNKEYED
 from sowctl.store.codec import expiration_of, stamps
@@ -119,7 +119,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
     if not topic.journalled:
         raise _too_early(topic, first, "it keeps no history and has no journal")
     # The whole journal is judged, its end too: a fold over a journal that lost its end would be a wrong state.
-    log = stack.enter_context(open_log(instance, whole=True))
+    log = stack.enter_context(open_whole_log(instance))
     try:
         # A journal that began behind the topic's first records covers every entry that it knows of, and still not the
         # past.
@@ -166,7 +166,7 @@ def open_range(instance: Instance, topic: TopicConfig, since: int, until: int | 
         raise MissingError("SOW-QRY-021", f"no journal records {topic.name!r}", hint="give one instant, not a range")
     whole = topic.whole
     with ExitStack() as stack:
-        log = stack.enter_context(open_log(instance, whole=True))
+        log = stack.enter_context(open_whole_log(instance))
         ref = whole.name, whole.message_type
         after = 0
         # Times never decrease within a topic: its last entry at the instant stands before all that are behind it.

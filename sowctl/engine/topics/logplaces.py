@@ -70,7 +70,7 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
     for what is neither, MissingError ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them
     raises.
     """
-    from sowctl.engine.topics.positions import open_log
+    from sowctl.engine.topics.positions import open_whole_log
     from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
 
     word = text.strip()
@@ -83,7 +83,7 @@ def find_place(instance: Instance, text: str, directory: Path | None = None) -> 
         return None
     if bookmark == EPOCH:
         return BEGINNING
-    with open_log(instance, directory=directory) as log:
+    with open_whole_log(instance, directory) as log:
         found = last_of(log, bookmark, instance)
     if found is None:
         raise maybe_undone(f"bookmark {bookmark}", log) or MissingError(
@@ -132,9 +132,9 @@ def _at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
 
 
 def _of_txid(instance: Instance, txid: int, directory: Path | None) -> LogPlace:
-    from sowctl.engine.topics.positions import open_log
+    from sowctl.engine.topics.positions import open_whole_log
 
-    with open_log(instance, directory=directory) as log:
+    with open_whole_log(instance, directory) as log:
         last = log.last_txid()
         if (found := _at_txid(log, txid)) is not None:
             return found

@@ -13,7 +13,7 @@ from sowctl.engine.topics.histories import former, short_name, undone_store
 from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
-from sowctl.store.meta import Definition, StoreMeta
+from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -119,6 +119,42 @@ def open_log(
         journal.close()
         raise
     return journal
+
+
+def open_whole_log(instance: Instance, directory: Path | None = None) -> Journal:
+    """The journal for what is answered from it alone, its end included: lists, dumps, searches, states of the past.
+
+    Raises as :func:`open_log`, and DamageError ``SOW-JRN-013`` where no file is left of a journal that had txids, as
+    the topics file, a store or a queue knows.
+    """
+    try:
+        return open_log(instance, directory=directory, whole=directory is None)
+    except MissingError as error:
+        if error.code != "SOW-JRN-001" or not (known := _given(instance, directory)):
+            raise
+        # Who asks for the present alone may go on from the stores; here everything that was asked for is gone.
+        raise DamageError(
+            "SOW-JRN-013",
+            f"the journal has no file any more; it had txids up to {known}",
+            place=error.place,
+            hint="restore its files from a copy; to go on without them see 'Accepting a loss' in sow-journal(5)",
+            last_txid=known,
+        ) from None
+
+
+def _given(instance: Instance, directory: Path | None) -> int:
+    """The highest txid that is known to have been given, whichever the lineage; 0 for none. Another directory than the
+    configured one has its topics file alone."""
+    from sowctl.journal.state import last_told
+
+    assert instance.config is not None
+    if directory is not None or instance.log is None:
+        assert directory is not None
+        return last_told(directory, instance.config.name)
+    stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
+    told = [one.applied for one in stores if one.lineage != NO_LINEAGE]
+    read = [max(one.told, one.read) for one in queue_standings(instance)]
+    return max([last_told(instance.log.directory, instance.config.name), *told, *read])
 
 
 def _named(instance: Instance, journal: Journal) -> Journal:

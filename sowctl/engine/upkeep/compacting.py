@@ -6,6 +6,7 @@ Called by the verb ``compact``, and by upkeep that a schedule asks for. The copy
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ from sowctl.errors import DamageError, SowError
 from sowctl.memo.directory import MemoDirectory
 from sowctl.store.env import Store
 from sowctl.store.integrity import DIGEST_MODULUS
-from sowctl.store.upkeep.copying import compact
+from sowctl.store.lmdberrors import explained
+from sowctl.store.upkeep.copying import compact, size_of_copy
 from sowctl.store.upkeep.leftovers import leftovers, remove_leftovers
 from sowctl.store.upkeep.space import space_of
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 SPARE_PAGES = 16
 """Pages that the transactions of a copy leave free, at most: 7 were counted in copies of 188 KiB, 12 in one of 47
 MiB."""
+NO_SMALLER = "a copy is no smaller"
 REPAIR = "sowctl store check says what is damaged, sowctl store repair saves the rest"
 
 
@@ -52,10 +55,15 @@ def compacted(
             return report
         if dry_run:
             report.dry_run = True
-            # Pages that are half full become full ones, so it is this at most; a copy that is no smaller goes again.
-            if space is not None:
-                report.bytes_after = min(report.bytes_before, space.used_bytes + SPARE_PAGES * space.page_size)
             report.leftovers = len(leftovers(path))
+            # Pages that are half full become full ones, so it is this at most.
+            most = None if space is None else space.used_bytes + SPARE_PAGES * space.page_size
+            if most is None or most >= report.bytes_before:
+                # How full the pages are only a copy tells: whether it would be smaller decides what a run does.
+                most = _size_of_copy(store, instance)
+            report.bytes_after = min(report.bytes_before, most)
+            if most >= report.bytes_before and not always:
+                report.action, report.note = "left", NO_SMALLER
             return report
         report.leftovers = len(remove_leftovers(path, instance.seam))
         try:
@@ -69,9 +77,19 @@ def compacted(
     if done.in_place:
         forget_places(instance, path)
     else:
-        report.action, report.note = "left", "a copy is no smaller"
+        report.action, report.note = "left", NO_SMALLER
     report.seconds = monotonic() - started
     return report
+
+
+def _size_of_copy(store: Store, instance: Instance) -> int:
+    """The bytes of a copy, which is made where temporary files lie, and goes again. Raises as a copy in place."""
+    with explained(Path(tempfile.gettempdir()), "make a copy"), tempfile.TemporaryDirectory(prefix="sowctl-") as name:
+        try:
+            return size_of_copy(store, Path(name) / store.files.path.name, seam=instance.seam, command=instance.holder)
+        except DamageError as error:
+            error.hint = REPAIR
+            raise
 
 
 def forget_places(instance: Instance, path: Path) -> None:

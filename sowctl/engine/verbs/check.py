@@ -26,6 +26,7 @@ from sowctl.engine.topics.positions import (
     meta_of,
     note_unlocked,
     open_log,
+    open_whole_log,
     refuse_lost_log,
 )
 from sowctl.engine.topics.targets import QUEUES, Target
@@ -310,6 +311,15 @@ class CheckRun:
                 hint=how or "they were published under another Key, or written by other means",
             )
 
+    def _given_up(self) -> Iterator[Finding]:
+        """A journal that had txids and has no file any more: lost, or given up on purpose, which nothing tells."""
+        try:
+            open_whole_log(self._instance).close()
+        except DamageError as error:
+            yield Finding(error.code, Level.WARNING, Place(error.place or "journal"), error.message, error.hint)
+        except SowError:
+            return  # it has not begun
+
     def _journal(self) -> Iterator[Finding]:
         from sowctl.journal.check import JournalCoverage
 
@@ -319,6 +329,7 @@ class CheckRun:
         try:
             if not has_log(instance):
                 self._missed.append("journal: no files")
+                yield from self._given_up()
                 return
         except SowError:
             pass  # what is missing is among the findings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.positions import open_whole_log, tell_tail
 from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord, batch_of, logical_of, require_named
 from sowctl.errors import DamageError
 from sowctl.identity.hashes import client_hash
@@ -45,7 +45,7 @@ def list_files(instance: Instance, directory: Path | None = None) -> Iterator[Fi
     ``instance.notify``. Raises MissingError (exit 10) without any file, DamageError (exit 5) for gaps and bad headers,
     and where the end of the journal is damaged or was lost.
     """
-    with open_log(instance, directory=directory, whole=directory is None) as log:
+    with open_whole_log(instance, directory) as log:
         *before, last = log.files()
         yield from before
         try:
@@ -69,7 +69,7 @@ def dump(
     """
     publisher = client_hash(wanted.client) if wanted.client is not None else None
     left = wanted.limit
-    with open_log(instance, directory=directory, whole=directory is None) as log:
+    with open_whole_log(instance, directory) as log:
         if wanted.topic is not None:
             require_named(instance, log, wanted.topic, wanted.message_type)
         after = (wanted.from_txid or 1) - 1

@@ -22,6 +22,8 @@ from sowctl.store.meta import StoreMeta
 from sowctl.store.tables import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sowctl.store.env import Store
     from sowctl.store.ordered import Batch
     from sowctl.store.snapshot import Snapshot
@@ -78,10 +80,19 @@ def compact(store: Store, *, seam: Seam, wait: float, command: str, always: bool
     )
 
 
+def size_of_copy(store: Store, place: Path, *, seam: Seam, command: str) -> int:
+    """The bytes that a copy without free pages has, as of now; it is made at ``place`` and removed.
+
+    Raises DamageError where something is not sound, StorageError, LockedError.
+    """
+    with StoreCopy(store, seam, command, always=False, place=place) as copy:
+        return copy.measure()
+
+
 class StoreCopy:
     """A copy under construction, beside the store. Use as a context manager: what was not put in place goes away."""
 
-    def __init__(self, store: Store, seam: Seam, command: str, *, always: bool) -> None:
+    def __init__(self, store: Store, seam: Seam, command: str, *, always: bool, place: Path | None = None) -> None:
         self._always = always
         self._store = store
         self._seen = store.meta()
@@ -91,7 +102,7 @@ class StoreCopy:
         # It is the same store, so it was made when it was made.
         self._held = ExitStack()
         self.builder: StoreBuilder = self._held.enter_context(
-            build(store.path, self._seen.definition, seam=seam, now=self._seen.created, command=command)
+            build(place or store.path, self._seen.definition, seam=seam, now=self._seen.created, command=command)
         )
 
     def __enter__(self) -> StoreCopy:
@@ -120,16 +131,25 @@ class StoreCopy:
             # Under the lock: what is brought over now is the last that there is, and the two are the same store.
             if self.follow() is None:
                 return False
-            with self._store.snapshot() as snapshot:
-                entries = snapshot.changes()
-            # The digests are equal, so what leads to the one leads to the other: indexes can catch up as before.
-            self.builder.change(lambda txn: txn.take_changes(entries), pending=sum(len(value) for _, value in entries))
+            self._take_changes()
             # Each transaction leaves pages free that it has replaced, so a copy of a small and tight store may be the
             # larger one.
             if self._always or self.builder.path.stat().st_size < self._store.file_size():
                 self.builder.put_in_place(lock=self._store.lock, wait=wait)
                 self.in_place = True
         return True
+
+    def _take_changes(self) -> None:
+        with self._store.snapshot() as snapshot:
+            entries = snapshot.changes()
+        # The digests are equal, so what leads to the one leads to the other: indexes can catch up as before.
+        self.builder.change(lambda txn: txn.take_changes(entries), pending=sum(len(value) for _, value in entries))
+
+    def measure(self) -> int:
+        """Copy everything without putting it in place; the bytes of the file. Raises as :meth:`complete`."""
+        self.fill()
+        self._take_changes()
+        return self.builder.path.stat().st_size
 
     def fill(self) -> None:
         """Copy all of one state. Raises DamageError where a part of it is not sound."""

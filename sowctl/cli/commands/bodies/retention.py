@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sowctl.cli.words.when import position, seconds, size
 from sowctl.engine.upkeep.retention.pruning import KeepRule
 from sowctl.output.display import display
-from sowctl.output.reports import as_json
+from sowctl.output.reports import as_dict, as_json
 from sowctl.output.reports import size as sized
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
+    from sowctl.cli.io.emit import Sink
     from sowctl.engine.instance import Instance
     from sowctl.engine.upkeep.retention.actions import PlannedAction, StepReport
     from sowctl.engine.upkeep.retention.pruning import HeldFiles, PruneReport
@@ -30,6 +33,14 @@ def prune_rule(
         before_txid=place.txid,
         before_time=place.time,
     )
+
+
+def list_files(invocation: Invocation, sink: Sink, files: Iterator[Any], done: str) -> None:
+    """List files as each is ``done``, a participle; say it where there was none, as an empty list says nothing."""
+    first = next(files, None)
+    sink.write_rows(map(as_dict, files if first is None else chain((first,), files)))
+    if first is None:
+        invocation.note(f"no file is to be {done}: there is none that is finished, as old as asked for and not {done}")
 
 
 def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None) -> None:

@@ -31,29 +31,45 @@ and hardly so many. At 400,000 messages a second it would have taken a month."""
 _PART = 4 << 20
 
 
-def end_before(log: Journal, txid: int | None, at: Micros | None) -> Position:
-    """The place behind the last group with no txid above ``txid`` and no entry later than ``at``.
+def end_at(log: Journal, txid: int) -> tuple[Position, Position]:
+    """The places before and behind the group in which ``txid`` lies; the same twice where a group ends with it.
 
-    Groups happen as a whole, so one that goes beyond is left out, and everything behind it. Raises DamageError.
+    Groups happen as a whole, and the state as of a txid has its entry, so all of the group belongs to it. Raises
+    DamageError.
     """
     first = log.files()[0]
-    end, place = Position(first.number, 0, first.first_txid - 1), Position(first.number, 0, first.first_txid - 1)
+    end = Position(first.number, 0, first.first_txid - 1)
+    within = False
     for ref in log.unread():
         header = ref.header
-        if (txid is not None and header.last_txid > txid) or (at is not None and header.latest > at):
+        if not within and header.first_txid > txid:
+            return end, end
+        within = not header.is_last
+        if not within:
+            before, end = end, Position(ref.file.number, ref.end, header.last_txid)
+            if end.txid > txid:
+                return before, end
+    end = log.end()
+    return end, end
+
+
+def end_before(log: Journal, at: Micros) -> Position:
+    """The place behind the last group before the first one with an entry later than ``at``. Raises DamageError."""
+    first = log.files()[0]
+    end = Position(first.number, 0, first.first_txid - 1)
+    for ref in log.unread():
+        header = ref.header
+        if header.latest > at:
             return end
-        place = Position(ref.file.number, ref.end, header.last_txid)
         if header.is_last:
-            end = place
+            end = Position(ref.file.number, ref.end, header.last_txid)
     return log.end()
 
 
-def wanted_behind(log: Journal, end: Position, txid: int | None, at: Micros | None) -> bool:
-    """Whether :func:`end_before` left out blocks with entries up to ``txid`` or ``at``: their group goes beyond it, or
-    a group before them in the journal does."""
-    if txid is not None:
-        return end.txid < min(txid, log.last_txid())
-    return at is not None and any(ref.header.earliest <= at for ref in log.unread(end.txid))
+def wanted_behind(log: Journal, end: Position, at: Micros) -> bool:
+    """Whether :func:`end_before` left out blocks with entries up to ``at``: their group goes beyond it, or a group
+    before them in the journal does."""
+    return any(ref.header.earliest <= at for ref in log.unread(end.txid))
 
 
 def time_of(log: Journal, end: Position) -> Micros:

@@ -22,7 +22,15 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup import copying
 from sowctl.engine.upkeep.backup import manifest as codec
 from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, chosen, sync_tree, written
-from sowctl.engine.upkeep.backup.journals import STEP, begin_history, copy_journal, end_before, time_of, wanted_behind
+from sowctl.engine.upkeep.backup.journals import (
+    STEP,
+    begin_history,
+    copy_journal,
+    end_at,
+    end_before,
+    time_of,
+    wanted_behind,
+)
 from sowctl.engine.upkeep.backup.layout import moved
 from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Manifest, damaged
 from sowctl.engine.upkeep.backup.proving import check_file, prove
@@ -51,8 +59,9 @@ class StorePlan(DescribedStruct, frozen=True):
 
 class RestorePlan(DescribedStruct, frozen=True):
     """What a restore is going to do. ``end`` is where the journal is cut, None without one; ``above`` the highest txid
-    that may have been given; ``whole``: nothing of the backup is undone; ``short``: entries before the place that was
-    asked for are left out, since a group goes beyond it."""
+    that may have been given; ``whole``: nothing of the backup is undone; ``short``: entries before the time that was
+    asked for are left out, since a group goes beyond it; ``beyond``: so many txids behind the one that was asked for
+    are taken, as its group has them, which begins behind the txid ``before``."""
 
     backup: Backup
     manifest: Manifest
@@ -64,6 +73,8 @@ class RestorePlan(DescribedStruct, frozen=True):
     others: tuple[BackedFile, ...]
     left_out: tuple[str, ...]
     short: bool
+    beyond: int
+    before: int
 
 
 class Restored(DescribedStruct, frozen=True):
@@ -87,12 +98,17 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
     backup = _reaching(directory, found, name, txid, at)
     manifest = backup.known
     with _journal(backup, seam) as log:
-        end = None if log is None else end_before(log, txid, at) if (txid is not None or at is not None) else log.end()
+        before = end = None if log is None else log.end()
+        if log is not None and txid is not None:
+            before, end = end_at(log, txid)
+        elif log is not None and at is not None:
+            end = end_before(log, at)
         whole = (end is None or end.txid >= manifest.last_txid) and (at is None or at >= manifest.time)
         if log is not None and end is not None and txid is not None and txid < log.first_txid - 1:
             raise _not_reached(f"txid {txid}", f"its journal begins with txid {log.first_txid}", backup)
         time = manifest.time if whole else at or (time_of(log, end) if log is not None and end is not None else 0)
-        short = log is not None and end is not None and wanted_behind(log, end, txid, at)
+        short = log is not None and end is not None and at is not None and wanted_behind(log, end, at)
+        beyond = end.txid - txid if end is not None and before != end and txid is not None else 0
         stores = tuple(_store_plan(topic, backup, found, log, end, time, whole=whole) for topic in manifest.topics)
     others, left_out = [], []
     for file in manifest.files:
@@ -105,7 +121,20 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
             others.append(file)
     # A txid that anybody may know of is never given again: the new history begins above all of them, with room.
     above = (_highest(found, manifest) // STEP + 1) * STEP if end is not None else 0
-    return RestorePlan(backup, manifest, end, time, above, whole, stores, tuple(others), tuple(left_out), short)
+    return RestorePlan(
+        backup,
+        manifest,
+        end,
+        time,
+        above,
+        whole,
+        stores,
+        tuple(others),
+        tuple(left_out),
+        short,
+        beyond,
+        before.txid if before is not None else 0,
+    )
 
 
 def _all(directory: Path) -> list[Backup]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sowctl.engine.topics.positions import applied_of, open_log, standings
+from sowctl.engine.topics.positions import applied_of, open_log, open_whole_log, standings
 from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.errors import ConfigError, SowError
 from sowctl.journal.check import JournalCoverage, check_journal
+from sowctl.journal.files import find_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,15 +25,17 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
     """Yield what is wrong with the journal; ``coverage`` is filled meanwhile.
 
     ``directory`` is another place of it, where no store knows about it. Raises ConfigError ``SOW-ENG-020`` without a
-    TransactionLog, MissingError ``SOW-JRN-001`` without a file.
+    TransactionLog, MissingError ``SOW-JRN-001`` without a file, DamageError ``SOW-JRN-013`` where it had files once.
     """
     config, log = instance.config, instance.log
     if config is None or (log is None and directory is None):
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     if directory is not None or log is None:
         assert directory is not None
+        _refuse_nothing(instance, directory)
         yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage)
         return
+    _refuse_nothing(instance, log.directory, log.archive_directory)
     # What stores have applied and queues have written proves how far the journal must go.
     states = queue_standings(instance)
     stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
@@ -50,3 +53,11 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
         coverage=coverage,
         archive=log.archive_directory,
     )
+
+
+def _refuse_nothing(instance: Instance, directory: Path, archive: Path | None = None) -> None:
+    """Raises what opening a journal without a file raises; one of which files are missing is looked at by the check."""
+    assert instance.config is not None
+    if not find_files(directory, instance.config.name, archive):
+        own = instance.log is not None and directory == instance.log.directory
+        open_whole_log(instance, None if own else directory).close()

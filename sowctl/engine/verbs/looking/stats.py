@@ -20,7 +20,7 @@ from sowctl.engine.profile.sample import Sampled, Share
 from sowctl.engine.profile.shape import Shapes
 from sowctl.engine.profile.tally import Frequent, Room, Tally
 from sowctl.engine.profile.trees import trees
-from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.positions import open_whole_log, tell_tail
 from sowctl.engine.topics.targets import split_target
 from sowctl.engine.upkeep.searching.criteria import Criteria
 from sowctl.engine.upkeep.searching.entries import named_topics
@@ -271,7 +271,7 @@ def rates(
     from sowctl.identity.hashes import client_hash
 
     found = Rates(interval)
-    with open_log(instance, directory=directory, whole=directory is None) as log:
+    with open_whole_log(instance, directory) as log:
         names, message_type = named_topics(instance, log, [split_target(text) for text in topics])
         wanted = Criteria(
             names=names,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.search.keytext import keys_meant, keys_of
-from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.positions import open_whole_log, tell_tail
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of
 from sowctl.engine.upkeep.searching.payloads import PayloadTest
@@ -111,7 +111,7 @@ def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bis
     ref = chosen.name, chosen.message_type
     test.require(ref)
     keys = _keys(chosen, options)
-    with open_log(instance, whole=True) as log:
+    with open_whole_log(instance) as log:
         # Every step folds from the beginning: without a file of it, the condition would be asked of another state.
         log.need_all()
         if not log.covers(ref):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sowctl.engine.reports import SearchReport
 from sowctl.engine.search.keytext import keys_meant, not_a_key
-from sowctl.engine.topics.positions import open_log, tell_tail
+from sowctl.engine.topics.positions import open_whole_log, tell_tail
 from sowctl.engine.topics.targets import Target, split_target
 from sowctl.engine.upkeep.searching.criteria import Criteria
 from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of, named_topics
@@ -86,7 +86,7 @@ class Search:
 
     def __iter__(self) -> Iterator[EntryBatch]:
         instance, left = self._instance, self._options.limit
-        with open_log(instance, directory=self._directory, whole=self._directory is None) as log:
+        with open_whole_log(instance, self._directory) as log:
             wanted = self._criteria(log)
             for block, found in self._places(log, wanted) if wanted is not None else ():
                 places = found[:left]

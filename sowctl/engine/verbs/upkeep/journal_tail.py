@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.following.tail import Tail
 from sowctl.engine.following.waking import Waker
-from sowctl.engine.topics.positions import has_log, open_log, tell_tail
+from sowctl.engine.topics.positions import has_log, open_log, open_whole_log, tell_tail
 from sowctl.engine.topics.targets import split_target
 from sowctl.engine.upkeep.searching.criteria import Criteria
 from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of, named_topics
@@ -34,7 +34,7 @@ def journal_tail(
     Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
     what reading the journal raises.
     """
-    with open_log(instance, directory=directory, whole=directory is None) as log:
+    with open_whole_log(instance, directory) as log:
         wanted = _criteria(instance, log, topics)
         yield from _last(instance, log, wanted, log.last_txid(), count, data=data)
         tell_tail(instance, log)
@@ -63,7 +63,7 @@ def journal_follow(
     with closing(Tail(instance)) as tail, closing(Waker([config.directory], output=output)) as waker:
         end = 0
         if has_log(instance):
-            with open_log(instance, whole=True) as log:
+            with open_whole_log(instance) as log:
                 wanted, end = _criteria(instance, log, topics), log.last_txid()
                 yield from _last(instance, log, wanted, end, count, data=data)
                 tell_tail(instance, log)

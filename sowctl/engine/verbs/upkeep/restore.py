@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,8 @@ class RestoredTopic(Struct, frozen=True):
 
 class RestoreReport(Struct, frozen=True):
     """What was restored. ``last_txid`` is the last one of the history that this ended; ``next_txid`` the first one of
-    the new history ``history``. ``records`` is None as in :class:`RestoredTopic`. ``configuration`` is that of the
-    restored instance."""
+    the new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`. ``configuration``
+    is that of the restored instance."""
 
     action: str
     dry_run: bool
@@ -48,6 +49,7 @@ class RestoreReport(Struct, frozen=True):
     history: str | None
     next_txid: int
     records: int | None
+    versions: int | None
     bytes: int
     seconds: float
     configuration: str
@@ -101,12 +103,16 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
                 one.topic.topic, one.topic.message_type, source, records, versions, shown[0] if shown else None
             )
         )
-    counts = [topic.records for topic in topics]
     last = plan.end.txid if plan.end is not None else 0
     outside = tuple(sorted({file.path for file in manifest.files if file.path.startswith("outside/")}))
     note = f"the instance of backup {plan.backup.path.name} as of {format_time(plan.time)}"
     if plan.end is not None:
         note += f", which goes on with txid {plan.above + 1} in a history of its own"
+    if plan.beyond:
+        note += (
+            f"; the group in which txid {last - plan.beyond} lies goes on to txid {last} and happens as a whole; "
+            f"--txid {plan.before} leaves it out"
+        )
     if plan.short:
         note += (
             f"; entries behind txid {last} that are not beyond the place asked for are left out: a group happens as a "
@@ -114,7 +120,7 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
         )
     if outside:
         note += f"; {len(outside)} files whose paths are absolute lie in 'outside': correct the paths before it is used"
-    if None in counts:
+    if any(topic.records is None for topic in topics):
         note += "; its records are counted when it is restored"
     return RestoreReport(
         action="to restore" if done is None else "restored",
@@ -128,7 +134,8 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
         former_history=manifest.lineage,
         history=None if done is None or done.lineage is None else done.lineage.hex(),
         next_txid=plan.above + 1 if plan.end is not None else 0,
-        records=None if None in counts else sum(count for count in counts if count is not None),
+        records=_sum(topic.records for topic in topics),
+        versions=_sum(topic.versions for topic in topics),
         bytes=done.bytes if done is not None else 0,
         seconds=round(seconds, 3),
         configuration=str(to / manifest.configuration),
@@ -137,3 +144,8 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
         outside=outside,
         note=note,
     )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)

@@ -11,7 +11,11 @@ import pytest
 
 from sowctl.engine.following.bookmarks import parse
 from sowctl.engine.following.spans import NotFound, resolve
+from sowctl.engine.instance import Instance
+from sowctl.engine.sources.digest import digest
+from sowctl.engine.topics.logplaces import find_place
 from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.engine.upkeep.backup.journals import STEP
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
@@ -29,6 +33,12 @@ def lab(tmp_path: Path, checks_here: None) -> Iterator[BackupLab]:
     for number in range(6):
         made.round(number)
     yield made
+
+
+def find_place_time(instance: Instance, txid: int) -> int:
+    place = find_place(instance, str(txid))
+    assert place is not None
+    return place.time
 
 
 def log_of(lab: BackupLab) -> Journal:
@@ -141,14 +151,26 @@ def test_going_back_to_a_time(lab: BackupLab) -> None:
         lab.bring_back("later", txid=1000)
 
 
-def test_a_group_that_goes_beyond_is_left_out(lab: BackupLab) -> None:
+def test_a_txid_within_a_group_is_rounded_as_a_question_as_of_it(lab: BackupLab) -> None:
+    """Txids 49 to 58 are one group: the state as of any of them is the one behind the last."""
     lab.take()
+    before = lab.digests()
     lab.clock.tick(1)
     lab.publish("t", *(f'{{"id":{number}}}' for number in range(200, 210)))
+    lab.clock.tick(1)
+    lab.publish("t", '{"id":300}')
     lab.take()
-    _, report = lab.bring_back(txid=53)
-    assert report.last_txid == 48
-    assert "entries behind txid 48 that are not beyond the place asked for are left out" in str(report.note)
+    asked = lab.open()
+    for txid in (49, 53, 58):
+        restored, report = lab.bring_back(f"restored-{txid}", txid=txid)
+        assert (report.last_txid, report.undone) == (58, 1)
+        expected = digest(asked, Target(topic=find_topic(asked, "t")), find_place_time(asked, txid))
+        assert restored.digests()["t"] == expected.digest != before["t"]
+        assert ("--txid 48 leaves it out" in report.note) == (txid != 58)
+    restored, report = lab.bring_back(txid=48)
+    assert (report.last_txid, restored.digests()["t"]) == (48, before["t"])
+    assert "goes on to" not in report.note
+    assert report.versions == sum(topic.versions or 0 for topic in report.restored)
 
 
 def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) -> None:
@@ -181,6 +203,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> N
     # What an earlier place holds is known when it is made: the counts of the backup are those of its end.
     lab.clock.tick(1)
     lab.publish("t", *(f'{{"id":{number}}}' for number in range(200, 210)))
+    lab.publish("t", '{"id":300}')
     lab.take()
     report = restore(lab.backups, to, lab.opened, txid=53, dry_run=True, seam=SEAM, now=lab.clock(), lineage=bytes(16))
     assert report.records is None and {topic.records for topic in report.restored} == {None}
