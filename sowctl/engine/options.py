@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -10,6 +11,12 @@ OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]
 INDEXED = 20_000
 """Records from which on a memo index is built: fewer are read faster than one is opened."""
+
+
+def is_bulk(loaded: Iterable[tuple[str, str, int]]) -> bool:
+    """Whether a load, given by topic, message type and how much came, may have made indexes useless, so that
+    :func:`~sowctl.engine.verbs.reindex.follow_load` is to be asked: stores smaller than this have none."""
+    return max((count for _, _, count in loaded), default=0) >= INDEXED
 
 
 class PublishOptions(Struct, frozen=True):

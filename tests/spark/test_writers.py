@@ -22,7 +22,9 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
+from sowctl.engine import options
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.search import figures
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError, SowError, UsageError
 from sowctl.spark.errors import translated
@@ -338,6 +340,25 @@ def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published
         assert sorted(lab.query("orders")) == [message(id=1, v="quick"), message(id=2, v="quick")]
         assert lab.records("orders")[0].txid <= 2
     assert left(lab) == [] and slow != quick
+
+
+def test_indexes_follow_a_commit_of_many_rows(lab: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that there are; without this the next query would read every record."""
+    monkeypatch.setattr(figures, "CHANGED", 3)
+    monkeypatch.setattr(options, "INDEXED", 20)
+    lab.publish("orders", *(message(id=number, v="x") for number in range(30)))
+    for _ in range(2):
+        lab.query("orders", "/v = 'x'", index_from=0)
+    first = {path: path.read_bytes() for path in lab.directory.rglob("*.memo")}
+    schema = _parse_datatype_string("id BIGINT, v STRING")
+    assert first and isinstance(schema, StructType)
+    for count, same in ((10, True), (30, False)):
+        one = request(lab)
+        rows = pyarrow.record_batch({"id": list(range(count)), "v": ["y"] * count})
+        one.commit([one.stage([rows], schema)])
+        found = {path: path.read_bytes() for path in lab.directory.rglob("*.memo")}
+        assert found.keys() == first.keys() and (found == first) is same
+    assert len(lab.query("orders", "/v = 'y'", index_from=0)) == 30
 
 
 DRIVER = """

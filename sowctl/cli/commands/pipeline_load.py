@@ -82,6 +82,7 @@ def run(
     again. Ends with status 3 where messages were refused.
     """
     from sowctl.cli.commands.bodies.pipeline import directory, pairs, session, show, topic_of
+    from sowctl.cli.io.loaded import follow
     from sowctl.cli.words.when import seconds
     from sowctl.engine.bulk.staging import refuse_pattern
     from sowctl.engine.options import PublishOptions
@@ -120,4 +121,6 @@ def run(
             place = f"{one['source']}:byte {one['offset']}"
             invocation.warn(one["message"], code=one["code"], place=place, file=one["source"], byte=one["offset"])
     show(invocation, report, summary)
+    made = report.details["commit"]
+    follow(invocation, [(made["topic"], made["message_type"], made["inserted"] + made["updated"] + made["deleted"])])
     return 3 if report.rejected else 0

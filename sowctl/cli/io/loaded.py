@@ -16,8 +16,8 @@ def follow(invocation: Invocation, loaded: Sequence[tuple[str, str, int]]) -> No
 
     Raises OSError where the report cannot be written.
     """
-    # Smaller stores have no indexes: a load of less than one of these does not even load what knows of them.
-    if max((count for _, _, count in loaded), default=0) < options.INDEXED:
+    # A small load does not even load what knows of indexes.
+    if not options.is_bulk(loaded):
         return
     from sowctl.engine.verbs.reindex import follow_load
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sowctl.engine.api import keywords as words
 from sowctl.engine.api.given import encoder, instant, keys_of, payloads_of
 from sowctl.engine.api.result import Result
-from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions, is_bulk
 from sowctl.engine.topics.targets import Target, missing
 
 if TYPE_CHECKING:
@@ -258,7 +258,13 @@ def publish_to(
     chosen = replace(options or PublishOptions(), **words.publish_changes(keywords))
     kind = instance.type_of(message_type or find_publishable(instance, topic).message_type)
     source = Listed(messages, chosen.batch, encode=encoder(kind))
-    return publish(instance, topic, [("messages", source)], chosen, message_type=message_type)
+    report = publish(instance, topic, [("messages", source)], chosen, message_type=message_type)
+    loaded = [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics]
+    if not chosen.dry_run and is_bulk(loaded):
+        from sowctl.engine.verbs.reindex import follow_load
+
+        follow_load(instance, loaded)
+    return report
 
 
 def _no_store(topic: TopicConfig) -> SowError:

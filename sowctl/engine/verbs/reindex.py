@@ -1,6 +1,6 @@
 """reindex: build the memo indexes that the configuration names and those that queries built, or remove them.
 
-:func:`follow_load` does that for the process of a bulk load, so that the first queries behind it find indexes again.
+:func:`follow_load` does that behind a bulk load, whichever way it came, so that the first queries find indexes again.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def follow_load(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -> i
     """Build the indexes of stores anew whose records a load has mostly changed; returns of how many stores.
 
     ``loaded``: name and message type of topics, and how many messages or records came. To be called when all of the
-    load is acknowledged and said, with its stores closed: only the end of the process waits for this. A load of few
-    messages pays one comparison. Indexes that nobody built are not built here. What cannot be read or written is left
-    to the next query, which says so or does without.
+    load is acknowledged, with its stores closed: by the command line once it is said, by the Python API and a commit of
+    Spark before they return. A load of few messages pays one comparison. Indexes that nobody built are not built here.
+    What cannot be read or written is left to the next query, which says so or does without.
     """
     done = 0
     for name, message_type, count in loaded:

@@ -24,7 +24,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.commit import RefusalWords, commit
 from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan
 from sowctl.engine.bulk.task import StageTask
-from sowctl.engine.options import PublishOptions
+from sowctl.engine.options import PublishOptions, is_bulk
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.errors import carried
@@ -123,6 +123,12 @@ class WriteRequest(DescribedStruct, frozen=True):
                 append_counts(self.report, made, self.client, sequence)
         finally:
             self.staging.remove()
+        loaded = [(made.topic, made.message_type, made.inserted + made.updated + made.deleted)]
+        if is_bulk(loaded):
+            from sowctl.engine.verbs.reindex import follow_load
+
+            # The rows are published whatever becomes of this, which raises nothing that says otherwise.
+            follow_load(self.origin.instance(), loaded)
 
     def stage(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
         """What one attempt of one task does. Raises UsageError ``SOW-SPK-099`` where a table of the catalog is made."""

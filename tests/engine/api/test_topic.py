@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 import sowctl
+from sowctl.engine import options
 from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
 from sowctl.engine.api.given import At, encoder
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.search import figures
 from sowctl.messages.native import message_of
 from sowctl.messages.types import get_type
 from tests.support.examples import examples
@@ -212,3 +214,29 @@ def test_help_names_every_option_of_open() -> None:
     options = [name for name in inspect.signature(InstanceHandle.open).parameters if name != "config_path"]
     assert [*inspect.signature(sowctl.open).parameters] == ["config", *options]
     assert [name for name in options if name not in words] == []
+
+
+def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a load of the command line: those that there are are built anew before the call returns."""
+    monkeypatch.setattr(figures, "CHANGED", 3)
+    monkeypatch.setattr(options, "INDEXED", 20)
+    topic = lab.open().topic("t")
+
+    def columns() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in lab.directory.rglob("*.memo")}
+
+    def load(count: int, value: int, **words: Any) -> None:
+        topic.publish(({"id": number, "n": value} for number in range(count)), **words)
+
+    load(30, 0)
+    assert columns() == {}
+    for _ in range(2):
+        assert topic.query("/n = 0", index_from=0).count() == 30
+    first = columns()
+    load(30, 5, dry_run=True)
+    load(10, 5)
+    assert columns() == first and len(first) == 3
+    load(30, 6)
+    second = columns()
+    assert second.keys() == first.keys() and all(second[path] != first[path] for path in first)
+    assert topic.query("/n = 6", index_from=0).count() == 30 and columns() == second
