@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 import sowctl
-from sowctl.engine import options
+from sowctl.engine import options as engine_options
 from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
 from sowctl.engine.api.given import At, encoder
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
@@ -219,7 +219,7 @@ def test_help_names_every_option_of_open() -> None:
 def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a load of the command line: those that there are are built anew before the call returns."""
     monkeypatch.setattr(figures, "CHANGED", 3)
-    monkeypatch.setattr(options, "INDEXED", 20)
+    monkeypatch.setattr(engine_options, "INDEXED", 20)
     topic = lab.open().topic("t")
 
     def columns() -> dict[Path, bytes]:
