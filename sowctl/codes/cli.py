@@ -363,7 +363,7 @@ CODES: dict[str, str] = {
 
         Why: The record has more first-level members than a table, csv or tsv can have columns, or a template fields to
         choose from: 16,384.
-        Do: Take ``--format ndjson``, or leave fields out with ``--select``.
+        Do: Choose fields with ``--columns`` or ``--select``, or take ``--format ndjson``.
         """,
     "SOW-OUT-020": """2 a template format without template
 

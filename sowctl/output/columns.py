@@ -9,7 +9,7 @@ alone, and nothing is buffered beyond the first thousand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from sowctl.errors import InputError
 from sowctl.output.display import escaped
-from sowctl.output.members import as_text, at, members
+from sowctl.output.members import as_text, at, members, some_members
 from sowctl.output.options import NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, metadata, metadata_columns, stored_of
 from sowctl.output.texts import Texts, below, texts_of
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import TOKEN, RawColumns, raw_columns
+from sowctl.values.rawmembers import LONG, TOKEN, RawColumns, raw_columns
 
 SAMPLE = 1_000
 MOST_MEMBERS = 16_384
@@ -55,7 +55,7 @@ class ShownColumns:
 
     def rows(self, batch: Batch) -> Iterator[Row]:
         """The records of a batch; their metadata where a column shows some."""
-        return _rows(batch, self._wants_meta)
+        return _rows(batch, self._wants_meta, self._known if self.chosen else None)
 
     def cells(self, row: Row) -> list[Any]:
         """The values of one record in column order."""
@@ -68,7 +68,11 @@ class ShownColumns:
 
     def texts(self, batch: Batch) -> list[Texts] | None:
         """The texts of a batch's cells, a column for each of these columns; None where only :meth:`cells` can tell."""
-        stored, found = stored_of(batch), _members(batch, batch.payloads)
+        stored = stored_of(batch)
+        # Of a long record the members that were chosen are taken, and no others made.
+        if self.chosen and max(map(len, batch.payloads), default=0) >= LONG:
+            return None
+        found = _members(batch, batch.payloads, refuse=not self.chosen)
         names = {column for column in self.columns if isinstance(column, str)} - {"data", "length"}
         known = metadata_columns(stored) if names and stored is not None else {}
         if found is None or known is None or not names <= known.keys():
@@ -177,11 +181,15 @@ def cell_texts(cells: Iterable[Any]) -> list[str | None]:
     return [value if isinstance(value, str) and value.isascii() else cell_text(value) for value in cells]
 
 
-def _members(batch: Batch, payloads: Sequence[bytes]) -> RawColumns | None:
-    """The first-level members of payloads of stored records, by columns; None where only rows can tell."""
+def _members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = True) -> RawColumns | None:
+    """The first-level members of payloads of stored records, by columns; None where only rows can tell.
+
+    ``refuse``: each member is to be a column, so a record with too many is refused.
+    """
     if stored_of(batch) is None:
         return None
-    _refuse_wide(batch, payloads)
+    if refuse:
+        _refuse_wide(batch, payloads)
     # Like rows, from a view with the members that columns show.
     lines = list(map(batch.members_view, payloads))
     try:
@@ -203,7 +211,7 @@ def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
                 "SOW-OUT-013",
                 f"record {key} has more than {MOST_MEMBERS:,} members, more than a table can have columns",
                 place=batch.topic,
-                hint="take --format ndjson, or leave fields out with --select",
+                hint="choose fields with --columns or --select, or take --format ndjson",
                 sow_key=key,
             )
 
@@ -226,10 +234,15 @@ def _is_wide(text: bytes) -> bool:
     return False
 
 
-def _rows(batch: Batch, wants_meta: bool) -> Iterator[Row]:
-    _refuse_wide(batch, batch.payloads)
+def _rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) -> Iterator[Row]:
+    """The records of a batch; only members of these ``names`` are asked for, where they are given."""
+    if names is None:
+        _refuse_wide(batch, batch.payloads)
     for record in batch.records:
         known = metadata(batch, record) if wants_meta else {}
         # a record without a message has no members; the view of nothing would make a column for it
-        found = members(record.payload, batch.members_view) if record.has_data else {}
+        found: dict[str, Any] = {}
+        if record.has_data:
+            view = batch.members_view
+            found = members(record.payload, view) if names is None else some_members(record.payload, view, names)
         yield Row(found, known, record.payload)

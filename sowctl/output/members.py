@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -20,7 +20,7 @@ from sowctl.output.display import escaped
 from sowctl.output.records import View
 from sowctl.values.jsontree import NumberText, loads, member
 from sowctl.values.paths import Path
-from sowctl.values.rawmembers import raw_members
+from sowctl.values.rawmembers import LONG, in_parts, raw_members
 
 _SHALLOW = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
@@ -90,6 +90,14 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {"data_base64": b64encode(payload).decode()}
     return value if isinstance(value, dict) else {"data": value}
+
+
+def some_members(payload: bytes, view: View, names: Collection[str]) -> dict[str, Any]:
+    """As :func:`members`, where ``names`` are all that will be asked for. Of a long object nothing else is made."""
+    parts = in_parts(view(payload)) if len(payload) >= LONG else None
+    if parts is None:
+        return members(payload, view)
+    return {name: member(raw) for part in parts for name, raw in part.items() if name in names}
 
 
 def at(row: dict[str, Any], path: Path) -> Any:

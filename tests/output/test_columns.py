@@ -13,6 +13,7 @@ from sowctl.output.columns import MOST_MEMBERS, SAMPLE, heading
 from sowctl.output.formats import Rendered, make
 from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape
 from sowctl.output.records import OutputBatch, OutputRecord
+from sowctl.values.rawmembers import LONG
 
 
 def csv(rows: list[object], options: OutputOptions | None = None) -> tuple[str, Rendered]:
@@ -101,9 +102,8 @@ def test_unescape_leaves_other_backslashes() -> None:
 
 
 @pytest.mark.parametrize("name", ["csv", "tsv", "table"])
-@pytest.mark.parametrize("chosen", [(), parse_columns("/m1")])
-def test_a_record_with_too_many_members_is_refused_by_its_key(name: str, chosen: tuple[Any, ...]) -> None:
-    def shown(payload: str) -> bytes:
+def test_a_record_with_too_many_members_is_refused_by_its_key(name: str) -> None:
+    def shown(payload: str, chosen: tuple[Any, ...] = ()) -> bytes:
         out = io.BytesIO()
         batch = OutputBatch("orders", "json", bytes, [OutputRecord(b'{"m1":1}', 5), OutputRecord(payload.encode(), 7)])
         make(name, OutputOptions(columns=chosen)).write([batch], out)
@@ -119,3 +119,28 @@ def test_a_record_with_too_many_members_is_refused_by_its_key(name: str, chosen:
             shown(text)
         assert (caught.value.code, caught.value.place) == ("SOW-OUT-013", "orders")
         assert "--format ndjson" in (caught.value.hint or "")
+        # Columns that were chosen are as few as they are.
+        assert shown(text, parse_columns("/m1")) == shown('{"m1":"x,{\\"y"}', parse_columns("/m1"))
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+def test_of_a_long_record_the_chosen_members_alone_are_made(twice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, paths and metadata are those of a short one; where a name is there twice, all of it is read exactly."""
+    front = '"m1":{"a":[7,{"b":"x"}]},"\\u006d2":1.50,"none":null,'
+    filler = ",".join(f'"f{number}":"{"y" * 60}"' for number in range(16_000))
+    end = ',"last":"z"' + (',"m1":2' if twice else "")
+    columns = parse_columns("sow_key,/m1/a,/m1/a[1]/b,/m2,/none,/last,/absent")
+
+    def shown(payload: str) -> bytes:
+        out = io.BytesIO()
+        batch = OutputBatch("orders", "json", bytes, [OutputRecord(payload.encode(), 7)])
+        make("csv", OutputOptions(columns=columns)).write([batch], out)
+        return out.getvalue()
+
+    long = f"{{{front}{filler}{end}}}"
+    assert len(long) > LONG
+    expected = shown(f"{{{front[:-1]}{end}}}")
+    if not twice:
+        monkeypatch.setattr("sowctl.output.members.members", None)
+    assert shown(long) == expected
+    assert b"1.50,,z," in expected

@@ -18,6 +18,7 @@ from sowctl.errors import UsageError
 from sowctl.store.codec import payloads
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
+from sowctl.values.rawmembers import LONG, in_parts
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -129,7 +130,7 @@ def unknown(source: Source, kind: MessageType, paths: Sequence[Path], *, certain
         if most is not None and looked >= most:
             whole = False
             break
-        seen = seen or payloads(values)
+        seen = seen or [one for one in payloads(values) if len(one) < LONG]
         looked += len(values)
         missing -= set(_present(kind, values, missing))
         if not missing:
@@ -189,17 +190,27 @@ def _present(kind: MessageType, values: Sequence[bytes], missing: set[Path]) -> 
         rows, _ = kind.extractor([Slot(path) for path in wanted])(payloads(values))
         yield from (path for place, path in enumerate(wanted) if any(row[place] is not None for row in rows))
         return
-    # Whole values: cutting the messages out of them would take as long as the search.
-    joined = b"".join(values)
+    # Whole values: cutting the messages out of them would take as long as the search. Long ones are looked at each by
+    # itself, as nothing is won by copying them.
+    texts = [b"".join(values)] if sum(map(len, values)) < LONG else values
     # An escape may spell a name in another way, so that its bytes are not found.
-    escaped = b"\\u" in joined
+    escaped = any(b"\\u" in text for text in texts)
     for path in missing:
         name = msgspec.json.encode(path.names[-1])
-        if not escaped and name not in joined:
+        if not escaped and not any(name in text for text in texts):
             continue
-        chosen = (one for one in payloads(values) if name in one or b"\\u" in one)
-        if any(_has(_tree(one), path.steps) for one in chosen):
+        chosen = (one for value in values if name in value or b"\\u" in value for one in payloads((value,)))
+        if any(_has_field(one, path.steps) for one in chosen):
             yield path
+
+
+def _has_field(message: bytes, steps: Sequence[Step]) -> bool:
+    """Whether a JSON message has a field. Of a long one no more than some members at a time are made into values."""
+    parts = in_parts(message)
+    if parts is None:
+        return _has(_tree(message), steps)
+    name = steps[0].name
+    return any(_has({name: _tree(bytes(part[name]))}, steps) for part in parts if name in part)
 
 
 def _tree(message: bytes) -> Any:

@@ -17,6 +17,7 @@ from sowctl.engine.verbs.query import query
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
 from sowctl.store.codec import encode
+from sowctl.values.differences import tree_of
 from sowctl.values.paths import Path, parse_path
 from tests.engine.conftest import MakeLab
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
@@ -198,3 +199,15 @@ def test_a_name_is_near_in_another_case_elsewhere_or_by_its_letters() -> None:
         "/lines/sku",
     )
     assert near("/zzz") is None and nearest(Path(parse_path("/x").steps), []) is None
+
+
+def test_a_long_message_is_looked_at_some_members_at_a_time(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab(config_xml(topic_xml("t"), ("t",)))
+    filler = {f"f{number}": "y" * 60 for number in range(16_000)}
+    lab.publish("t", message(id=1, legs=[{"qty": 1}], **filler, last={"at": 5}), message(id=2, near=1))
+    monkeypatch.setattr(lacking, "_tree", lambda text: tree_of(text) if len(text) < 1000 else pytest.fail("all of it"))
+    for path in ("/last/at", "/legs/qty", "/legs[0]/qty", "/f15999", "/near"):
+        assert told(lab, "t", order_by=path) == []
+    assert told(lab, "t", order_by="/last/xyzzy") == ["no record of t has the field /last/xyzzy"]
+    assert told(lab, "t", order_by="/legs[1]/qty") == ["no record of t has the field /legs[1]/qty"]
+    assert told(lab, "t", order_by="/naer") == ["no record of t has the field /naer; did you mean /near?"]
