@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from sowctl.cli.streams import PagerLeft, is_terminal
 KEPT = 1 << 20
 """Bytes that are kept to be written without the pager, should that turn out to be broken."""
 _DEFAULT = "less"
+_COLORS = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Pager(io.RawIOBase):
@@ -63,9 +65,9 @@ class Pager(io.RawIOBase):
             return self._terminal.write(data)
         if self._process is None:
             self._held += data
-            # A line that is wider than the terminal takes several of its own.
-            lines = bytes(data).split(b"\n")
-            self._lines += len(lines) - 1 + sum(len(line) // max(self._size.columns, 1) for line in lines)
+            # A line that is wider than the terminal takes several of its own; colours take no room.
+            lines = _COLORS.sub(b"", bytes(data)).decode("utf-8", "replace").split("\n")
+            self._lines += len(lines) - 1 + sum((len(line) - 1) // max(self._size.columns, 1) for line in lines if line)
             if self._lines < self._size.lines:
                 return len(data)
             self._start()

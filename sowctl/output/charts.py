@@ -7,10 +7,10 @@ other the characters ``#`` and ``.:-=+*%@``. No text is drawn but through ``disp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sowctl.output.display import clip, display, width
+from sowctl.output.drawing import drawing
 from sowctl.output.options import Terminal
 
 if TYPE_CHECKING:
@@ -216,23 +216,12 @@ class _Page:
         self._out = out
 
     def __enter__(self) -> _Page:
-        from rich.console import Console
-
-        terminal = self._terminal
-        self._text = TextIOWrapper(self._out, terminal.encoding, "backslashreplace", newline="\n", write_through=True)
-        self._console: Console = Console(
-            file=self._text,
-            width=terminal.columns,
-            force_terminal=terminal.colored,
-            color_system="auto" if terminal.colored else None,
-            no_color=not terminal.colored,
-            legacy_windows=False,
-        )
+        self._drawing = drawing(self._out, self._terminal, self._terminal.encoding)
+        self._console: Console = self._drawing.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        # Otherwise the wrapper would close standard output with itself.
-        self._text.detach()
+    def __exit__(self, *problem: Any) -> None:
+        self._drawing.__exit__(*problem)
 
     def line(self, text: Text) -> None:
         """A line that fits."""

@@ -10,12 +10,12 @@ everything else streams. No cell is printed but through ``display``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from io import TextIOWrapper
 from itertools import chain, islice
 from typing import Any, BinaryIO, NamedTuple
 
 from sowctl.output.columns import cell_texts, open_columns
 from sowctl.output.display import clip, display, width
+from sowctl.output.drawing import drawing
 from sowctl.output.formats import Rendered
 from sowctl.output.options import Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
@@ -121,7 +121,6 @@ def _fit(layout: Layout, whole: list[bool], columns: int) -> Layout | None:
 
 def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO, *, headers: bool) -> int:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -132,19 +131,8 @@ def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: Binary
     for row in rows:
         # As texts, because rich would take brackets in a plain string for markup.
         table.add_row(*(Text(clip(text, room, "…")) for text, room in zip(row, layout.widths, strict=True)))
-    text = TextIOWrapper(out, encoding="utf-8", write_through=True, newline="\n")
-    try:
-        Console(
-            file=text,
-            width=terminal.columns,
-            force_terminal=terminal.colored,
-            color_system="auto" if terminal.colored else None,
-            no_color=not terminal.colored,
-            legacy_windows=False,
-        ).print(table, crop=False)
-    finally:
-        # Otherwise the wrapper would close standard output with itself.
-        text.detach()
+    with drawing(out, terminal, "utf-8") as console:
+        console.print(table, crop=False)
     return len(rows)
 
 
