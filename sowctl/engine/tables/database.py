@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from sowctl.arrow.needed import need
-from sowctl.engine.tables.named import table_named
+from sowctl.engine.tables.named import JOURNAL, fields_of, table_named
 from sowctl.engine.tables.statement import Names, names_of, words_of
 from sowctl.engine.tables.topic import TableRead
 from sowctl.engine.views.moment import Moment, together
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from sowctl.engine.instance import Instance
 
+T = TypeVar("T")
 BATCH = 10_000
 """Rows of a result that are made at a time."""
 _LATER = re.compile(
@@ -42,6 +46,8 @@ _SILENT = (
     *("SET", "VARIABLE_SET", "PREPARE", "ATTACH", "DETACH", "LOAD", "EXPORT", "COPY_DATABASE", "VACUUM", "ANALYZE"),
 )
 """Kinds of statements that only do something: what DuckDB says of them are no rows."""
+_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
+_NO_COLUMN = re.compile(r'Referenced column "([^"]+)" not found')
 _CLOSED = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -87,18 +93,51 @@ class Database:
         """
         # Bytes of a command line that are no UTF-8 come as half surrogates, which DuckDB does not take.
         for kind, statement in self._statements(text.encode("utf-8", "replace").decode()):
-            registered = self._register(self._named(statement))
+            # DuckDB knows tables only while a statement names them.
+            statement = self._listing() if _TABLES.fullmatch(statement) else statement
+            names = self._named(statement)
+            registered = self._register(names)
             try:
-                found = self._connection.sql(statement)
+                found = self._awaited(partial(self._connection.sql, statement))
                 if found is not None and kind not in _SILENT:
                     yield self._reader(found)
                     del found
             except self._error as problem:
-                raise self._explained(problem) from None
+                raise self._explained(problem, names) from None
             self._remember(statement)
             # Not behind an error: then the connection is closed at once.
             for name in registered:
                 self._connection.unregister(name)
+
+    def _awaited(self, work: Callable[[], T]) -> T:
+        """What DuckDB answers to a call, which a signal ends.
+
+        It works in a thread of its own: Python's handlers run in this one, which would not hear of a signal before the
+        call has returned.
+        """
+        results: list[T] = []
+        problems: list[BaseException] = []
+        done = Event()
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as problem:  # raised below, in the thread that asked
+                problems.append(problem)
+            finally:
+                done.set()
+
+        Thread(target=run, name="duckdb").start()
+        try:
+            done.wait()
+        except BaseException:
+            # More than once: a call that comes before DuckDB has begun to work is forgotten by it.
+            while not done.wait(0.05):
+                self._connection.interrupt()
+            raise
+        if problems:
+            raise problems[0]
+        return results[0]
 
     def _named(self, statement: str) -> Names:
         """What a statement names, itself or by views and macros that earlier ones have made."""
@@ -130,12 +169,12 @@ class Database:
 
         # The name in DuckDB from 1.4 on, and the one before.
         read = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
-        reader: pyarrow.RecordBatchReader = read(BATCH)
+        reader: pyarrow.RecordBatchReader = self._awaited(partial(read, BATCH))
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
             while True:
                 try:
-                    yield reader.read_next_batch()
+                    yield self._awaited(reader.read_next_batch)
                 except StopIteration:
                     return
                 except pa.ArrowException as problem:
@@ -160,9 +199,22 @@ class Database:
             self._connection.register(name, table)
         return list(made)
 
-    def _explained(self, problem: Exception) -> UsageError:
+    def _listing(self) -> str:
+        """What SHOW TABLES asks."""
+        config = self._instance.config
+        names = [*(() if config is None else (entry.name for entry in config.sow)), JOURNAL]
+        texts = ", ".join("('" + name.replace("'", "''") + "')" for name in names)
+        return f"SELECT name FROM (VALUES {texts}) AS tables(name)"
+
+    def _explained(self, problem: Exception, names: Names | None = None) -> UsageError:
         words, _, rest = str(problem).partition("\n")
         hint = None
+        if names is not None and (match := _NO_COLUMN.search(words)) is not None:
+            # The candidates that DuckDB names are those that the statement names itself: no others were read.
+            fields = [one for name in names.tables for one in fields_of(self._instance, name)]
+            near = get_close_matches(match[1].lower(), fields, n=1)
+            known = f"fields: {', '.join(dict.fromkeys(fields))}" if fields else None
+            return UsageError("SOW-EXC-020", match[0], hint=f"did you mean {near[0]}?" if near else known)
         if "does not exist" in words and "Table" in words and self._instance.config is not None:
             known = ", ".join(entry.name for entry in self._instance.config.sow)
             hint = f'tables: {known}, journal; as of a time "NAME@TIME", all entries "NAME@history"'

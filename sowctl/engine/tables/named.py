@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.arrow.inference import Inference
 from sowctl.config.derived import View
 from sowctl.engine.sources.logical import narrowed
 from sowctl.engine.sources.opening import open_source
@@ -17,6 +19,7 @@ from sowctl.engine.topics.targets import Target, find_topic, resolve
 from sowctl.engine.views.moment import Moment, refs_of
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
+from sowctl.store.codec import payloads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
     from sowctl.engine.tables.statement import Names
 
+FIRST = 256
+"""Records that are looked at for the names of fields."""
 HISTORY = "history"
 JOURNAL = "journal"
 _UNKNOWN = ("SOW-ENG-012", "SOW-ENG-013", "SOW-ENG-015", "SOW-ENG-080")
@@ -74,6 +79,19 @@ class NamedTable(Struct, frozen=True):
             return held.enter_context(closing(open_source(moment.instance, target, None)))
         # The moment's own: views of the same statement read it, too.
         return narrowed(moment.source((topic.message_type, topic.name)), topic)
+
+
+def fields_of(instance: Instance, name: str) -> list[str]:
+    """The fields that the first records of a table have, for words on one that none of them has."""
+    table = table_named(instance, name)
+    if table is None or table.target is None:
+        return []
+    look = Inference()
+    with closing(open_target(instance, table.target, table.at)) as source:
+        kind = instance.type_of(source.message_type)
+        for _, values in islice(source.batches(FIRST), 1):
+            look.add(map(kind.view, payloads(values)))
+    return [field.name for field in look.struct()]
 
 
 def table_named(instance: Instance, name: str) -> NamedTable | None:

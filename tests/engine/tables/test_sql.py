@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -97,6 +98,7 @@ def rows(instance: InstanceHandle, text: str, **options: Any) -> list[list[tuple
         ("SELECT count(*) FROM orders WHERE EXISTS (SELECT 1 FROM totals t WHERE t.side = orders.side)", [(2,)]),
         ("SELECT column_name FROM (DESCRIBE orders) ORDER BY 1", [("id",), ("price",), ("qty",), ("side",)]),
         ("SELECT 1 + 1", [(2,)]),
+        ("show tables;", [("orders",), ("fixed orders",), ("totals",), ("journal",)]),
     ],
 )
 def test_statements(shop: InstanceHandle, text: str, expected: list[tuple[Any, ...]]) -> None:
@@ -139,6 +141,18 @@ def test_what_is_refused(shop: InstanceHandle, text: str, words: str) -> None:
     if "nix" in text and "does not" in words:
         assert raised.value.hint is not None
         assert "orders, fixed orders, totals, journal" in raised.value.hint
+
+
+def test_a_column_that_no_record_has_is_named_with_a_near_one(shop: InstanceHandle) -> None:
+    for text, hint in (
+        ("SELECT sied FROM orders", "did you mean side?"),
+        ('SELECT sied FROM "orders@2026-01-05T10:00:30Z"', "did you mean side?"),
+        ("SELECT wholly_new FROM totals", "fields: side, qty"),
+    ):
+        with pytest.raises(UsageError, match="not found") as raised:
+            rows(shop, text)
+        assert raised.value.hint == hint
+        assert "Candidate" not in raised.value.message
 
 
 def test_files_are_read_where_that_is_asked_for(shop: InstanceHandle, tmp_path: Path) -> None:
@@ -369,3 +383,22 @@ shop.topic("orders").replay()
     monkeypatch.setattr(NamedTable, "read", own)
     ((orders, fixed, total, *_),) = rows(shop, text)[0]
     assert (orders, fixed, total) == (2 + 5, 1 + 1, 13 + 500)
+
+
+def test_a_signal_ends_a_statement_that_duckdb_works_on(shop: InstanceHandle) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with Database(shop) as database:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(Stopped):
+                text = "SELECT count(*) FROM orders o, range(200000) a, range(1000000) b WHERE a.range + b.range = qty"
+                list(database.results(text))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
