@@ -32,10 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sowctl.engine.api import (
+        Blame,
+        Differences,
         Event,
+        FieldOrigin,
         InstanceHandle,
         QueueHandle,
         QueueMessage,
+        RecordChange,
         Result,
         StoredRecord,
         Subscription,
@@ -48,10 +52,14 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _OF_API = (
+    "Blame",
+    "Differences",
     "Event",
+    "FieldOrigin",
     "InstanceHandle",
     "QueueHandle",
     "QueueMessage",
+    "RecordChange",
     "Result",
     "StoredRecord",
     "Subscription",
@@ -61,9 +69,12 @@ _OF_API = (
 """What is loaded where a program names it, or opens an instance."""
 
 __all__ = [
+    "Blame",
     "ConfigError",
     "DamageError",
+    "Differences",
     "Event",
+    "FieldOrigin",
     "InputError",
     "InstanceHandle",
     "LimitError",
@@ -72,6 +83,7 @@ __all__ = [
     "NegativeError",
     "QueueHandle",
     "QueueMessage",
+    "RecordChange",
     "RefusedError",
     "Result",
     "SowError",

@@ -154,3 +154,23 @@ class ReplayOptions(Struct, frozen=True):
     force: bool = False
     dry_run: bool = False
     rekey: bool = False
+
+
+class DiffOptions(Struct, frozen=True):
+    """What to compare.
+
+    ``filter``: only records for which it is true on either side. ``keys``: only those of these keys. ``fields`` and
+    ``ignored``: only differences at, above or below these paths, and none at or below those. ``on``: records belong
+    together where these fields are equal, instead of their SOW keys. ``loose``: records are the same where their fields
+    are, and numbers where their values are. ``stamps``: compare metadata, too. ``records``: say only which records
+    differ, not in which fields, unless that decides it.
+    """
+
+    filter: str | None = None
+    keys: tuple[str, ...] | None = None
+    fields: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
+    loose: bool = False
+    stamps: bool = False
+    records: bool = False

@@ -46,6 +46,11 @@ class FieldChange(Struct, frozen=True):
     before: Any
     after: Any
 
+    @property
+    def name(self) -> str:
+        """The field as filters write it, such as ``/legs[0]/qty``."""
+        return path_text(self.path)
+
 
 def tree_of(view: bytes) -> Any:
     """The value of a message's JSON view; of a view that is no JSON, its text, so that it compares with any other."""

@@ -41,6 +41,15 @@ loads = json.JSONDecoder(
 """The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
 
 
+def plain(tree: Any) -> Any:
+    """A value with int and float for its numbers, as :func:`json.loads` has them."""
+    if isinstance(tree, NumberText):
+        return float(tree) if tree.strip("-0123456789") else int(tree)
+    if isinstance(tree, dict):
+        return {name: plain(inner) for name, inner in tree.items()}
+    return [plain(inner) for inner in tree] if isinstance(tree, list) else tree
+
+
 def member(raw: Raw) -> Any:
     """What :data:`loads` gives for the bytes of one value that a reader has accepted; scalars without a decoder."""
     text = str(raw, "utf-8")

@@ -59,6 +59,17 @@ def arrow(topic: sowctl.TopicHandle) -> None:
     print(frame.describe())
 
 
+def comparing(topic: sowctl.TopicHandle) -> None:
+    """COMPARING."""
+    with topic.diff(at="-1h", ignored=["/time"]) as differences:
+        for change in differences:
+            print(change.kind, change.key, [field.name for field in change.fields])
+    print(differences.counts.different)
+    (record,) = topic.blame("2")
+    for origin in record.fields:
+        print(origin.name, origin.value, origin.version.timestamp, origin.version.txid, origin.version.client)
+
+
 def deleting(topic: sowctl.TopicHandle) -> None:
     """DELETING AND MORE."""
     print(topic.delete(filter="/qty > 1000").deleted)

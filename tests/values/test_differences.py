@@ -20,7 +20,7 @@ from sowctl.values.differences import (
     tree_of,
     view_differences,
 )
-from sowctl.values.jsontree import NumberText
+from sowctl.values.jsontree import NumberText, plain
 from sowctl.values.paths import parse_path
 from tests.support.messagetypes import SAMPLES, Sample
 
@@ -162,3 +162,8 @@ def test_messages_of_each_type_differ_at_the_paths_that_expressions_use(sample: 
     assert is_same(applied(found, tree_of(before)), tree_of(after))
     # The delta changes n and brings z.
     assert [path_text(change.path) for change in found] == [str(sample.at("n")), str(sample.at("z"))]
+
+
+def test_plain_values_are_those_of_json() -> None:
+    text = '{"a":[1,-2,1.5,1e3,"7",null,true],"b":{"c":12345678901234567890}}'
+    assert plain(tree_of(text.encode())) == json.loads(text)

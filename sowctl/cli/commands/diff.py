@@ -82,7 +82,8 @@ def run(
 
     from sowctl.cli.commands.bodies.diff import Showing
     from sowctl.cli.sides import pairs
-    from sowctl.engine.verbs.looking.diff import DiffOptions, compare
+    from sowctl.engine.options import DiffOptions
+    from sowctl.engine.verbs.looking.diff import compare
 
     if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
         raise UsageError(

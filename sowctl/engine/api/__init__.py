@@ -2,6 +2,7 @@
 
 * ``given``: times, intervals, keys and messages as callers write them, made into what verbs take.
 * ``keywords``: the keywords of verbs that have many, for checkers, editors and ``help()``.
+* ``differences``: what a comparison gives.
 * ``result``: what a query gives: records, dicts, Arrow data, a table of a notebook.
 * ``topic``: the verbs of one topic; ``queue``: those of a queue.
 * ``instance``: an instance, and the way from there to its topics and queues.
@@ -21,17 +22,24 @@ from sowctl.engine.api.result import Result
 from sowctl.engine.api.topic import TopicHandle
 
 if TYPE_CHECKING:
+    from sowctl.engine.api.differences import Differences
     from sowctl.engine.following.events import Event
     from sowctl.engine.following.subscription import Subscription
     from sowctl.engine.queues.queue import QueueMessage
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.search.keyhistory import VersionRecord
+    from sowctl.engine.verbs.looking.blame import Blame, FieldOrigin
+    from sowctl.engine.verbs.looking.diff import RecordChange
 
 __all__ = [
+    "Blame",
+    "Differences",
     "Event",
+    "FieldOrigin",
     "InstanceHandle",
     "QueueHandle",
     "QueueMessage",
+    "RecordChange",
     "Result",
     "RowVerbs",
     "StoredRecord",
@@ -40,6 +48,10 @@ __all__ = [
     "VersionRecord",
 ]
 _ELSEWHERE = {
+    "Blame": "sowctl.engine.verbs.looking.blame",
+    "Differences": "sowctl.engine.api.differences",
+    "FieldOrigin": "sowctl.engine.verbs.looking.blame",
+    "RecordChange": "sowctl.engine.verbs.looking.diff",
     "Event": "sowctl.engine.following.events",
     "QueueMessage": "sowctl.engine.queues.queue",
     "StoredRecord": "sowctl.engine.records",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from msgspec import NODEFAULT, Struct
 
 from sowctl.engine.api.given import At, Interval, Key, instant, keys_of, seconds, time_text
-from sowctl.engine.options import DeltaNull, OnError, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.options import DeltaNull, DiffOptions, OnError, QueryOptions, ReplayOptions, SubscribeOptions
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -67,6 +67,18 @@ class QueryKeywords(TypedDict, total=False):
     fresh: bool
     shown: Collection[str]
     unknown: Literal["ignore", "note", "error"]
+
+
+class DiffKeywords(TypedDict, total=False):
+    """What to compare: the fields of :class:`~sowctl.engine.options.DiffOptions` besides the filter."""
+
+    keys: Collection[Key] | None
+    fields: Collection[str]
+    ignored: Collection[str]
+    on: Collection[str]
+    loose: bool
+    stamps: bool
+    records: bool
 
 
 class SubscribeKeywords(TypedDict, total=False):
@@ -157,6 +169,17 @@ def query_options(instance: Instance, filter: str | None, keywords: QueryKeyword
     if "shown" in found:
         found["shown"] = tuple(found["shown"])
     return QueryOptions(filter=filter, **found)
+
+
+def diff_options(filter: str | None, keywords: DiffKeywords) -> DiffOptions:
+    """What is to be compared. Raises TypeError."""
+    found: dict[str, Any] = dict(keywords)
+    if found.get("keys") is not None:
+        found["keys"] = keys_of("keys", found["keys"], "diff(keys=[key])")
+    for name in ("fields", "ignored", "on"):
+        if name in found:
+            found[name] = keys_of(name, found[name], f"diff({name}=[path])")
+    return DiffOptions(filter=filter, **found)
 
 
 def subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> SubscribeOptions:

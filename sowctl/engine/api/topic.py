@@ -16,13 +16,24 @@ from msgspec.structs import replace
 from sowctl.engine.api import keywords as words
 from sowctl.engine.api.given import encoder, instant, keys_of, payloads_of
 from sowctl.engine.api.result import Result
-from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions, is_bulk
+from sowctl.engine.options import (
+    DeleteOptions,
+    DiffOptions,
+    PublishOptions,
+    QueryOptions,
+    ReplayOptions,
+    SubscribeOptions,
+    is_bulk,
+)
 from sowctl.engine.topics.targets import Target, missing
+from sowctl.errors import UsageError
+from sowctl.values.jsontree import plain
 
 if TYPE_CHECKING:
     import os
 
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.api.differences import Differences
     from sowctl.engine.api.given import At, Key, Message
     from sowctl.engine.instance import Instance
     from sowctl.engine.records import StoredRecord
@@ -40,6 +51,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.digest import Digest
     from sowctl.engine.upkeep.repairing import StoreRepair
     from sowctl.engine.verbs.check import CheckRun
+    from sowctl.engine.verbs.looking.blame import Blame
     from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
     from sowctl.errors import SowError
@@ -151,6 +163,53 @@ class TopicHandle:
         texts = keys_of("keys", keys, "versions(key)")
         batch, _ = versions(self.instance, self.target, texts, fields=fields, journal=journal)
         return iter(batch.records)
+
+    def blame(self, *keys: Key, fields: bool = False, at: At | None = None) -> list[Blame]:
+        """Of each field of the records of SOW keys or key field texts, the entry that last set it.
+
+        The record is that of now or as of ``at`` (as :meth:`get` takes it); of one that is not there, ``gone`` and
+        ``last`` tell why. Raises UsageError for views, and for topics without journal and history.
+        """
+        from sowctl.engine.verbs.looking.blame import blame
+
+        texts = keys_of("keys", keys, "blame(key)")
+        found = blame(self.instance, self.target, texts, fields=fields, at=instant(self.instance, at))
+        # The engine keeps numbers as texts, with all of their digits.
+        return [
+            replace(one, fields=[replace(origin, value=plain(origin.value)) for origin in one.fields]) for one in found
+        ]
+
+    @words.shown(words.DiffKeywords, DiffOptions)
+    def diff(
+        self,
+        other: TopicHandle | None = None,
+        filter: str | None = None,
+        *,
+        at: At | None = None,
+        other_at: At | None = None,
+        **keywords: Unpack[words.DiffKeywords],
+    ) -> Differences:
+        """What makes this topic, of now or as of ``at``, into ``other`` (default: this one), of now or as of
+        ``other_at``: iterate for the records that were changed, added and removed.
+
+        ``other`` may be a topic of another instance. Times are as :meth:`get` takes them. ``keywords`` are fields of
+        :class:`~sowctl.engine.options.DiffOptions`, which says what they mean: keys, fields, ignored, on, loose,
+        stamps, records.
+
+        Raises UsageError where the two sides are one state, or have no keys in common.
+        """
+        from sowctl.engine.api.differences import Differences
+        from sowctl.engine.verbs.looking.diff import Side, compare
+
+        second = self if other is None else other
+        options = words.diff_options(filter, keywords)
+        before = Side(self.instance, self.target, _named(self.name, at), instant(self.instance, at))
+        after = Side(second.instance, second.target, _named(second.name, other_at), instant(second.instance, other_at))
+        if (before.instance, before.target, before.at) == (after.instance, after.target, after.at):
+            raise UsageError(
+                "SOW-DIF-005", "there is nothing to compare it with", hint="another topic, or a time: diff(at='-1h')"
+            )
+        return Differences(compare(before, after, options))
 
     def delete(
         self,
@@ -265,6 +324,11 @@ def publish_to(
 
         follow_load(instance, loaded)
     return report
+
+
+def _named(name: str, at: At | None) -> str:
+    """What a side of a comparison is called."""
+    return name if at is None else f"{name}@{at}"
 
 
 def _no_store(topic: TopicConfig) -> SowError:

@@ -38,6 +38,7 @@ def test_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         topic = instance.topic("orders")
         program.publishing(instance)
         program.querying(topic)
+        program.comparing(topic)
         program.following(topic)
         program.following_async(topic)
         program.working(instance)

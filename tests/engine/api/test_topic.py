@@ -20,10 +20,11 @@ import sowctl
 from sowctl.engine import options as engine_options
 from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
 from sowctl.engine.api.given import At, encoder
-from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.options import DiffOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
 from sowctl.engine.search import figures
 from sowctl.messages.native import message_of
 from sowctl.messages.types import get_type
+from sowctl.values.differences import MISSING
 from tests.support.examples import examples
 from tests.support.instances import SECOND, START, Lab, message
 
@@ -52,6 +53,9 @@ def topic(lab: Lab) -> TopicHandle:
         (lambda t: t.get(10.18), "each of keys is a text .* not float"),
         (lambda t: t.versions(True), "each of keys is a text .* not bool"),
         (lambda t: t.query(sow_keys="7"), r"not str: query\(sow_keys=\[key\]\)"),
+        (lambda t: t.diff(at="-1h", fields="/v"), r"not str: diff\(fields=\[path\]\)"),
+        (lambda t: t.diff(at="-1h", keys=7), "keys are a list, not int"),
+        (lambda t: t.blame(1.5), "each of keys is a text .* not float"),
         (lambda t: t.query(at=1.5), "at is a datetime, microseconds since 1970 .* not float"),
         (lambda t: t.get("7", at=True), "at is a datetime, microseconds since 1970 .* not bool"),
         (lambda t: t.digest(at=b"NOW"), "at is a datetime, microseconds since 1970 .* not bytes"),
@@ -141,8 +145,43 @@ def test_keywords_are_those_of_the_options() -> None:
         (keywords.QueryKeywords, QueryOptions),
         (keywords.SubscribeKeywords, SubscribeOptions),
         (keywords.ReplayKeywords, ReplayOptions),
+        (keywords.DiffKeywords, DiffOptions),
     ):
         assert [*named.__annotations__] == [name for name in options.__struct_fields__ if name != "filter"]
+
+
+def test_differences(topic: TopicHandle, lab: Lab) -> None:
+    lab.clock.at = START + 2 * SECOND
+    topic.publish([{"id": 7, "v": 3, "n": {"x": 1}}, {"id": 9}], client="me", sequence=1)
+    topic.delete(filter="/id = 1018")
+    with topic.diff(at=datetime.fromtimestamp((START + SECOND) / SECOND, UTC)) as found:
+        assert "t@" in repr(found)
+        changes = {(change.kind, change.key): [(one.name, one.before) for one in change.fields] for change in found}
+    assert {kind: fields for (kind, _), fields in changes.items()} == {
+        "changed": [("/v", 2), ("/n", MISSING)],
+        "added": [],
+        "removed": [],
+    }
+    assert (found.counts.changed, found.counts.added, found.counts.removed) == (1, 1, 1)
+    both = START + SECOND, START
+    assert [change.kind for change in topic.diff(at=both[0], other_at=both[1])] == ["removed"]
+    assert list(topic.diff(at=both[0], keys=["7"], fields=["/other"])) == []
+    assert list(topic.diff(filter="/id = 12345", at=both[0])) == []
+    with lab.open() as again, pytest.raises(sowctl.UsageError) as raised:
+        again.topic("t").diff()
+    assert raised.value.code == "SOW-DIF-005"
+
+
+def test_who_set_a_field(topic: TopicHandle, lab: Lab) -> None:
+    lab.clock.at = START + 2 * SECOND
+    topic.publish([{"id": 7, "v": 3}], client="me", sequence=1)
+    known, gone = topic.blame("7", 12345)
+    assert [(one.name, one.value, one.version.timestamp, one.version.client) for one in known.fields] == [
+        ("/id", 7, START + SECOND, None),
+        ("/v", 3, START + 2 * SECOND, "me"),
+    ]
+    assert (gone.fields, gone.last) == ([], None)
+    assert [one.value for one in topic.blame("7", at=START + SECOND)[0].fields] == [7, 2]
 
 
 def test_messages_are_bytes_texts_and_dicts(lab: Lab) -> None:

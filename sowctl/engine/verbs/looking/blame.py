@@ -16,7 +16,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.search.keyhistory import VersionRecord, versions_of
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.errors import UsageError
-from sowctl.values.differences import FieldPath, differences, leaves, tree_of
+from sowctl.values.differences import FieldPath, differences, leaves, path_text, tree_of
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -38,6 +38,11 @@ class FieldOrigin(Struct, frozen=True):
     value: Any
     version: VersionRecord
     earlier: bool
+
+    @property
+    def name(self) -> str:
+        """The field as filters write it, such as ``/legs[0]/qty``."""
+        return path_text(self.path)
 
 
 class Blame(DescribedStruct, frozen=True):

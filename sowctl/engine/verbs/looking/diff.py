@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.options import DiffOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.keytext import keys_meant, names_by_fields, names_of, not_a_key
 from sowctl.engine.search.matcher import Matcher, environment_of
@@ -55,26 +56,6 @@ class Side(DescribedStruct, frozen=True):
     at: int | None = None
     after: int | None = None
     absent: bool = False
-
-
-class DiffOptions(Struct, frozen=True):
-    """What to compare.
-
-    ``filter``: only records for which it is true on either side. ``keys``: only those of these keys. ``fields`` and
-    ``ignored``: only differences at, above or below these paths, and none at or below those. ``on``: records belong
-    together where these fields are equal, instead of their SOW keys. ``loose``: records are the same where their fields
-    are, and numbers where their values are. ``stamps``: compare metadata, too. ``records``: say only which records
-    differ, not in which fields, unless that decides it.
-    """
-
-    filter: str | None = None
-    keys: tuple[str, ...] | None = None
-    fields: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    on: tuple[str, ...] = ()
-    loose: bool = False
-    stamps: bool = False
-    records: bool = False
 
 
 class RecordChange(DescribedStruct, frozen=True):

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.options import PublishOptions
+from sowctl.engine.options import DiffOptions, PublishOptions
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.looking.diff import DiffCounts, DiffOptions, RecordChange, Side, compare
+from sowctl.engine.verbs.looking.diff import DiffCounts, RecordChange, Side, compare
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
