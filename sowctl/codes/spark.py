@@ -305,4 +305,20 @@ CODES: dict[str, str] = {
         for messages that do not fit has the name of another column.
         Do: Leave one of them out, as the hint says.
         """,
+    "SOW-SPK-140": """2 a URL to which nothing can be sent
+
+        Why: Spark has no file system for the scheme of the output, so the files are made in a directory that driver
+        and executors share, and then sent. On a cluster that directory has to be named.
+        Do: Give ``--staging``; or give Spark the jars for the scheme, such as hadoop-aws for s3a.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-141": """4 executors that see other files
+
+        Why: Before a job begins on a cluster, executors look at the first bytes of some files of the instance and at a
+        token in the staging directory. On the host that the message names a path is missing there, or leads to another
+        file: the directory is not mounted, or it is another copy.
+        Do: Put the files of the instance, and the ``--staging`` directory, on a file system that all machines mount at
+        the same path.
+        See: sowctl-spark(7)
+        """,
 }

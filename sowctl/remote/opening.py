@@ -115,6 +115,30 @@ class RemoteFile:
             self._file.close()
 
 
+class RemoteStream:
+    """A file open for reading as a stream with places, as a binary file of this machine is."""
+
+    def __init__(self, place: RemotePath) -> None:
+        self._file = RemoteFile(place)
+        self._at = 0
+
+    def seek(self, at: int) -> None:
+        """Go to an offset."""
+        self._at = at
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        found = bytes(self._file.read(self._at, size))
+        self._at += len(found)
+        return found
+
+    def __enter__(self) -> RemoteStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
 def read(place: RemotePath) -> bytes:
     """The content of a small file."""
     system, path = _at(place)

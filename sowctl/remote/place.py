@@ -35,6 +35,10 @@ class RemotePath(Struct, frozen=True):
         """The ending of the name, with its dot."""
         return PurePosixPath(self.name).suffix
 
+    def up(self) -> RemotePath:
+        """The directory that it is in."""
+        return RemotePath(self.scheme, self.server, self.path.rpartition("/")[0], self.query)
+
     def __truediv__(self, name: str) -> RemotePath:
         """What has this name (or relative path) in this directory."""
         return RemotePath(self.scheme, self.server, f"{self.path}/{name}".strip("/"), self.query)
@@ -43,6 +47,11 @@ class RemotePath(Struct, frozen=True):
         """For people: without user and password, without options."""
         host = self.server.rpartition("@")[2] if self.scheme in ("s3", "hdfs", "gs") else self.server
         return f"{self.scheme}://{host}/{self.path}"
+
+    @property
+    def url(self) -> str:
+        """The whole URL, with what is not for people."""
+        return self.root + self.path + (f"?{self.query}" if self.query else "")
 
     @property
     def root(self) -> str:

@@ -62,7 +62,9 @@ def run(
 
     if (begin or end) and not journal:
         raise UsageError("SOW-CLI-076", "--from and --to choose journal entries", hint="add --journal")
-    where = pipeline.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
+    where = pipeline.output(
+        output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
+    )
     first, last = position(invocation, begin), position(invocation, end)
     with invocation.open_instance() as instance:
         first, last = first.found(instance), last.found(instance)

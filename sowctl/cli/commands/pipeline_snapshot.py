@@ -55,7 +55,9 @@ def run(
     require_pyspark()
     from sowctl.spark.jobs.snapshot import snapshot
 
-    where = pipeline.output(output, format, partition_by, fields, writer=writer, meta=meta, force=force)
+    where = pipeline.output(
+        output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
+    )
     when = moment(invocation, at)
     with invocation.open_instance() as instance:
         wanted = pipeline.topic_of(instance, topic, message_type)

@@ -69,7 +69,7 @@ def run(
     from sowctl.config.derived import View
     from sowctl.spark.jobs.view import AdHoc, view
 
-    where = pipeline.output(output, format, partition_by, fields, writer=writer, force=force)
+    where = pipeline.output(output, format, partition_by, fields, writer=writer, force=force, staging=staging)
     with invocation.open_instance() as instance:
         found = instance.config.find(source, message_type) if instance.config is not None and source else ()
         wanted: View | AdHoc

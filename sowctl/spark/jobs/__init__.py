@@ -17,9 +17,11 @@ notebooks call the same functions. In the order in which data passes:
 * ``view``: the job that computes a view
 * ``snapshot``: the job that writes the state of a topic at an instant
 * ``export``: the job that writes topics as they are, or a range of the journal
+* ``delivery``: files to and from URLs that Spark itself does not know
 * ``outputs``: where a job writes, in which format, of which parts
 * ``datasets``: records as rows of Parquet, ORC, NDJSON and CSV
 * ``storefile``: records as one ``.sow`` file
+* ``sight``: whether executors see the files that the driver sees
 * ``tasks``: one function per item on the executors
 * ``pairfiles``: the files of keys and values that tasks leave for others
 * ``report``: what a job did, and how far it is

@@ -20,6 +20,7 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs.delivery import delivered
 from sowctl.spark.jobs.lakes import require_lake
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.state import FoldedState
@@ -141,9 +142,9 @@ def write_frame(frame: DataFrame, output: Output, what: str) -> Written:
     writer = counted.write.mode("overwrite" if output.force else "errorifexists").options(**given)
     if names:
         writer = writer.partitionBy(*names)
-    with translated():
+    with delivered(frame.sparkSession, output) as place, translated():
         # Each value is a finished line already; Spark's writer of JSON would format the messages anew.
-        writer.format("text" if kind == "ndjson" else kind).save(output.path)
+        writer.format("text" if kind == "ndjson" else kind).save(place.path)
     return Written(int(seen.get["records"]), int(seen.get["bytes"]), partitions)
 
 

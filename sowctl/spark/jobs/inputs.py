@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.engine.reports import Rejected
 from sowctl.errors import MissingError
+from sowctl.remote.place import url_of
 from sowctl.spark.paths import is_remote, local_path
 
 SCAN = 1 << 16
 
 
-def expanded(paths: Sequence[str]) -> list[str]:
-    """The files of paths and patterns, in their order, those of a pattern or a directory by name."""
+def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
+    """The files of paths and patterns, in their order, those of a pattern or a directory by name.
+
+    ``through_door``: URLs are looked at here; otherwise Spark does that when it reads.
+    """
     found: list[str] = []
     for path in paths:
         if is_remote(path):
-            found.append(path)
+            found += _there(path) if through_door else [path]
             continue
         plain = str(local_path(path)) if path.startswith("file:") else path
         if Path(plain).is_file():
@@ -39,6 +45,26 @@ def expanded(paths: Sequence[str]) -> list[str]:
     return found
 
 
+def _there(url: str) -> list[str]:
+    """The files that a URL means, as URLs: one file, those of a directory, or those of a pattern."""
+    from sowctl.remote.opening import listed, size_of
+
+    place = url_of(url)
+    wild = next((at for at, part in enumerate(place.path.split("/")) if set(part) & set("*?[")), None)
+    if wild is None and size_of(place) is not None:
+        return [url]
+    parts = place.path.split("/")
+    root = place if wild is None else replace(place, path="/".join(parts[:wild]))
+    some = [one.place for one in listed(root, below=wild is not None)]
+    if wild is not None:
+        some = [one for one in some if fnmatchcase(one.path, place.path) and one.path.count("/") == len(parts) - 1]
+    some = [one for one in some if one.name[0] not in "._"]
+    if not some:
+        hint = "give URLs of files or directories, or patterns in quotes for the shell"
+        raise MissingError("SOW-SPK-040", "there is no such file", place=str(place), hint=hint)
+    return [one.url for one in some]
+
+
 class InputSplit(Struct, frozen=True):
     """Bytes ``start`` to ``stop`` of a file: the lines that begin there."""
 
@@ -51,18 +77,40 @@ class InputSplit(Struct, frozen=True):
 def cut(files: Sequence[str], size: int) -> Iterator[InputSplit]:
     """The files in splits of about ``size`` bytes."""
     for number, path in enumerate(files):
-        total = Path(path).stat().st_size
+        total = _size(path)
         count = max(1, -(-total // size))
         # Each split begins where the one before ends, so that no byte is read twice or left out, whatever the rounding.
         for start, stop in pairwise(total * step // count for step in range(count + 1)):
-            yield InputSplit(str(Path(path).absolute()), number, start, stop)
+            yield InputSplit(path if is_remote(path) else str(Path(path).absolute()), number, start, stop)
+
+
+def _size(path: str) -> int:
+    if not is_remote(path):
+        return Path(path).stat().st_size
+    from sowctl.remote.opening import size_of
+    from sowctl.remote.trouble import no_such_file
+
+    size = size_of(url_of(path))
+    if size is None:
+        raise no_such_file(url_of(path))
+    return size
+
+
+def _opened(path: str) -> Any:
+    """A file as a binary stream with places, wherever it lies."""
+    if not is_remote(path):
+        return Path(path).open("rb")
+    from sowctl.remote.opening import RemoteStream
+
+    return RemoteStream(url_of(path))
 
 
 def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
     """The messages of a split with their offsets, blank lines, and lines that are none."""
     from sowctl.messages.framing.frames import FrameReader
 
-    with Path(split.path).open("rb") as file:
+    shown = str(url_of(split.path)) if is_remote(split.path) else split.path
+    with _opened(split.path) as file:
         # a piece that is not the first begins with the line break before it, which counts as a blank line
         start = _line_break(file, split.start - 1) if split.start else 0
         stop = _line_break(file, split.stop - 1) + 1 if split.stop else 0
@@ -76,7 +124,7 @@ def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, l
         for chunk in reader:
             positions = [start + offset for offset in chunk.places[1]]
             refused = [
-                Rejected(split.path, 0, start + one.offset, one.code, one.message, one.payload) for one in chunk.refused
+                Rejected(shown, 0, start + one.offset, one.code, one.message, one.payload) for one in chunk.refused
             ]
             blank = chunk.blank
             if extra and blank:

@@ -25,7 +25,9 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
+from sowctl.remote.place import url_of
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs.delivery import brought, hadoop_knows
 from sowctl.spark.jobs.inputs import InputSplit, cut, expanded, lines_of
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run
@@ -79,21 +81,31 @@ def load(
     Raises MissingError ``SOW-SPK-040`` where a path matches nothing, UsageError, and what a commit raises.
     """
     started = monotonic()
-    files = expanded(paths)
+    # What Hadoop does not know is read through the door of this program.
+    ours = any(is_remote(path) and not hadoop_knows(spark, path) for path in paths)
+    files = expanded(paths, through_door=ours)
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
     with staging(instance, topic, directory=staging_directory) as area:
         plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
         # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
-        if kind == "ndjson" and not any(is_remote(file) for file in files):
+        if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
             splits = list(cut(files, options.split_bytes))
             done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
         else:
-            done = _stage_rows(spark, files, kind, plan, options.reader, f"load {topic.name}")
+            here = brought(spark, files, area.directory) if ours else files
+            done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}")
         late: list[Rejected] = []
         try:
             # Nothing is in the topic before this line, which publishes everything or nothing.
-            made = commit(area, plan, done, publisher=_publisher(options.publish), sources=files, on_reject=late.append)
+            made = commit(
+                area,
+                plan,
+                done,
+                publisher=_publisher(options.publish),
+                sources=[str(url_of(file)) if is_remote(file) else file for file in files],
+                on_reject=late.append,
+            )
         finally:
             # In ``finally``: the refused messages are kept also where the commit fails because of them.
             if options.rejects is not None:
@@ -121,7 +133,8 @@ def _publisher(options: PublishOptions) -> tuple[str, int] | None:
 
 
 def _kind_of(files: Sequence[str]) -> str:
-    kinds = {ENDINGS.get(Path(file).suffix.lower()) for file in files}
+    names = [url_of(file).name if is_remote(file) else file for file in files]
+    kinds = {ENDINGS.get(Path(name).suffix.lower()) for name in names}
     if len(kinds) == 1 and None not in kinds:
         return cast(str, kinds.pop())
     raise UsageError("SOW-SPK-042", "the format cannot be told from the names of the files", hint="add --input-format")

@@ -36,7 +36,8 @@ class Output(Struct, frozen=True):
 
     ``partition_by`` are paths of fields whose values make directories. ``fields`` is the DDL of the message's fields as
     columns, "" to infer it, None for the message's bytes; CSV always has fields. ``meta``: NDJSON lines are envelopes.
-    ``force`` replaces what is there. ``writer`` are options of Spark's writer.
+    ``force`` replaces what is there. ``writer`` are options of Spark's writer. ``staging`` is a directory that driver
+    and executors share, for what has to be sent to a URL.
     """
 
     path: str
@@ -46,11 +47,14 @@ class Output(Struct, frozen=True):
     meta: bool = False
     force: bool = False
     writer: dict[str, str] = field(default_factory=dict)
+    staging: str | None = None
 
     @property
     def kind(self) -> str:
         """The format. Raises UsageError ``SOW-SPK-063``."""
-        ending = Path(self.path).suffix.lower().removeprefix(".")
+        ending = (
+            Path(self.path.partition("?")[0] if is_remote(self.path) else self.path).suffix.lower().removeprefix(".")
+        )
         # A path without a known ending is a directory of Parquet files, as with Spark's own writers.
         kind = self.format or (ending if ending in FORMATS else "parquet")
         if kind not in FORMATS:
@@ -62,11 +66,9 @@ class Output(Struct, frozen=True):
     def check(self) -> None:
         """Raise RefusedError ``SOW-SPK-064`` where something is there already."""
         local = self.local
-        # On another file system Spark itself refuses what exists, when it writes.
+        # At a URL it is looked for when it is known who writes there.
         if local is not None and local.exists() and not self.force:
             raise RefusedError("SOW-SPK-064", "the output exists already", place=self.path, hint="--force replaces it")
-        if self.kind == "sow" and local is None:
-            raise UsageError("SOW-SPK-063", "a .sow file is written to a local path", place=self.path)
 
     @property
     def local(self) -> Path | None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from sowctl.engine.fold.folding import append_sorted
 from sowctl.engine.instance import Instance
+from sowctl.spark.jobs.delivery import delivered
 from sowctl.spark.jobs.outputs import Output, Part, Written
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.tasks import attempt, run
@@ -42,21 +43,22 @@ def write_store(
 ) -> Written:
     """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
     files = run(spark, list(parts), _Sorted(str(place)), what=f"gather {output.path}")
-    path = Path(output.path)
-    with build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder:
-        for file in files:
-            append_sorted(builder, read_pairs(Path(file.path)))
+    with delivered(spark, output) as where:
+        path = Path(where.path)
+        with build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder:
+            for file in files:
+                append_sorted(builder, read_pairs(Path(file.path)))
 
-        def position(txn: WriteTxn) -> None:
-            # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids stay
-            # as they were.
-            txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
-            txn.raise_last_time(max((file.last_time for file in files), default=0))
+            def position(txn: WriteTxn) -> None:
+                # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids
+                # stay as they were.
+                txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
+                txn.raise_last_time(max((file.last_time for file in files), default=0))
 
-        builder.flush()
-        builder.change(position)
-        builder.put_in_place(wait=instance.lock_wait)
-        meta = builder.meta
+            builder.flush()
+            builder.change(position)
+            builder.put_in_place(wait=instance.lock_wait)
+            meta = builder.meta
     return Written(meta.records, meta.payload_bytes, len(parts))
 
 

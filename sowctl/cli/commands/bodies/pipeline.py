@@ -204,13 +204,22 @@ def output(
     writer: Sequence[str] | None = None,
     meta: bool = False,
     force: bool = False,
+    staging: str | None = None,
 ) -> Output:
     """Where a job writes, from the options. Raises UsageError."""
     from sowctl.spark.jobs.outputs import Output
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
+    shared = None if staging is None else str(directory(staging))
     made = Output(
-        place_of(path, format), format, tuple(partition_by or ()), declared, meta, force, pairs("--writer", writer)
+        place_of(path, format),
+        format,
+        tuple(partition_by or ()),
+        declared,
+        meta,
+        force,
+        pairs("--writer", writer),
+        shared,
     )
     made.check()
     return made

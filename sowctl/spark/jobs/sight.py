@@ -1,0 +1,143 @@
+"""Whether the executors see the files that the driver sees: asked before a job begins (``sowctl-spark(7)``, CLUSTER).
+
+A path that is missing on a worker, or leads to another copy there, would end a job in its middle, or give another
+result. So executors look at the first bytes of some files, and at a token that the driver has left in the staging
+directory. Called by the jobs that read an instance's files in tasks; with a local master it does nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.errors import ConfigError, SowError
+from sowctl.remote.place import Place, RemotePath
+from sowctl.spark.jobs.tasks import run
+from sowctl.spark.jvm.masters import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sowctl.engine.instance import Instance
+
+HEAD = 4096
+"""Bytes of a file that are compared: the headers of journal files and stores, which tell one file from another."""
+ROUNDS = 2
+"""Tasks for each processor of the cluster: which executor takes a task is not ours to say."""
+TOKEN = "seen-by-executors"
+
+
+class Probe(Struct, frozen=True):
+    """A file, and the digest of its first ``size`` bytes where the driver runs. ``what`` names it."""
+
+    what: str
+    place: Place
+    size: int
+    digest: str
+
+
+class Unseen(Struct, frozen=True):
+    """What an executor saw of a probe instead."""
+
+    host: str
+    probe: Probe
+    problem: str
+
+
+def probe(what: str, place: Place) -> Probe | None:
+    """A probe of a file; None where it cannot be read here: whoever reads it says so."""
+    try:
+        head = _head(place, HEAD)
+    except (OSError, SowError):
+        return None
+    return Probe(what, place, len(head), _digest(head))
+
+
+def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
+    """Probes of an instance's journal and stores, and of a token that is left in the directory ``shared``."""
+    found: list[Probe | None] = []
+    log, config = instance.log, instance.config
+    if log is not None and config is not None:
+        from sowctl.journal.files import list_files
+
+        files = [paths[0] for paths in list_files(log.directory, config.name, log.archive_directory).values()]
+        # The oldest may lie in the archive, the youngest is in the journal's own directory.
+        found += [probe("a file of the journal", path) for path in dict.fromkeys((*files[:1], *files[-1:]))]
+    # The head of a store changes with each commit; what tells its file is that it is there, and how it is made.
+    found += [
+        Probe("a store", path, 0, _digest(b""))
+        for path in dict.fromkeys(topic.file for topic in instance.topics if topic.file is not None)
+        if path.is_file()
+    ]
+    if shared is not None:
+        token = shared / TOKEN
+        token.write_bytes(os.urandom(32))
+        found.append(probe("the staging directory", token))
+    return [one for one in found if one is not None]
+
+
+def require_sight(spark: SparkSession, instance: Instance, shared: Path | None = None) -> None:
+    """Refuse to begin where an executor does not see what is seen here: ConfigError ``SOW-SPK-141``."""
+    if is_local(spark.sparkContext.master or ""):
+        return
+    probes = probes_of(instance, shared)
+    if not probes:
+        return
+    count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
+    raise_unseen(run(spark, [tuple(probes)] * count, look, what="look at the files that executors see"))
+
+
+def look(probes: Sequence[Probe]) -> Unseen | None:
+    """The first probe that this process does not see as the driver has; None where all are the same."""
+    for one in probes:
+        try:
+            head = _head(one.place, one.size)
+        except FileNotFoundError:
+            problem = "it is not there"
+        except (OSError, SowError) as error:
+            problem = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
+        else:
+            if len(head) == one.size and _digest(head) == one.digest:
+                continue
+            problem = "it is another file: its first bytes differ"
+        return Unseen(socket.gethostname(), one, problem)
+    return None
+
+
+def raise_unseen(found: Iterable[Unseen | None]) -> None:
+    """Raise ConfigError ``SOW-SPK-141`` for the first that was not seen; the message names all its hosts."""
+    unseen = [one for one in found if one is not None]
+    if not unseen:
+        return
+    first = unseen[0]
+    hosts = sorted({one.host for one in unseen if one.probe == first.probe})
+    raise ConfigError(
+        "SOW-SPK-141",
+        f"on {', '.join(hosts)} the executors do not see {first.probe.what} as the driver does: {first.problem}",
+        place=str(first.probe.place),
+        hint="put the files of the instance, and the --staging directory, on a file system that all machines mount at "
+        "the same path",
+    )
+
+
+def _head(place: Place, size: int) -> bytes:
+    if isinstance(place, RemotePath):
+        from sowctl.remote.opening import RemoteFile
+
+        file = RemoteFile(place)
+        try:
+            return bytes(file.read(0, size))
+        finally:
+            file.close()
+    with place.open("rb") as stream:
+        return stream.read(size)
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.sha256(head).hexdigest()

@@ -1,0 +1,92 @@
+"""What executors see, told without a cluster: each probe looked at in a place where something is different."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sowctl.errors import ConfigError
+from sowctl.remote.opening import write
+from sowctl.remote.place import url_of
+from sowctl.spark.jobs.sight import TOKEN, Probe, look, probe, probes_of, raise_unseen
+from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.objectstore import ObjectStore
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t") + topic_xml("u"), ("t",)), journal_size=600)
+    for number in range(4):
+        lab.publish("t", message(id=number, text="x" * 200))
+        lab.clock.tick(1)
+    return lab
+
+
+def elsewhere(probes: list[Probe], lab: Lab, root: Path) -> list[Probe]:
+    """The probes as another machine sees them, on which the instance lies in ``root``."""
+    return [replace(one, place=root / Path(str(one.place)).relative_to(lab.directory)) for one in probes]
+
+
+def test_the_same_files_are_seen(lab: Lab, tmp_path: Path) -> None:
+    shared = tmp_path / "lab" / "shared"
+    shared.mkdir()
+    probes = probes_of(lab.open(), shared)
+    assert [one.what for one in probes] == ["a file of the journal"] * 2 + ["a store", "the staging directory"]
+    assert look(probes) is None
+    # publishing goes on meanwhile
+    lab.publish("t", message(id=77, text="y" * 100))
+    assert look(probes) is None
+    raise_unseen([None, None])
+
+
+@pytest.mark.parametrize(
+    ("what", "spoil", "problem"),
+    [
+        ("a file of the journal", lambda path: path.unlink(), "not there"),
+        ("a file of the journal", lambda path: path.write_bytes(b"another journal"), "another file"),
+        ("a file of the journal", lambda path: path.write_bytes(path.read_bytes()[:50]), "another file"),
+        ("a store", lambda path: path.unlink(), "not there"),
+        ("a store", lambda path: (path.unlink(), path.mkdir()), "cannot be read"),
+        ("the staging directory", lambda path: path.unlink(), "not there"),
+        ("the staging directory", lambda path: path.write_bytes(bytes(32)), "another file"),
+    ],
+)
+def test_what_is_different_is_named(lab: Lab, tmp_path: Path, what: str, spoil, problem: str) -> None:  # type: ignore[no-untyped-def]
+    shared = lab.directory / "shared"
+    shared.mkdir()
+    probes = probes_of(lab.open(), shared)
+    there = tmp_path / "there"
+    shutil.copytree(lab.directory, there)
+    probes = elsewhere(probes, lab, there)
+    assert look(probes) is None
+    chosen = next(one for one in probes if one.what == what)
+    spoil(chosen.place)
+    seen = look(probes)
+    assert seen is not None
+    with pytest.raises(ConfigError) as caught:
+        raise_unseen([None, seen, replace(seen, host="worker7")])
+    error = caught.value
+    assert (error.code, error.exit_status, error.place) == ("SOW-SPK-141", 4, str(chosen.place))
+    assert what in error.message and problem in error.message
+    assert "worker7" in error.message and socket.gethostname() in error.message and "\n" not in error.message
+
+
+def test_an_archive_at_a_url(lake: ObjectStore) -> None:
+    place = url_of(lake.url("inst.manifest"))
+    assert probe("the archive", place) is None
+    write(place, [b"one"])
+    seen = probe("the archive", place)
+    assert seen is not None and look([seen]) is None
+    lake.refused.add("lake/inst.manifest")
+    unseen = look([seen])
+    assert unseen is not None and "refused" in unseen.problem
+
+
+def test_the_token_is_new_each_time(tmp_path: Path, lab: Lab) -> None:
+    first = [one.digest for one in probes_of(lab.open(), tmp_path)][-1]
+    assert (tmp_path / TOKEN).is_file()
+    assert [one.digest for one in probes_of(lab.open(), tmp_path)][-1] != first
