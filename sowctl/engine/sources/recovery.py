@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.topics.logplaces import last_of
 from sowctl.engine.topics.positions import has_log, no_store, not_covered, open_log, tell_tail
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
+from sowctl.journal.state import NO_TOPIC
 from sowctl.values.times import parse_time
 
 if TYPE_CHECKING:
@@ -61,8 +62,12 @@ def _since(since: int, topic: TopicConfig, log: Journal) -> int:
     ref = topic.name, topic.message_type
     gone = log.before(ref)
     # If an entry of the files that are gone was late enough, the topic begins before what is left, and is not covered.
-    last = gone.last_txid if gone.last_time < since else 0
-    for block in log.blocks(topic=ref):
+    if gone.last_time >= since:
+        return 0
+    # The checkpoints of a few files tell in which one the first late entry stands: what is before it is not walked.
+    start = log.before_file(lambda state: state.topics.get(ref, NO_TOPIC).last_time >= since)
+    last = max(gone.last_txid, start)
+    for block in log.blocks(after=start, topic=ref):
         # Every entry of the block is older, whatever its topic: no column of it is read.
         if block.header.latest < since:
             last = block.last_txid

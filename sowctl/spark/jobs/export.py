@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,13 +22,14 @@ from sowctl.spark.jobs.outputs import Output, Written
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import parts_of, state_of
 from sowctl.spark.jobs.storefile import write_store
-from sowctl.spark.jobs.tasks import frame_of
+from sowctl.spark.jobs.tasks import frame_of, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import InputPartition
 
@@ -135,8 +136,11 @@ def export_journal(
     if output.kind == "sow":
         raise UsageError("SOW-SPK-065", "a .sow file holds records, no journal entries", hint="pipeline snapshot")
     origin = Origin(instance.config, None, None, None, instance.now)
-    frame = _lines(spark, origin, entries) if output.kind == "ndjson" else _columns(spark, origin, entries, output)
+    told = gaps_of(spark)
+    lines = output.kind == "ndjson"
+    frame = _lines(spark, origin, entries, told) if lines else _columns(spark, origin, entries, output)
     written = write_frame(frame, output, f"export {output.path}")
+    tell_gaps(told, lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note))
     names = tuple(dict.fromkeys(name for name, _ in entries.topics))
     report = JobReport("export", names, output.path)
     _count(report, written)
@@ -167,28 +171,30 @@ def _escaped(name: str) -> str:
     return quote(name, safe=" ")
 
 
-def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries) -> DataFrame:
+def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries, told: Accumulator[Any]) -> DataFrame:
     """Entries as envelopes, one a line."""
     from sowctl.engine.topics.positions import open_log
 
     # The end is fixed here, so that entries that are written meanwhile belong to no task.
     with open_log(origin.instance(), whole=True) as log:
         parts = plan_stretches(log, entries.from_txid - 1, entries.to_txid, None)
-    return frame_of(spark, parts, _Lines(origin, entries), LINE)
+    return frame_of(spark, parts, _Lines(origin, entries, told), LINE)
 
 
 class _Lines:
     """Turns the entries of a stretch into lines, on an executor."""
 
-    def __init__(self, origin: Origin, entries: ExportedEntries) -> None:
+    def __init__(self, origin: Origin, entries: ExportedEntries, told: Accumulator[Any]) -> None:
         self.origin = origin
         self.entries = entries
+        self.told = told
 
     def __call__(self, part: PlannedStretch) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
         instance = self.origin.instance()
         with open_journal(self.origin, reaching=part.until) as log:
+            log.on_gap = lambda gap: self.told.add([gap])
             for block in part.blocks(log, 0, part.until):
                 rows = [_line(instance, entry) for entry in block.entries() if self.entries.wants(entry)]
                 if rows:

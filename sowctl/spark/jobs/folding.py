@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
-from pyspark.accumulators import AccumulatorParam
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.sources.source import Pairs
@@ -30,7 +28,7 @@ from sowctl.spark.jobs.foldshape import MAPS, FoldShape, shaped
 from sowctl.spark.jobs.pairfiles import PairFile, in_parts, write_pairs
 from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, latest, sorted_latest, stream, timelines
 from sowctl.spark.jobs.spooling import RunSpool
-from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe
+from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, partition_bytes
 
@@ -130,9 +128,7 @@ class Fold(DescribedStruct):
     def tell(self) -> None:
         """Name the gaps that tasks have come upon."""
         if self.told is not None:
-            # Each once, in their order: a task that ran twice has told its gaps twice.
-            for gap in sorted(set(self.told.value), key=attrgetter("first_txid")):
-                self.on_gap(gap)
+            tell_gaps(self.told, self.on_gap)
 
 
 def fold(
@@ -154,7 +150,7 @@ def fold(
     if not stretches:
         return Fold(plan, None, log.on_gap)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
-    told = spark.sparkContext.accumulator([], _Gaps())
+    told = gaps_of(spark)
     return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told)), log.on_gap, told)
 
 
@@ -213,18 +209,6 @@ def volume(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | Non
             raw += header.payloads_raw + 96 * header.count
     total = sum(span.size for span in wanted)
     return total * raw // stored if stored else total
-
-
-class _Gaps(AccumulatorParam[Any]):
-    """Adds up the gaps that tasks have come upon."""
-
-    def zero(self, value: list[Gap]) -> list[Gap]:
-        """None."""
-        return []
-
-    def addInPlace(self, value1: list[Gap], value2: list[Gap]) -> list[Gap]:  # noqa: N802 - Spark's name
-        """Those of both."""
-        return value1 + value2
 
 
 class _Mapper:

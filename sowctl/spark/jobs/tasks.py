@@ -7,14 +7,19 @@ names that come back from the attempts that Spark counts are ever used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyspark.accumulators import AccumulatorParam
 
 from sowctl.spark.errors import carried, translated
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark import RDD
+    from pyspark import RDD, Accumulator
     from pyspark.sql import DataFrame, SparkSession
+
+    from sowctl.journal.block import Gap
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,6 +84,29 @@ def map_batches(
     made = UserDefinedFunction(work, StructType.fromDDL(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     mapped = frame._jdf.mapInArrow(made(*columns)._jc, False, None)
     return DataFrame(mapped, frame.sparkSession)
+
+
+class _Gaps(AccumulatorParam[Any]):
+    """Adds up the gaps that tasks have come upon."""
+
+    def zero(self, value: list[Gap]) -> list[Gap]:
+        """None."""
+        return []
+
+    def addInPlace(self, value1: list[Gap], value2: list[Gap]) -> list[Gap]:  # noqa: N802 - Spark's name
+        """Those of both."""
+        return value1 + value2
+
+
+def gaps_of(spark: SparkSession) -> Accumulator[Any]:
+    """What tasks add lists of gaps of a journal to."""
+    return spark.sparkContext.accumulator([], _Gaps())
+
+
+def tell_gaps(found: Accumulator[Any], on_gap: Callable[[Gap], None]) -> None:
+    """Tell of the gaps that tasks have come upon, each once, in their order: a task may have run twice."""
+    for gap in sorted(set(found.value), key=attrgetter("first_txid")):
+        on_gap(gap)
 
 
 def describe(spark: SparkSession, what: str) -> None:

@@ -14,12 +14,16 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import DeleteOptions, ReplayOptions
 from sowctl.engine.sources.digest import digest
+from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
+from sowctl.engine.upkeep.retention.repairing import repair
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import SowError
+from sowctl.journal.block import Gap
 from sowctl.spark.jobs import folding, foldshape, spooling, storefile
+from sowctl.spark.jobs.folding import fold
 from sowctl.spark.jobs.foldshape import MOST, SHUFFLE_BLOCKS, FoldShape, shaped
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.rebuild import rebuild
@@ -151,6 +155,29 @@ def test_a_missing_store_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert spark.sparkContext.shuffle_blocks > before
         assert digest_of(lab, path) == wanted
         path.unlink()
+
+
+def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, random.Random(1))
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", 5)
+    lab = Lab(tmp_path, XML, journal_size=5000)
+    for step in range(20):
+        lab.publish("log", *[message(id=n, v=step, pad="x" * n) for n in range(30)])
+    for path in lab.journals()[:-1:2]:
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        path.write_bytes(raw)
+    instance = lab.open()
+    repair(instance)
+    topic = instance.topic("log").config
+    with open_log(instance) as log:
+        gaps, entries = list(log.gaps()), sum(map(len, log.blocks()))
+        told: list[Gap] = []
+        log.on_gap = told.append
+        spark = cast(Any, Session())
+        result = fold(spark, log, [topic], until=log.last_txid(), at=None).files(tmp_path)
+    assert told == gaps and len(gaps) > 1
+    assert result.entries == (entries,)
 
 
 def test_shapes_keep_to_the_bound() -> None:

@@ -1,0 +1,88 @@
+"""Whatever the size and number of partitions, the sources read what the engine reads, on random histories."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.verbs.query import query
+from sowctl.errors import SowError
+from sowctl.spark.errors import CarriedError
+from sowctl.spark.origin import Origin
+from sowctl.spark.reading import storeplan
+from sowctl.spark.reading.bounds import NumberRange
+from sowctl.spark.reading.journalbatches import JournalQuery
+from sowctl.spark.reading.journalreader import JournalReader
+from sowctl.spark.reading.storereader import StoreQuery, StoreReader
+from tests.spark.apart.test_folding import XML, play
+from tests.support.instances import START, Lab
+
+COLUMNS = StructType([StructField("_txid", LongType()), StructField("payload", BinaryType())])
+Rows = list[tuple[int, bytes | None]]
+
+
+def rows(reader: DataSourceReader) -> tuple[Rows, int]:
+    """What tasks read, each with a reader and a partition that have travelled; and how many there are."""
+    parts = reader.partitions()
+    found: Rows = []
+    for part in pickle.loads(pickle.dumps(list(parts))):
+        task: Any = pickle.loads(pickle.dumps(reader))
+        for batch in task.read(part):
+            found += [(row["_txid"], row["payload"]) for row in batch.to_pylist()]
+    return found, len(parts)
+
+
+def engine(lab: Lab, topic: str, at: int | None) -> Rows:
+    records: Any = query(lab.open(), [Target(topic=lab.open().topic(topic).config)], QueryOptions(at=at)).records()
+    return sorted((record.txid, record.payload) for record in records)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_partitions_read_what_the_engine_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
+    monkeypatch.setattr(storeplan, "RECORDS_PER_PARTITION", rng.choice((3, 10, 100_000)))
+    lab = Lab(tmp_path, XML, journal_size=rng.choice((3000, 20_000, 1 << 20)))
+    play(lab, rng)
+    instance = lab.open()
+    origin = Origin(instance.config, None, None, None, lab.clock.at)
+    entries = [record for batch in dump(instance, EntryFilter(), data=True) for record in batch.records]
+    whole = [(record.txid, record.payload if record.has_data else None) for record in entries]
+    for size in (None, 1, 1500, rng.randrange(1024, 30_000), 1 << 30):
+        low, high = sorted(rng.sample(range(1, len(whole) + 1), 2))
+        for txids in (NumberRange(), NumberRange(low, high)):
+            found, _ = rows(JournalReader(JournalQuery(origin, txids=txids, partition_bytes=size), COLUMNS))
+            assert found == [row for row in whole if (txids.low or 0) <= row[0] <= (txids.high or 1 << 62)]
+    for topic in ("log", "past", "brief", "all"):
+        if not lab.store(topic).exists():
+            continue
+        one = Origin(instance.config, instance.topic(topic).config, None, None, lab.clock.at)
+        for missing in (False, True):
+            for at in (None, rng.randrange(START, lab.clock.at + 1), lab.clock.at + 10):
+                count = rng.choice((None, 1, 7))
+                try:
+                    expected: Rows | str = engine(lab, topic, at)
+                except SowError as error:
+                    expected = error.code
+                try:
+                    found, made = rows(StoreReader(StoreQuery(one, at, None, count), COLUMNS))
+                except CarriedError as error:
+                    assert isinstance(expected, str) and expected in str(error)
+                else:
+                    assert sorted(found) == expected
+                    # Before the window of a topic with History there is nothing to be cut.
+                    assert count in (None, made) or (not found and made == 1)
+            if not missing:
+                lab.forget(topic)
