@@ -6,10 +6,9 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from sowctl.arrow.inference import Inference
 from sowctl.config.derived import View
+from sowctl.described import DescribedStruct
 from sowctl.engine.sources.logical import narrowed
 from sowctl.engine.sources.opening import open_source
 from sowctl.engine.tables.topic import Told, topic_table
@@ -39,7 +38,7 @@ _UNKNOWN = ("SOW-ENG-012", "SOW-ENG-013", "SOW-ENG-015", "SOW-ENG-080")
 """Errors of nothing by a name, or of a file that is no store: DuckDB says more."""
 
 
-class NamedTable(Struct, frozen=True):
+class NamedTable(DescribedStruct, frozen=True):
     """One of ``target`` (as of ``at``, microseconds UTC, None for now) and ``history``; neither for the journal."""
 
     name: str

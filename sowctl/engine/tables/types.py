@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from sowctl.arrow.inference import Inference
+from sowctl.described import DescribedStruct
 from sowctl.engine.search import figures
 from sowctl.engine.search.memos import most_changed, reading_of
 from sowctl.memo.directory import MemoDirectory
@@ -33,7 +34,7 @@ SAMPLE = 2000
 """Records, the first ones, that have to show the types that are kept, where others have changed."""
 
 
-class FieldTypes(Struct, frozen=True):
+class FieldTypes(DescribedStruct, frozen=True):
     """``fields`` are the types that hold every digit; decimals with a fraction are shown as doubles but for ``large``
     ones. ``names``: the members that were looked at, in lower case, None for all."""
 
