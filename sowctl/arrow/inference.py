@@ -74,9 +74,14 @@ class Inference:
         """Whether every field had a value other than null, so that its type can only become wider."""
         return all(one.has_values() for one in self._seen.members.values())
 
+    def members(self) -> dict[str, Shape]:
+        """The fields that were seen, with their types."""
+        shape = self._shape()
+        return shape if isinstance(shape, dict) else {}
+
     def ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
-        return _ddl(self._shape())
+        return ddl_of(self._shape())
 
     def struct(self) -> pyarrow.StructType:
         """The Arrow type of :meth:`ddl`."""
@@ -239,12 +244,13 @@ class _Seen:
         return (digits, self.behind) if digits <= _DIGITS else "STRING"
 
 
-def _ddl(shape: Shape) -> str:
+def ddl_of(shape: Shape) -> str:
+    """A type as DDL."""
     if isinstance(shape, dict):
-        members = [f"`{name.replace('`', '``')}`: {_ddl(inner)}" for name, inner in shape.items()]
+        members = [f"`{name.replace('`', '``')}`: {ddl_of(inner)}" for name, inner in shape.items()]
         return f"STRUCT<{', '.join(members)}>"
     if isinstance(shape, list):
-        return f"ARRAY<{_ddl(shape[0])}>"
+        return f"ARRAY<{ddl_of(shape[0])}>"
     return shape if isinstance(shape, str) else f"DECIMAL({shape[0]},{shape[1]})"
 
 

@@ -305,6 +305,16 @@ CODES: dict[str, str] = {
         for messages that do not fit has the name of another column.
         Do: Leave one of them out, as the hint says.
         """,
+    "SOW-SPK-135": """2 a packed environment that nothing unpacks
+
+        Why: The executors of a local master are part of the driver's process; on a cluster the file has to be there.
+        Do: Leave it out, or name the file that venv-pack made.
+        """,
+    "SOW-SPK-136": """2 declared fields that cannot be read
+
+        Why: With ``mergeSchema`` the declared fields are put together with those that messages have besides.
+        Do: Write names and types, such as ``id BIGINT, trader STRUCT<id: BIGINT>``.
+        """,
     "SOW-SPK-140": """2 a URL to which nothing can be sent
 
         Why: Spark has no file system for the scheme of the output, so the files are made in a directory that driver

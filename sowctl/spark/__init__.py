@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -31,12 +32,14 @@ def session(
     app: str = "sowctl",
     environment: Mapping[str, str] | None = None,
     verbose: bool = False,
+    packed: str | Path | None = None,
 ) -> Session:
     """A session for a ``with``, or to ``start()`` and ``stop()``: quiet, and on all processors of this machine.
 
     ``master`` names another one; else ``conf``, which are Spark's settings, may have ``spark.master``.
     ``environment`` (JAVA_HOME, PATH, ...) is the process's unless given; with ``verbose`` Spark's own messages reach
-    standard error. A session that exists already is joined and left running. Starting raises what
+    standard error. ``packed``, on a cluster, is an environment that executors unpack and run, as venv-pack makes it. A
+    session that exists already is joined and left running. Starting raises what
     :func:`sowctl.spark.sessions.open_session` raises.
     """
     from os import environ
@@ -49,6 +52,7 @@ def session(
         conf=conf,
         app=app,
         verbose=verbose,
+        packed=packed,
     )
 
 

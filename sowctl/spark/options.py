@@ -20,7 +20,7 @@ from sowctl.values.units import parse_seconds, parse_size, whole_number
 
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
-PAYLOAD = ("payload", "payloadSchema", "samples", "columns")
+PAYLOAD = ("payload", "payloadSchema", "mergeSchema", "samples", "columns")
 PATHS = "paths"
 """The option that Spark makes of a list of paths."""
 SPARK_OWN = ("checkpointLocation", "queryName", "outputMode")

@@ -30,6 +30,7 @@ from sowctl.spark.jvm.machine import (
     words_of,
 )
 from sowctl.spark.jvm.masters import is_local, require_master
+from sowctl.spark.jvm.packed import driver_variables, packed_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +62,11 @@ class Session:
         conf: Mapping[str, str] | None = None,
         app: str = "sowctl",
         verbose: bool = False,
+        packed: str | Path | None = None,
     ) -> None:
-        self._open = partial(open_session, master, environment=environment, conf=conf, app=app, verbose=verbose)
+        self._open = partial(
+            open_session, master, environment=environment, conf=conf, app=app, verbose=verbose, packed=packed
+        )
         self._ends = ExitStack()
         self._spark: SparkSession | None = None
 
@@ -92,12 +96,14 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     app: str = "sowctl",
     verbose: bool = False,
+    packed: str | Path | None = None,
 ) -> Iterator[SparkSession]:
     """A session on ``master`` with the data sources of this package registered; stopped at the end of the ``with``.
 
     ``environment`` stands for the process's (JAVA_HOME, PATH, ...); ``conf`` are Spark's settings and win over ours;
-    with ``verbose`` Spark's own messages reach stderr, otherwise they are dropped. Afterwards no virtual machine is
-    left. Raises UsageError SOW-SPK-001 (pyspark is missing), ConfigError SOW-SPK-002 (no Java), SOW-SPK-003 (Spark
+    with ``verbose`` Spark's own messages reach stderr, otherwise they are dropped. ``packed`` is an environment that
+    executors unpack and run, as venv-pack makes it. Afterwards no virtual machine is left. Raises UsageError
+    SOW-SPK-001 (pyspark is missing) and SOW-SPK-135 (``packed``), ConfigError SOW-SPK-002 (no Java), SOW-SPK-003 (Spark
     did not start) or SOW-SPK-004 (no master answers).
     """
     require_pyspark()
@@ -111,7 +117,11 @@ def open_session(
         if SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in environment:
             spark = _join(conf or {})
         else:
-            spark = _start(ends, master, environment, dict(conf or {}), app, verbose)
+            given, variables = dict(conf or {}), dict[str, str]()
+            if packed is not None:
+                given = packed_settings(Path(packed), given.get("spark.master", master)) | given
+                variables = driver_variables(environment)
+            spark = _start(ends, master, environment, variables, given, app, verbose)
         _register(spark)
         yield spark
 
@@ -186,7 +196,13 @@ def _join(conf: Mapping[str, str]) -> SparkSession:
 
 
 def _start(
-    ends: ExitStack, master: str, environment: Mapping[str, str], conf: dict[str, str], app: str, verbose: bool
+    ends: ExitStack,
+    master: str,
+    environment: Mapping[str, str],
+    variables: Mapping[str, str],
+    conf: dict[str, str],
+    app: str,
+    verbose: bool,
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -203,7 +219,7 @@ def _start(
         # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.
         made.pop("spark.local.dir", None)
     ends.enter_context(interrupt_as_before())
-    variables = _variables(java, master, environment)
+    variables = {**_variables(java, master, environment), **variables}
     # A cluster's workers have homes of their own; and one that the user names is meant.
     if is_local(master) and "SPARK_HOME" not in environment:
         variables |= quick_home(work / "home")

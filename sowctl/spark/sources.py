@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
 
-from sowctl.arrow.inference import infer
+from sowctl.arrow.evolution import evolved
+from sowctl.arrow.inference import Inference
 from sowctl.engine.topics.logplaces import read_moment
 from sowctl.errors import UsageError
 from sowctl.spark.catalog import is_new_table, mark_of, options_of_table, with_table
@@ -210,10 +211,13 @@ def _schema(
     found = [Options(source.name(), one, known[0], known[1] if new else ()) for one in each_path(given)]
     options = found[0]
     payload, inferred = declared_payload(options), False
-    if payload == "":
+    if payload == "" or (payload is not None and options.flag("mergeSchema")):
         count = _samples(options)
         messages = chain.from_iterable(sample(query(one), count) for one in found)
-        payload, inferred = infer(messages if count is None else islice(messages, count)), True
+        seen = Inference()
+        seen.add(messages if count is None else islice(messages, count))
+        # What is declared may be narrower than what messages hold: only a type that was inferred as a whole loses none.
+        payload, inferred = (evolved(payload, seen.members()), False) if payload else (seen.ddl(), True)
     elif new:
         # a table that could never be read is refused when it is made
         query(options)

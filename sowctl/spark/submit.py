@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import sowctl
 from sowctl.errors import UsageError
 from sowctl.spark.jvm.masters import is_local
+from sowctl.spark.jvm.packed import driver_variables, packed_settings
 
 if TYPE_CHECKING:
     from sowctl.spark.jvm.java import Java
@@ -45,11 +46,13 @@ def command_line(
     *,
     java: Java | None,
     environment: Mapping[str, str],
+    packed: Path | None = None,
 ) -> str:
     """The line for a shell, which needs nothing of what this process found: Java, Spark, Python, the configuration.
 
-    ``config`` and ``java`` are what was found, None for nothing; ``environment`` stands for the process's. Raises
-    UsageError ``SOW-SPK-071`` for a job that does not exist.
+    ``config`` and ``java`` are what was found, None for nothing; ``environment`` stands for the process's. ``packed``
+    is an environment that executors unpack and run, None where they have one. Raises UsageError ``SOW-SPK-071`` for a
+    job that does not exist, ``SOW-SPK-135`` for an environment that nothing would unpack.
     """
     from sowctl.spark.jobs.table import JOBS
 
@@ -59,15 +62,21 @@ def command_line(
         raise UsageError("SOW-SPK-071", f"there is no job {job[0] if job else ''!r}", hint="jobs: " + ", ".join(names))
     # the launcher looks for no Java but in JAVA_HOME and on PATH, and starts none that lacks a module
     variables = {} if java is None else {"JAVA_HOME": str(java.home)}
-    variables |= _interpreter(master, environment)
+    variables |= _interpreter(master, environment) if packed is None else driver_variables(environment)
     # Client mode: the driver, which writes stores and journals, runs on this machine.
     words = [_launcher(environment), "--master", master, "--deploy-mode", "client"]
-    for name, value in conf.items():
+    shipped = {} if packed is None else packed_settings(packed, master)
+    for name, value in {**shipped, **conf}.items():
         words += ["--conf", f"{name}={value}"]
     words += ["--py-files", str(archive), str(Path(__file__).absolute())]
     words += ["--config", str(config.absolute())] if config is not None else []
-    settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    settings = [f"{name}={_quoted(name, value)}" for name, value in variables.items()]
     return " ".join([*settings, shlex.join([*words, "pipeline", *job])])
+
+
+def _quoted(name: str, value: str) -> str:
+    """A value for a shell; of PATH, what is put in front of the one that the shell has."""
+    return f'{shlex.quote(value.split(os.pathsep)[0])}:"$PATH"' if name == "PATH" else shlex.quote(value)
 
 
 def _launcher(environment: Mapping[str, str]) -> str:

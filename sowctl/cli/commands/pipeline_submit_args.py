@@ -10,6 +10,7 @@ from sowctl.cli.words.declare import Argument, option
 
 EXAMPLES = (
     "sowctl pipeline submit-args --master yarn --archive sowctl.zip -- rebuild orders --staging /shared/staging",
+    "sowctl pipeline submit-args --master spark://host:7077 --environment environment.tar.gz -- view totals",
 )
 
 
@@ -20,6 +21,15 @@ def run(
         str,
         option("--archive", help="write this package to FILE for the executors", metavar="FILE", complete="file"),
     ] = "sowctl.zip",
+    environment: Annotated[
+        str | None,
+        option(
+            "--environment",
+            help="a packed environment that executors unpack and run, as venv-pack makes it",
+            metavar="FILE",
+            complete="file",
+        ),
+    ] = None,
     master: Master = None,
     conf: Conf = None,
 ) -> int:
@@ -28,8 +38,9 @@ def run(
     The line can be run as it is, from any directory: it names the Java that Spark can be started with, spark-submit
     and Python where a shell would find others or none, and the configuration that was found here.
 
-    The libraries that sowctl needs must be installed where executors run, and journals, stores and the staging
-    directory must have the same paths there.
+    The libraries that sowctl needs must be installed where executors run, or come in --environment: an archive of a
+    virtual environment with sowctl and pyarrow in it, for the Python version of the driver. pyspark is not needed in
+    it: executors have that of their Spark. Journals, stores and the staging directory must have the same paths there.
     """
     from pathlib import Path
 
@@ -52,6 +63,7 @@ def run(
         invocation.config_path() if invocation.has_config() else None,
         java=java,
         environment=invocation.environ,
+        packed=None if environment is None else Path(environment).absolute(),
     )
     write_archive(path)
     invocation.streams.stdout.write(line.encode() + b"\n")

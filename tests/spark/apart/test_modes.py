@@ -181,6 +181,17 @@ def test_the_column_is_there_where_it_is_asked_for(lab: Lab) -> None:
     assert "`_corrupt_record`" in str(journal(lab, **given, columns="payload,_corrupt_record").schema())
 
 
+@pytest.mark.parametrize("kind", [journal, source])
+def test_a_declared_schema_takes_in_what_messages_have_besides(lab: Lab, kind: Any) -> None:
+    given = {"topic": "a", "payloadSchema": "n INT", "columns": "payload"}
+    assert kind(lab, **given).schema() == "`payload` STRUCT<n INT>"
+    merged = str(kind(lab, **given, mergeSchema="true", samples="all").schema())
+    assert merged.startswith("`payload` STRUCT<`n`: INT, `id`: BIGINT") and "`new`: BOOLEAN" in merged
+    assert "COMMENT" not in merged
+    with pytest.raises(CarriedError, match="SOW-SPK-136"):
+        kind(lab, topic="a", payloadSchema="n", mergeSchema="true").schema()
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

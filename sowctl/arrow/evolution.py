@@ -1,0 +1,107 @@
+"""Declared fields, and those that messages have besides: the DDL of both (sowctl-spark(7), MESSAGES, mergeSchema).
+
+What is declared stays as it is written, its order and comments included; what was seen in messages and is not declared
+comes behind it, inside of declared structs, too. Called by the data sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sowctl.arrow.inference import Shape, ddl_of
+from sowctl.errors import UsageError
+
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:,<>()']+))\s*:?\s*")
+_NESTED = re.compile(r"(struct|array)\s*<", re.IGNORECASE)
+_OPEN, _CLOSE, _QUOTES = "<(", ">)", "'\"`"
+
+
+def evolved(declared: str, seen: dict[str, Shape]) -> str:
+    """The DDL of the ``declared`` fields and of the ``seen`` ones that are not among them.
+
+    Names that differ in nothing but case are one field, as for Spark. Raises UsageError ``SOW-SPK-136`` for a text that
+    is no list of fields.
+    """
+    body = declared.strip()
+    whole = _NESTED.match(body)
+    if whole is not None and whole[1].lower() == "struct" and body.endswith(">"):
+        body = body[whole.end() : -1]
+    return ", ".join(_fields(body, seen))
+
+
+def _fields(body: str, seen: dict[str, Shape]) -> Iterator[str]:
+    known = set()
+    for text in _cut(body):
+        found = _NAME.match(text)
+        kind = text[found.end() :].strip() if found is not None else ""
+        if found is None or not kind:
+            raise _no_fields(text)
+        name = found[1].replace("``", "`") if found[1] is not None else found[2]
+        known.add(name.lower())
+        yield f"{_quoted(name)}: {_merged(kind, seen[name])}" if name in seen else text.strip()
+    for name, shape in seen.items():
+        if name.lower() not in known:
+            known.add(name.lower())
+            yield f"{_quoted(name)}: {ddl_of(shape)}"
+
+
+def _merged(kind: str, shape: Shape) -> str:
+    """A declared type with what was seen in its place; any but structs, and arrays of them, stay as they are."""
+    found = _NESTED.match(kind)
+    if found is None:
+        return kind
+    end = _end(kind, found.end())
+    inner, rest = kind[found.end() : end], kind[end:]
+    if found[1].lower() == "struct" and isinstance(shape, dict):
+        return f"STRUCT<{', '.join(_fields(inner, shape))}{rest}"
+    if found[1].lower() == "array" and isinstance(shape, list):
+        return f"ARRAY<{_merged(inner.strip(), shape[0])}{rest}"
+    return kind
+
+
+def _cut(body: str) -> Iterator[str]:
+    """The parts between commas that stand in no brackets and no quotation marks."""
+    depth, start, quote = 0, 0, ""
+    for at, sign in enumerate(body):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in _QUOTES:
+            quote = sign
+        elif sign in _OPEN or sign in _CLOSE:
+            depth += 1 if sign in _OPEN else -1
+        elif sign == "," and not depth:
+            yield body[start:at]
+            start = at + 1
+    if depth or quote:
+        raise _no_fields(body)
+    if body[start:].strip() or start:
+        yield body[start:]
+
+
+def _end(kind: str, start: int) -> int:
+    """Where the bracket closes that was opened before ``start``."""
+    depth, quote = 1, ""
+    for at in range(start, len(kind)):
+        sign = kind[at]
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in _QUOTES:
+            quote = sign
+        elif sign in _OPEN or sign in _CLOSE:
+            depth += 1 if sign in _OPEN else -1
+            if not depth:
+                return at
+    raise _no_fields(kind)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _no_fields(text: str) -> UsageError:
+    return UsageError(
+        "SOW-SPK-136",
+        f"payloadSchema cannot be read as a list of fields at {text.strip()[:60]!r}",
+        hint="names and types, such as 'id BIGINT, trader STRUCT<id: BIGINT>'",
+    )

@@ -1,0 +1,51 @@
+"""Executors that have nothing but Spark unpack an environment (sowctl-spark(7), ON A CLUSTER).
+
+Spark runs the Python of a data source by one name on the driver, where it plans, and on executors. So that name is
+``python3``, and PATH says which it is: on the driver the one that runs there, on executors the one that was unpacked.
+Called by the session and by the line for spark-submit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from sowctl.errors import UsageError
+from sowctl.spark.jvm.masters import is_local
+
+UNPACKED = "environment"
+"""The directory, in that of an executor, into which Spark unpacks the environment."""
+_USUAL = "/usr/local/bin:/usr/bin:/bin"
+
+
+def packed_settings(packed: Path, master: str) -> dict[str, str]:
+    """Spark's settings for executors that have nothing but Spark: a packed environment, which each of them unpacks.
+
+    Raises UsageError ``SOW-SPK-135`` for a local master, and where there is no such file.
+    """
+    if is_local(master):
+        raise UsageError(
+            "SOW-SPK-135",
+            f"the executors of {master} are part of this process, and unpack no environment",
+            hint="leave it out, or give the master of a cluster",
+        )
+    if not packed.is_file():
+        raise UsageError("SOW-SPK-135", "there is no such packed environment", place=str(packed), hint="venv-pack -o")
+    return {
+        "spark.archives": f"{packed.absolute()}#{UNPACKED}",
+        # By PATH and not by its path: Spark runs Python by one name on the driver, where it plans, and on executors.
+        "spark.executorEnv.PATH": f"./{UNPACKED}/bin:{_USUAL}",
+    }
+
+
+def driver_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What makes the driver run this Python, and executors the one that they unpack: ``python3``, wherever that is."""
+    here = str(Path(sys.executable).absolute().parent)
+    path = environment.get("PATH", os.defpath)
+    return {
+        "PATH": path if path.split(os.pathsep)[0] == here else f"{here}{os.pathsep}{path}",
+        "PYSPARK_PYTHON": "python3",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }

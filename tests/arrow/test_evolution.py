@@ -1,0 +1,50 @@
+"""Declared fields with those that messages have besides."""
+
+from __future__ import annotations
+
+import pytest
+
+from sowctl.arrow.evolution import evolved
+from sowctl.arrow.inference import Inference
+from sowctl.errors import UsageError
+
+MESSAGES = [b'{"id":1,"at":"now","who":{"name":"a","age":3},"lines":[{"n":1,"sku":"x"}],"more":1.5,"odd, name":true}']
+
+
+def merged(declared: str) -> str:
+    found = Inference()
+    found.add(MESSAGES)
+    return evolved(declared, found.members())
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [
+        (
+            "id INT, who STRUCT<name: STRING>",
+            "`id`: INT, `who`: STRUCT<`name`: STRING, `age`: BIGINT>, `at`: STRING, "
+            "`lines`: ARRAY<STRUCT<`n`: BIGINT, `sku`: STRING>>, `more`: DOUBLE, `odd, name`: BOOLEAN",
+        ),
+        (
+            "struct<at: timestamp, lines: array<struct<n: decimal(10,2)>> comment 'a, b', who string, "
+            "`odd, name` STRING>",
+            "`at`: timestamp, `lines`: ARRAY<STRUCT<`n`: decimal(10,2), `sku`: STRING>> comment 'a, b', `who`: string, "
+            "`odd, name`: STRING, `id`: BIGINT, `more`: DOUBLE",
+        ),
+        ("ID BIGINT, At DATE, WHO STRING, LINES STRING, MORE FLOAT, `Odd, Name` INT NOT NULL",) * 2,
+        (
+            "later MAP<STRING, ARRAY<INT>>, id DECIMAL(38,9), at STRING, who STRING, lines STRING, more INT",
+            "later MAP<STRING, ARRAY<INT>>, `id`: DECIMAL(38,9), `at`: STRING, `who`: STRING, `lines`: STRING, "
+            "`more`: INT, `odd, name`: BOOLEAN",
+        ),
+    ],
+)
+def test_what_is_declared_stays_and_what_is_new_comes_behind(declared: str, wanted: str) -> None:
+    assert merged(declared) == wanted
+
+
+@pytest.mark.parametrize("declared", ["id", "id INT,", "id INT, who STRUCT<name: STRING", "who ARRAY<INT>>, id INT"])
+def test_what_is_no_list_of_fields_is_refused(declared: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        merged(declared)
+    assert caught.value.code == "SOW-SPK-136"
