@@ -7,7 +7,8 @@ blocks before it that hold a record which the stretch replaces or deletes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from sowctl.engine.fold.changefeed import DELETION, PREIMAGE, TYPES, Before, Sta
 from sowctl.errors import UsageError
 from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery
-from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
+from sowctl.spark.reading.journalplan import open_journal, partition_bytes
 from sowctl.spark.schema import CHANGE_TYPE, LOOK_AT_MORE, PAYLOAD, is_inferred
 from sowctl.store.codec import CORRELATION, USER_KEY, decode, expiration_of, payloads
 
@@ -41,11 +42,12 @@ IMAGE = (PAYLOAD, "_expiration", "_user_key", "_correlation_id")
 
 
 class FeedStretch(InputPartition):
-    """A stretch, and the ``before``: txids of the records, in the journal before it, that it replaces or deletes, as
-    unsigned 64-bit numbers in ascending order."""
+    """The txids above ``after`` and not above ``until``, and the ``before``: txids of the records, in the journal
+    before them, that they replace or delete, as unsigned 64-bit numbers in ascending order."""
 
-    def __init__(self, stretch: PlannedStretch, before: bytes) -> None:
-        self.stretch = stretch
+    def __init__(self, after: int, until: int, before: bytes) -> None:
+        self.after = after
+        self.until = until
         self.before = before
 
 
@@ -57,25 +59,27 @@ class ChangePlan:
         self._images = needs_images(query, schema)
         self._before: Before | None = None
 
-    def partitions(self, log: Journal, stretches: Sequence[PlannedStretch]) -> list[InputPartition]:
-        """The stretches, each with what it begins with. Raises UsageError ``SOW-SPK-131`` for a topic without records,
-        ``SOW-SPK-132`` for a name that several topics have."""
-        if not stretches:
-            return []
+    def partitions(self, log: Journal, after: int, until: int | None) -> list[InputPartition]:
+        """Parts of the txids above ``after`` and not above ``until`` (None: the present end), each with what it begins
+        with. Raises UsageError ``SOW-SPK-131`` for a topic without records, ``SOW-SPK-132`` for a name that several
+        topics have."""
+        last = log.last_txid()
+        until = last if until is None else min(until, last)
         ref = topic_of(log, self._query)
-        if ref is None:
+        if ref is None or after >= until:
             return []
+        parts = _cuts(log, max(after, log.first_txid - 1), until, self._query.partition_bytes)
         if not self._images:
             # What is asked for stands in the entries themselves.
-            return [FeedStretch(one, b"") for one in stretches]
+            return [FeedStretch(low, high, b"") for low, high in parts]
         known = self._before
         # Spark plans a batch again after a failure: then this begins before what is known.
-        if known is None or known.upto > stretches[0].after:
+        if known is None or known.upto > after:
             known = self._before = Before(ref)
         made: list[InputPartition] = []
-        for one in stretches:
-            known.reach(log, one.after)
-            made.append(FeedStretch(one, known.needed(log, one.until).tobytes()))
+        for low, high in parts:
+            known.reach(log, low)
+            made.append(FeedStretch(low, high, known.needed(log, high).tobytes()))
         if not known.entries and log.topic_state(ref).last_txid:
             raise UsageError(
                 "SOW-SPK-131",
@@ -83,6 +87,29 @@ class ChangePlan:
                 hint="read its entries, without option changes",
             )
         return made
+
+
+def _cuts(log: Journal, after: int, until: int, size: int | None) -> list[tuple[int, int]]:
+    """Where the parts begin and end, in txids: blocks of about ``size`` stored bytes (None: as entries are cut).
+
+    What a part has to know of the records before it is true for exact txids alone, so the headers of all blocks are
+    read; :class:`~sowctl.engine.fold.changefeed.Before` reads more of each.
+    """
+    blocks = []
+    for ref in log.unread(after):
+        if ref.header.first_txid > until:
+            break
+        blocks.append((ref.header.last_txid, ref.header.size))
+    if size is None:
+        size = partition_bytes(sum(stored for _, stored in blocks), os.cpu_count() or 1)
+    made, low, held = list[tuple[int, int]](), after, 0
+    for last, stored in blocks:
+        held += stored
+        if held >= size:
+            made.append((low, min(last, until)))
+            low, held = last, 0
+    # The last block may be cut by ``until``, and entries that were removed end no block.
+    return [*made, (low, until)] if low < until else made
 
 
 def needs_images(query: JournalQuery, schema: pyarrow.Schema) -> bool:
@@ -110,17 +137,16 @@ def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch)
     """Record batches of the changes in a stretch."""
     import numpy as np
 
-    stretch = part.stretch
     arrays.keep_memory()
-    with open_journal(query.origin) as log:
+    with open_journal(query.origin, reaching=part.until) as log:
         ref = topic_of(log, query)
         if ref is None:
             return
         state = records_at(log, np.frombuffer(part.before, np.uint64))
         made = _Changes(query, ref, schema)
         held: list[pyarrow.RecordBatch] = []
-        for block in log.blocks(after=stretch.after, until=stretch.until, topic=ref, start=stretch.start):
-            batch = made.batch(block, stretch.after, stretch.until, state)
+        for block in log.blocks(after=part.after, until=part.until, topic=ref):
+            batch = made.batch(block, part.after, part.until, state)
             if batch is not None and batch.num_rows:
                 held.append(batch)
             if sum(map(len, held)) >= FULL:

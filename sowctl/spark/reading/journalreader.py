@@ -56,10 +56,10 @@ class JournalReader(DataSourceReader):
             # The stores of a configuration are asked how far the journal must reach, so that a lost end is an error and
             # no shorter result.
             with open_journal(self.query.origin, whole=True) as log:
-                planned = plan_stretches(log, (txids.low or 1) - 1, txids.high, self.query.partition_bytes)
-                # A feed of changes has to know every entry before those that it tells of.
+                after = (txids.low or 1) - 1
                 if self.query.changes:
-                    return ChangePlan(self.query, self._schema).partitions(log, planned)
+                    return ChangePlan(self.query, self._schema).partitions(log, after, txids.high)
+                planned = plan_stretches(log, after, txids.high, self.query.partition_bytes)
                 return [one for one in planned if self._may_match(log, one)]
 
     def _may_match(self, log: Journal, planned: PlannedStretch) -> bool:

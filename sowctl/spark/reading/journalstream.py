@@ -147,12 +147,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Checked again, because a query that goes on after a failure plans a batch whose offsets come from the
             # checkpoint.
             after = self._checked(log, start)
-            stretches = plan_stretches(log, after, end["txid"], self.query.partition_bytes)
             if not self.query.changes:
-                return stretches
+                return plan_stretches(log, after, end["txid"], self.query.partition_bytes)
             # What is known of keys stays from batch to batch: each looks at its own part of the journal only.
             self._changes = self._changes or ChangePlan(self.query, self._schema)
-            return self._changes.partitions(log, stretches)
+            return self._changes.partitions(log, after, end["txid"])
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match, or what they changed."""
