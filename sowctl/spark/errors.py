@@ -93,13 +93,17 @@ _INSTEAD = (
         re.compile(r"does not support (?:UPDATE|MERGE INTO) TABLE"),
         "option operation=delta merges the fields of the rows that are written into their records",
     ),
+    (
+        re.compile(r"PARSE_SYNTAX_ERROR.*`payload` STRUCT<", re.DOTALL),
+        "option payloadSchema holds fields and their types, such as id BIGINT, who STRUCT<name: STRING>",
+    ),
     (re.compile(r"does not support truncates"), "INSERT OVERWRITE by no rows deletes every record"),
     (
         re.compile(r"UNSUPPORTED_FEATURE\.TIME_TRAVEL"),
         "option at names the instant: CREATE TEMPORARY VIEW name USING sow OPTIONS (..., at '2026-01-01T00:00:00Z')",
     ),
 )
-"""What Spark refuses to do with tables of Python data sources, and what does the same here."""
+"""What Spark refuses, mostly to do with tables of Python data sources, and what does the same here."""
 
 
 def instead(text: str) -> str | None:

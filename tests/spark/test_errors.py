@@ -48,7 +48,9 @@ def test_what_is_not_ours_passes() -> None:
         raise RuntimeError("SOW-X-001: a line of a log\n  status: unknown")
 
 
-def test_spark_prints_the_sentence_once_and_no_trace(lab: Lab, spark: SparkSession) -> None:
+def test_spark_prints_the_sentence_once_and_no_trace(
+    lab: Lab, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
     """In the plan, and in a task."""
 
     def misspelt() -> None:
@@ -75,3 +77,8 @@ def test_spark_prints_the_sentence_once_and_no_trace(lab: Lab, spark: SparkSessi
         assert shown.rstrip().endswith(f"hint: {plain.value.hint}")
         assert shown.count(words) == 1
         assert not isinstance(plain.value, UsageError) or plain.value.hint == "did you mean filter?"
+    # pyspark would log each error of SQL and of a frame, as JSON with its trace.
+    for wrong in (lambda: spark.sql("SELECT nothing FROM range(1)"), lambda: spark.range(1).select("nothing")):
+        with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+            wrong()
+    assert capfd.readouterr().err == ""

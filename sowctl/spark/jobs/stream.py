@@ -58,6 +58,10 @@ SHOWN_PARTITION = "4MB"
 """About how much of the journal, as stored, the driver holds at once to show it: a partition."""
 LOOK = 0.2
 """Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
+STARTS = 3
+"""How often a query is started before its end is an error, where that was Spark's impatience."""
+LATE = "failed to connect back"
+"""Of Spark's words where the Python process of a source took more than ten seconds to start, on a busy machine."""
 SEEN = "sowctl"
 """The name of what is counted while a batch is written."""
 COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
@@ -117,8 +121,28 @@ def stream(
     else:
         frame = _read(spark, instance, topic, options)
     counts = _Showing(options.show) if options.show is not None else None
-    query = _write(frame, instance, topic, options, counts)
     seen = _Totals(tell)
+    for more in reversed(range(STARTS)):
+        query = _write(frame, instance, topic, options, counts)
+        try:
+            _follow(query, seen, stop)
+            break
+        except Exception as error:
+            # What writes knows its place by the checkpoint; what is shown must not be shown twice.
+            if not more or LATE not in str(error) or (counts is not None and counts.totals() != (0, 0)):
+                raise
+    names = (topic.label,) if topic is not None else ()
+    report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
+    report.read = seen.read
+    report.records, report.bytes = counts.totals() if counts is not None else (seen.records, seen.bytes)
+    report.partitions = seen.batches
+    report.details = {"batches": seen.batches, "behind": seen.behind, "bytes_behind": seen.bytes_behind}
+    report.seconds = monotonic() - started
+    return report
+
+
+def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> None:
+    """Wait for the end of a query, or until ``stop`` says so. Raises what ended it."""
     try:
         with translated():
             # Waiting in pieces, so that a request to stop is seen and progress is counted before Spark forgets it.
@@ -131,14 +155,6 @@ def stream(
         if query.isActive:
             query.stop()
     seen.note(query)
-    names = (topic.label,) if topic is not None else ()
-    report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
-    report.read = seen.read
-    report.records, report.bytes = counts.totals() if counts is not None else (seen.records, seen.bytes)
-    report.partitions = seen.batches
-    report.details = {"batches": seen.batches, "behind": seen.behind, "bytes_behind": seen.bytes_behind}
-    report.seconds = monotonic() - started
-    return report
 
 
 def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> None:

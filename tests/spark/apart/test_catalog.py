@@ -167,6 +167,20 @@ def test_without_a_configuration_the_usual_one_is_meant_where_a_topic_is_named(
         SowSource({"topic": "orders"}).reader(schema)
 
 
+@pytest.mark.parametrize("place", ["config", "path"])
+def test_a_journal_that_ends_before_what_is_known_of_it_is_damage(tmp_path: Path, place: str) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("orders"), ("orders",)))
+    for number in range(40):
+        lab.publish("orders", message(id=number))
+    (file,) = (lab.directory / "journal").glob("*.journal")
+    with file.open("r+b") as journal:
+        journal.truncate(file.stat().st_size // 2)
+    reader = JournalSource({place: str(lab.config if place == "config" else file.parent)}).reader
+    with pytest.raises(Exception, match="SOW-JRN-010") as caught:
+        rows_of(reader(StructType().add("_txid", LongType())), "_txid")
+    assert file.name in str(caught.value) and "hint:" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "way"),
     [
@@ -174,6 +188,10 @@ def test_without_a_configuration_the_usual_one_is_meant_where_a_topic_is_named(
         ("Table `t` does not support UPDATE TABLE. Please", "operation=delta"),
         ("Table `t` does not support MERGE INTO TABLE. Please", "operation=delta"),
         ("Table does not support truncates: sow.", "INSERT OVERWRITE"),
+        (
+            "[PARSE_SYNTAX_ERROR] at 'STRUCT'\n== SQL ==\n`payload` STRUCT<x WHAT>, `_txid` BIGINT",
+            "payloadSchema holds",
+        ),
         ("[UNSUPPORTED_FEATURE.TIME_TRAVEL] The feature is not supported", "OPTIONS (..., at "),
     ],
 )

@@ -156,6 +156,45 @@ def test_totals_are_counted_once_and_nothing_else_is_kept() -> None:
     assert (told[-1].behind, told[-1].bytes_behind) == (1, 5)
 
 
+@pytest.mark.parametrize(
+    ("failures", "shown", "starts", "ends"),
+    [
+        (["Python worker failed to connect back."] * 2, 0, 3, True),
+        (["Python worker failed to connect back."] * 3, 0, 3, False),
+        (["Python worker failed to connect back."], 7, 1, False),
+        (["the journal is damaged"], 0, 1, False),
+    ],
+)
+def test_a_query_is_started_again_where_its_process_was_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str], shown: int, starts: int, ends: bool
+) -> None:
+    made: list[Any] = []
+
+    class Query:
+        isActive, lastProgress, recentProgress = False, None, ()  # noqa: N815 - Spark's names
+
+        def awaitTermination(self, seconds: float) -> bool:
+            if len(made) <= len(failures):
+                raise RuntimeError(failures[len(made) - 1])
+            return True
+
+    def write(*given: Any) -> Query:
+        given[-1]._records = shown
+        made.append(Query())
+        return made[-1]
+
+    monkeypatch.setattr(streaming, "_read", lambda *given: None)
+    monkeypatch.setattr(streaming, "_write", write)
+    lab = Lab(tmp_path / "lab", XML)
+    options = StreamOptions(show=print, available_now=True)
+    if ends:
+        stream(cast(Any, None), lab.open(), None, options)
+    else:
+        with pytest.raises(RuntimeError):
+            stream(cast(Any, None), lab.open(), None, options)
+    assert len(made) == starts
+
+
 def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     instance = Lab(tmp_path / "lab", XML).open()
     source, other = (instance.topic(name).config for name in "ac")
