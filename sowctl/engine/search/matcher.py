@@ -77,6 +77,25 @@ class Matcher:
         found = self.decided([keys[place] for place in places], chosen)
         return [places[place] for place in found]
 
+    def among(self, messages: Sequence[bytes]) -> Sequence[int] | None:
+        """Indexes of the messages for which the filter is true, by these alone, where no record is at hand.
+
+        None where :meth:`places` has to say: of a filter on metadata, of messages that cannot be read, for an error.
+        """
+        if self.filter is None or self.filter.uses_header:
+            return None
+        assert self.environment is not None
+        places = self.possible(messages, None)
+        chosen = messages if len(places) == len(messages) else [messages[place] for place in places]
+        if not chosen:
+            return ()
+        try:
+            rows, refused = self._reader()(chosen)
+            found = None if refused else self.filter.matches(rows, self.environment, None)
+        except SowError:
+            return None
+        return None if found is None else [places[place] for place in found]
+
     def possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
         """Indexes of the records for which it may be true, as far as that shows without decoding them.
 
@@ -160,11 +179,7 @@ class Matcher:
         if not self.filter.slots:
             # A filter on metadata alone reads no payload.
             return [()] * len(values)
-        if self._read is None:
-            extract = self.type.extractor(self.filter.slots)
-            # Rows are read once, in order: a type that can hands out an iterator instead of a list.
-            self._read = once_of(extract) or extract
-        rows, refused = self._read(payloads(values))
+        rows, refused = self._reader()(payloads(values))
         if refused:
             first = refused[0]
             number = int.from_bytes(keys[first.index], "big")
@@ -176,6 +191,14 @@ class Matcher:
                 sow_key=str(number),
             )
         return rows
+
+    def _reader(self) -> Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]]:
+        assert self.filter is not None
+        if self._read is None:
+            extract = self.type.extractor(self.filter.slots)
+            # Rows are read once, in order: a type that can hands out an iterator instead of a list.
+            self._read = once_of(extract) or extract
+        return self._read
 
 
 def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:

@@ -7,6 +7,7 @@ go from the decompressed blocks into Arrow without being looked at one by one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
@@ -26,7 +27,7 @@ from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.reading.malformed import Judged, Judging, Malformed
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
-from sowctl.store.codec import TOMBSTONE, stamps
+from sowctl.store.codec import stamps
 
 if TYPE_CHECKING:
     import pyarrow
@@ -83,7 +84,7 @@ class Batches:
         # Entries without a client have a bookmark of their instance (behaviour 11.54); beside a bare directory of files
         # only the name in these says which that is.
         self.owner = self._instance.publisher if name is None else client_hash(name)
-        self._matchers: dict[Topic, Matcher] = {}
+        self._matchers: dict[tuple[Topic, bool], Matcher] = {}
         self._decoder: StructDecoder | None = None
         self._strict = False
         self.judging = Judging(query.malformed, schema)
@@ -153,29 +154,54 @@ class Batches:
 
         found = np.zeros(len(block), bool)
         for topic in filter(self.wants, block.topics):
-            keys, values = values_of(block, topic, unkeyed=True)
+            # Where publishers choose no keys, every message of a topic with key fields was read when it was published.
+            seen = block.columns().user_keys is None and self._fields_are_read(topic)
+            matcher = self.matcher(topic, seen=seen)
             # A deletion has no message, so no filter can match it.
-            published = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
-            if not published:
-                continue
-            values = [values[place] for place in published]
-            matches = self.matcher(topic).places([keys[place] for place in published], values)
-            # The txids of a block have no gap, so an entry's place follows from its txid.
-            found[[stamps(values[place])[0] - block.first_txid for place in matches]] = True
+            places = self._published(block, topic)
+            messages = block.payloads()
+            if len(places) < len(messages):
+                messages = [messages[place] for place in places.tolist()]
+            matches = matcher.among(messages)
+            if matches is None:
+                matches = self._by_records(block, topic, matcher, places)
+            found[places[list(matches)]] = True
         return found
 
-    def matcher(self, topic: Topic) -> Matcher:
-        """The filter, for messages of one topic."""
+    def _published(self, block: Block, topic: Topic) -> arrays.Numbers:
+        """Where the publishes of a topic lie in a block."""
+        import numpy as np
+
+        numbers = block.numpy_columns()
+        there = numbers.operations == PUBLISH
+        if len(block.topics) > 1:
+            there &= numbers.topics == block.topics.index(topic)
+        return np.flatnonzero(there)
+
+    def _by_records(self, block: Block, topic: Topic, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
+        """Which of the entries at ``places`` match, by the records that they make."""
+        keys, values = values_of(block, topic, unkeyed=True)
+        first = block.first_txid
+        published = set((places + first).tolist())
+        kept = [place for place, value in enumerate(values) if stamps(value)[0] in published]
+        return matcher.places([keys[place] for place in kept], [values[place] for place in kept])
+
+    def _fields_are_read(self, topic: Topic) -> bool:
+        return any(one.key_mode == "fields" for one in self._instance.topics if (one.name, one.message_type) == topic)
+
+    def matcher(self, topic: Topic, *, seen: bool = False) -> Matcher:
+        """The filter, for messages of one topic; ``seen``: each of them was read when it was published."""
         # A filter is compiled once for a topic and task: the same path may mean different fields in another message
         # type.
-        known = self._matchers.get(topic)
+        known = self._matchers.get((topic, seen))
         if known is None:
             instance = self._instance
-            known = self._matchers[topic] = Matcher(
+            known = self._matchers[topic, seen] = Matcher(
                 self._query.filter,
                 self.kind(topic[1]),
                 topic[0],
                 environment_of(instance),
+                seen=seen,
                 functions=functions_of(instance),
             )
         return known

@@ -1,0 +1,84 @@
+"""The option filter of sow-journal: messages judged by themselves are those that records, as the engine has them, give.
+
+Read as Spark's tasks read, in this process and without a session.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+import pyarrow as pa
+
+from sowctl.engine.search import figures
+from sowctl.errors import InputError
+from sowctl.spark.origin import find_journal
+from sowctl.spark.reading.bounds import ReadBounds
+from sowctl.spark.reading.journalbatches import Batches, JournalQuery
+from sowctl.spark.reading.journalplan import open_journal
+from sowctl.spark.sources import JournalSource
+from tests.spark.reading import journal
+from tests.support.instances import Lab
+
+FILTERS = (
+    "/price > 50 AND /step != 3",
+    "/who/name = 'n3é'",
+    "/id = 7",
+    "/id IN (1, 2, 3) OR /tags = 9",
+    "/nothing IS NULL",
+    "/step = 2 AND /who/name LIKE 'n[12]'",
+    "MESSAGE_SIZE() > 60 AND SOW_KEY() LIKE '1'",
+)
+
+
+def chosen(lab: Lab, text: str, *, topic: str | None = None, alone: bool = True) -> list[int]:
+    """The txids of the entries that match; ``alone``: messages may be judged by themselves."""
+    source = journal(lab, filter=text, topic=topic)
+    assert isinstance(source, JournalSource)
+    query = JournalQuery(find_journal(source._read_options()), topic=topic, filter=text)
+    made = Batches(query, query.bounds() if topic else ReadBounds(), pa.schema([]))
+    if not alone:
+        known = made._matcher
+        made._matcher = lambda of, *, seen: _Records(known(of, seen=False))  # type: ignore[method-assign,assignment,return-value]
+    found = []
+    with open_journal(query.origin) as log:
+        for block in log.blocks():
+            mask = made.chosen(block)
+            places = range(len(block)) if mask is None else mask.nonzero()[0].tolist()
+            found += [block.first_txid + place for place in places]
+    return found
+
+
+class _Records:
+    """A matcher that says nothing of messages by themselves."""
+
+    def __init__(self, matcher: object) -> None:
+        self._matcher = matcher
+
+    def among(self, messages: object) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._matcher, name)
+
+
+@pytest.mark.parametrize("looking", [1, 10**9])
+@pytest.mark.parametrize("text", FILTERS)
+def test_messages_by_themselves_match_as_their_records(
+    stocked: Lab, text: str, looking: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "LOOKING", looking)
+    for topic in (None, "orders"):
+        found = chosen(stocked, text, topic=topic)
+        assert found == chosen(stocked, text, topic=topic, alone=False)
+        assert found
+
+
+def test_a_message_that_cannot_be_read_is_still_an_error(lab: Lab) -> None:
+    lab.publish("chosen", b'{"id":1}', sow_key="a")
+    lab.publish("chosen", b"no JSON", sow_key="b")
+    for text in ("/id = 1", "/id > 5"):
+        with pytest.raises(InputError) as caught:
+            chosen(lab, text, topic="chosen")
+        assert caught.value.code == "SOW-QRY-004"
