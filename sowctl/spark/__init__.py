@@ -33,14 +33,15 @@ def session(
     environment: Mapping[str, str] | None = None,
     verbose: bool = False,
     packed: str | Path | None = None,
+    short: bool = False,
 ) -> Session:
     """A session for a ``with``, or to ``start()`` and ``stop()``: quiet, and on all processors of this machine.
 
     ``master`` names another one; else ``conf``, which are Spark's settings, may have ``spark.master``.
     ``environment`` (JAVA_HOME, PATH, ...) is the process's unless given; with ``verbose`` Spark's own messages reach
-    standard error. ``packed``, on a cluster, is an environment that executors unpack and run, as venv-pack makes it. A
-    session that exists already is joined and left running. Starting raises what
-    :func:`sowctl.spark.sessions.open_session` raises.
+    standard error. ``packed``, on a cluster, is an environment that executors unpack and run, as venv-pack makes it.
+    ``short``: for work of seconds, which ends before a second compilation by Java pays. A session that exists already
+    is joined and left running. Starting raises what :func:`sowctl.spark.sessions.open_session` raises.
     """
     from os import environ
 
@@ -53,6 +54,7 @@ def session(
         app=app,
         verbose=verbose,
         packed=packed,
+        short=short,
     )
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 """All processors of this machine."""
+QUICK = "-XX:TieredStopAtLevel=1"
+"""Has Java compile once and quickly what runs often, and not a second time and better."""
 _LOGGING = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -63,9 +65,17 @@ class Session:
         app: str = "sowctl",
         verbose: bool = False,
         packed: str | Path | None = None,
+        short: bool = False,
     ) -> None:
         self._open = partial(
-            open_session, master, environment=environment, conf=conf, app=app, verbose=verbose, packed=packed
+            open_session,
+            master,
+            environment=environment,
+            conf=conf,
+            app=app,
+            verbose=verbose,
+            packed=packed,
+            short=short,
         )
         self._ends = ExitStack()
         self._spark: SparkSession | None = None
@@ -97,12 +107,14 @@ def open_session(
     app: str = "sowctl",
     verbose: bool = False,
     packed: str | Path | None = None,
+    short: bool = False,
 ) -> Iterator[SparkSession]:
     """A session on ``master`` with the data sources of this package registered; stopped at the end of the ``with``.
 
     ``environment`` stands for the process's (JAVA_HOME, PATH, ...); ``conf`` are Spark's settings and win over ours;
     with ``verbose`` Spark's own messages reach stderr, otherwise they are dropped. ``packed`` is an environment that
-    executors unpack and run, as venv-pack makes it. Afterwards no virtual machine is left. Raises UsageError
+    executors unpack and run, as venv-pack makes it. ``short``: the session is for work of seconds, which ends before a
+    second compilation by Java pays. Afterwards no virtual machine is left. Raises UsageError
     SOW-SPK-001 (pyspark is missing) and SOW-SPK-135 (``packed``), ConfigError SOW-SPK-002 (no Java), SOW-SPK-003 (Spark
     did not start) or SOW-SPK-004 (no master answers).
     """
@@ -121,7 +133,7 @@ def open_session(
             if packed is not None:
                 given = packed_settings(Path(packed), given.get("spark.master", master)) | given
                 variables = driver_variables(environment)
-            spark = _start(ends, master, environment, variables, given, app, verbose)
+            spark = _start(ends, master, environment, variables, given, app, verbose, short=short)
         _register(spark)
         yield spark
 
@@ -156,8 +168,12 @@ def require_pyspark() -> None:
             )
 
 
-def settings(master: str, work: Path, given: Mapping[str, str], *, app: str, verbose: bool) -> dict[str, str]:
-    """Spark's settings for a session; ``work`` is its own directory. What is ``given`` wins."""
+def settings(
+    master: str, work: Path, given: Mapping[str, str], *, app: str, verbose: bool, short: bool = False
+) -> dict[str, str]:
+    """Spark's settings for a session; ``work`` is its own directory. What is ``given`` wins.
+
+    ``short``: the session does little."""
     level = "warn" if verbose else "error"
     (work / "log4j2.properties").write_text(_LOGGING.format(level=level), "utf-8")
     made = {
@@ -180,6 +196,9 @@ def settings(master: str, work: Path, given: Mapping[str, str], *, app: str, ver
     made |= given
     # Put together and not replaced: with the caller's options alone, Spark would log to the terminal again.
     options = [f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}"]
+    # On a cluster the driver's machine only plans; and of an option given twice Java takes the last one.
+    if short and is_local(master):
+        options.append(QUICK)
     if given.get("spark.driver.extraJavaOptions"):
         options.append(given["spark.driver.extraJavaOptions"])
     made["spark.driver.extraJavaOptions"] = " ".join(options)
@@ -203,6 +222,8 @@ def _start(
     conf: dict[str, str],
     app: str,
     verbose: bool,
+    *,
+    short: bool,
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -214,7 +235,7 @@ def _start(
     # nothing uses it any more.
     work = Path(tempfile.mkdtemp(prefix="sowctl-spark-"))
     ends.callback(shutil.rmtree, work, ignore_errors=True)
-    made = settings(master, work, conf, app=app, verbose=verbose)
+    made = settings(master, work, conf, app=app, verbose=verbose, short=short)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
         # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.
         made.pop("spark.local.dir", None)

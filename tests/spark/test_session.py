@@ -19,7 +19,7 @@ import sowctl.spark
 from sowctl.errors import UsageError
 from sowctl.spark.jvm.java import find_java
 from sowctl.spark.jvm.masters import is_local
-from sowctl.spark.sessions import open_session, require_pyspark, settings
+from sowctl.spark.sessions import QUICK, open_session, require_pyspark, settings
 
 # a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left
 PROGRAM = """
@@ -49,6 +49,15 @@ def gone(pid: int) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_a_short_session_compiles_quickly_unless_told_otherwise(tmp_path: Path) -> None:
+    name = "spark.driver.extraJavaOptions"
+    given = {name: "-XX:TieredStopAtLevel=4"}
+    short = settings("local[2]", tmp_path, given, app="a", verbose=False, short=True)[name].split()
+    assert [one for one in short if "Tiered" in one] == [QUICK, given[name]]  # Java takes the last one
+    assert QUICK not in settings("local[2]", tmp_path, {}, app="a", verbose=False)[name]
+    assert QUICK not in settings("spark://h:7077", tmp_path, {}, app="a", verbose=False, short=True)[name]
 
 
 def test_what_is_given_wins_over_our_settings(tmp_path: Path) -> None:

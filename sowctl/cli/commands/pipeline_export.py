@@ -69,7 +69,7 @@ def run(
     with invocation.open_instance() as instance:
         first, last = first.found(instance), last.found(instance)
         chosen = [pipeline.topic_of(instance, name, logged=journal) for name in topics or ()]
-        with pipeline.session(invocation, master, conf) as spark:
+        with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
             if journal:
                 entries = ExportedEntries((), first.txid or 1, last.txid, first.time, last.time).of(chosen)
                 report = export_journal(spark, instance, entries, where)

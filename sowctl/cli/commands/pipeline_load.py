@@ -81,7 +81,7 @@ def run(
     them: of several messages with one key the last wins. With --client and --sequence a repeated load is not written
     again. Ends with status 3 where messages were refused.
     """
-    from sowctl.cli.commands.bodies.pipeline import directory, pairs, session, show, topic_of
+    from sowctl.cli.commands.bodies.pipeline import directory, file_bytes, pairs, session, show, topic_of
     from sowctl.cli.io.loaded import follow
     from sowctl.cli.words.when import seconds
     from sowctl.engine.bulk.staging import refuse_pattern
@@ -112,8 +112,8 @@ def run(
         wanted = topic_of(instance, topic, message_type)
         # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too.
         refuse_pattern(wanted)
-        expanded(files)
-        with session(invocation, master, conf) as spark:
+        found = expanded(files)
+        with session(invocation, master, conf, reads=file_bytes(found)) as spark:
             report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
     # With --rejects they are in that file, all of them and not only the first.
     if rejects is None:

@@ -41,7 +41,7 @@ def run(
     driver writes the result in key order and puts it in place; what was published meanwhile is in it. --until needs
     --into, because live stores would fall behind their journal.
     """
-    from sowctl.cli.commands.bodies.pipeline import directory, session, show
+    from sowctl.cli.commands.bodies.pipeline import directory, journalled_bytes, session, show
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
@@ -55,7 +55,7 @@ def run(
         end = end.found(instance, journal)
         options = ReplayOptions(end.txid, end.time, into, journal, force=force)
         wanted = topics_of(instance, topics or [])
-        with session(invocation, master, conf) as spark:
+        with session(invocation, master, conf, reads=journalled_bytes(instance, journal)) as spark:
             report = rebuild(spark, instance, wanted, options, staging_directory=directory(staging))
     show(invocation, report, summary)
     return 0

@@ -61,7 +61,7 @@ def run(
     when = moment(invocation, at)
     with invocation.open_instance() as instance:
         wanted = pipeline.topic_of(instance, topic, message_type)
-        with pipeline.session(invocation, master, conf) as spark:
+        with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
             report = snapshot(
                 spark, instance, wanted, when.of(instance), where, staging_directory=pipeline.directory(staging)
             )

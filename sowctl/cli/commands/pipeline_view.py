@@ -82,7 +82,7 @@ def run(
         else:
             what = f"{source!r} is no view" if source else "no view is named"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
-        with pipeline.session(invocation, master, conf) as spark:
+        with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
             report = view(spark, instance, wanted, where, staging_directory=pipeline.directory(staging))
     pipeline.show(invocation, report, summary)
     return 0

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from sowctl.cli.context import Invocation
 from sowctl.cli.meter import TOLD_EVERY
 from sowctl.cli.words.declare import Argument, option
-from sowctl.errors import UsageError
+from sowctl.errors import SowError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from sowctl.spark.jobs.stream import Progress
 
 SPARK = "Spark options"
+SHORT_BYTES = 64 << 20
+"""Bytes below which a job is short (:func:`sowctl.spark.sessions.open_session`)."""
 DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
 Master: TypeAlias = Annotated[
@@ -127,9 +129,16 @@ class Telling:
 
 @contextmanager
 def session(
-    invocation: Invocation, master: str | None, conf: Sequence[str] | None, telling: Telling | None = None
+    invocation: Invocation,
+    master: str | None,
+    conf: Sequence[str] | None,
+    telling: Telling | None = None,
+    *,
+    reads: int | None = None,
 ) -> Iterator[Any]:
     """A session for one job: quiet unless --verbose, with progress as ``telling`` has it, ended at the end.
+
+    ``reads``: how many bytes the job is going to read, None where that is not known.
 
     Raises UsageError ``SOW-SPK-001`` without the extra, and what starting raises; what Spark itself cannot do is a
     StorageError ``SOW-SPK-070``.
@@ -144,7 +153,14 @@ def session(
     telling.starting()
     with (
         _silent(verbose),
-        open_session(master or LOCAL, environment=invocation.environ, conf=wanted, app=app, verbose=verbose) as spark,
+        open_session(
+            master or LOCAL,
+            environment=invocation.environ,
+            conf=wanted,
+            app=app,
+            verbose=verbose,
+            short=reads is not None and reads < SHORT_BYTES,
+        ) as spark,
         _progress(telling, spark),
         in_plain_words(),
     ):
@@ -164,6 +180,26 @@ def _silent(verbose: bool) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(nobody)
+
+
+def journalled_bytes(instance: Instance, directory: str | None = None) -> int | None:
+    """The bytes of the journals that a job folds, as they are stored; None where there are none yet."""
+    from sowctl.engine.topics.positions import open_log
+
+    try:
+        with open_log(instance, directory=None if directory is None else Path(directory)) as log:
+            return sum(file.size for file in log.files())
+    except SowError:
+        # The job says what is wrong, and better.
+        return None
+
+
+def file_bytes(paths: Sequence[str]) -> int | None:
+    """The bytes of some files; None where one is elsewhere."""
+    try:
+        return sum(Path(path).stat().st_size for path in paths)
+    except OSError:
+        return None
 
 
 def pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
