@@ -1,0 +1,107 @@
+"""The driver of a test on a cluster: ``python -m tests.spark.cluster.driver MASTER DIRECTORY JOB ARGUMENT...``.
+
+A process of its own, so that it can be killed. Prints what the job's report says.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.config.derived import View
+from sowctl.engine.api import InstanceHandle
+from sowctl.spark.jobs.export import export
+from sowctl.spark.jobs.load import LoadOptions, load
+from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.rebuild import rebuild
+from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.spark.jobs.stream import StreamOptions, stream
+from sowctl.spark.jobs.view import view
+from tests.support.instances import Lab, config_xml, topic_xml
+from tests.support.processes import QUICK
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VIEW = """<View><Name>totals</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+<Projection><Field>/desk AS /desk</Field><Field>SUM(/qty) AS /sum</Field><Field>COUNT(/id) AS /n</Field></Projection>
+<Grouping><Field>/desk</Field></Grouping></View>"""
+SAME = "<KeyDomain>one</KeyDomain>"
+XML = config_xml(topic_xml("orders", SAME) + topic_xml("copy", SAME) + VIEW, ("orders", "copy"))
+SPLIT = 60_000
+"""Bytes of a task of ``load``: some dozens of tasks."""
+
+
+def lab_in(directory: Path) -> Lab:
+    """The instance of these tests; its journal has several files."""
+    return Lab(directory, XML, journal_size=400_000)
+
+
+def _load(spark: SparkSession, instance: InstanceHandle, path: str) -> JobReport:
+    return load(spark, instance, instance.topic("orders").config, [path], LoadOptions(split_bytes=SPLIT))
+
+
+def _rebuild(spark: SparkSession, instance: InstanceHandle) -> JobReport:
+    return rebuild(spark, instance, [instance.topic("orders").config])
+
+
+def _export(spark: SparkSession, instance: InstanceHandle, path: str) -> JobReport:
+    return export(spark, instance, [instance.topic("orders").config], Output(path, "ndjson"))
+
+
+def _snapshot(spark: SparkSession, instance: InstanceHandle, at: str, path: str) -> JobReport:
+    return snapshot(spark, instance, instance.topic("orders").config, int(at), Output(path, "ndjson"))
+
+
+def _view(spark: SparkSession, instance: InstanceHandle, path: str) -> JobReport:
+    assert instance.config is not None
+    (entry,) = instance.config.find("totals")
+    assert isinstance(entry, View)
+    return view(spark, instance, entry, Output(path, "ndjson"))
+
+
+def _stream(spark: SparkSession, instance: InstanceHandle, checkpoint: str, most: str) -> JobReport:
+    topics = instance.topic("orders").config, instance.topic("copy").config
+    options = StreamOptions(checkpoint, into=topics[1], client="copier", available_now=True, max_entries=int(most))
+    return stream(spark, instance, topics[0], options)
+
+
+JOBS: dict[str, Callable[..., JobReport]] = {
+    "load": _load,
+    "rebuild": _rebuild,
+    "export": _export,
+    "snapshot": _snapshot,
+    "view": _view,
+    "stream": _stream,
+}
+
+
+def main() -> None:
+    """Do what the arguments say; jobs that are separated by ``,`` in one session."""
+    from sowctl.spark.sessions import open_session
+
+    master, directory, *rest = sys.argv[1:]
+    conf = {
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": QUICK,
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+    }
+    lab = lab_in(Path(directory))
+    with open_session(master, environment=os.environ, conf=conf, app="sowctl on a cluster") as spark:
+        while rest:
+            end = rest.index(",") if "," in rest else len(rest)
+            (name, *arguments), rest = rest[:end], rest[end + 1 :]
+            told = JOBS[name](spark, lab.open(), *arguments)
+            print(name, told.records, flush=True)
+
+
+if __name__ == "__main__":
+    main()
