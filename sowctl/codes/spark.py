@@ -241,7 +241,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-SPK-098": """2 a path on another file system
 
-        Why: Stores, journals and configurations are mapped and locked, so they are read by local paths only.
+        Why: Stores, the journals that are written, configurations and staged files are mapped and locked, so they are
+        used by local paths only. Archived journals, inputs and outputs may lie at URLs.
         Do: Mount it, or copy the files to this machine.
         """,
     "SOW-SPK-099": """2 a topic saved as a table

@@ -73,6 +73,8 @@ class _Sum:
 class Context:
     """A SparkContext; ``tasks`` and ``shuffle_blocks`` count what ran."""
 
+    master = "local[1]"
+
     def __init__(self, parallel: int = 2, seed: int = 0) -> None:
         self.defaultParallelism = parallel
         self.order = random.Random(seed)

@@ -20,6 +20,7 @@ from sowctl.output.ndjson import json_values
 from sowctl.spark.jobs.datasets import field_texts, name_of, write_frame, write_state
 from sowctl.spark.jobs.outputs import Output, Written
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import parts_of, state_of
 from sowctl.spark.jobs.storefile import write_store
 from sowctl.spark.jobs.tasks import frame_of, gaps_of, tell_gaps
@@ -105,6 +106,7 @@ def export(
         # The ending that told the format is that of the whole output, and the directories of topics have none.
         place = replace(place, format=output.kind)
         with staging(instance, topic, directory=staging_directory) as area:
+            require_sight(spark, instance, area.directory)
             if output.kind == "sow":
                 parts = parts_of(spark, instance, topic, None, area.directory)
                 definition = definition_of(instance.config.name, topic)
@@ -135,6 +137,7 @@ def export_journal(
     output.check()
     if output.kind == "sow":
         raise UsageError("SOW-SPK-065", "a .sow file holds records, no journal entries", hint="pipeline snapshot")
+    require_sight(spark, instance)
     origin = Origin(instance.config, None, None, None, instance.now)
     told = gaps_of(spark)
     lines = output.kind == "ndjson"

@@ -30,6 +30,7 @@ from sowctl.spark.errors import translated
 from sowctl.spark.jobs.delivery import brought, hadoop_knows
 from sowctl.spark.jobs.inputs import InputSplit, cut, expanded, lines_of
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run
 from sowctl.spark.paths import is_remote, local_path
 
@@ -87,6 +88,7 @@ def load(
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
     with staging(instance, topic, directory=staging_directory) as area:
+        require_sight(spark, instance, area.directory)
         plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
         # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):

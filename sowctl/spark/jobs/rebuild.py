@@ -24,6 +24,7 @@ from sowctl.remote.place import place_of
 from sowctl.spark.jobs.folding import FoldResult, fold
 from sowctl.spark.jobs.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.sight import require_sight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +66,7 @@ def rebuild(
     replay(instance, wanted, replace(chosen, dry_run=True))
     directory = place_of(options.journal) if options.journal is not None else None
     with staging(instance, wanted[0], directory=staging_directory) as area:
+        require_sight(spark, instance, area.directory)
         with open_log(instance, directory=directory, whole=True) as log:
             last = log.last_txid()
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.

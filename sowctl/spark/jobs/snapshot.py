@@ -12,6 +12,7 @@ from sowctl.engine.topics.positions import definition_of
 from sowctl.spark.jobs.datasets import write_state
 from sowctl.spark.jobs.outputs import Output
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import parts_of, state_of
 from sowctl.spark.jobs.storefile import write_store
 
@@ -42,6 +43,7 @@ def snapshot(
     output.check()
     assert instance.config is not None
     with staging(instance, topic, directory=staging_directory) as area:
+        require_sight(spark, instance, area.directory)
         if output.kind == "sow":
             parts = parts_of(spark, instance, topic, at, area.directory)
             definition = definition_of(instance.config.name, topic)

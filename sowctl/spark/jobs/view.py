@@ -31,6 +31,7 @@ from sowctl.spark.jobs.grouping import FilePart, grouped
 from sowctl.spark.jobs.outputs import Output, Part
 from sowctl.spark.jobs.pairfiles import write_pairs
 from sowctl.spark.jobs.report import JobReport
+from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import READ, RECORDS_PER_PART, parts_of
 from sowctl.spark.jobs.storefile import write_store
 from sowctl.store.meta import Definition
@@ -72,6 +73,7 @@ def view(
     query = query_of(instance, wanted)
     base = _base(instance, query)
     with staging(instance, base, directory=staging_directory) as area:
+        require_sight(spark, instance, area.directory)
         parts = _computed(spark, instance, query, area.directory)
         if output.kind == "sow":
             written = write_store(spark, instance, parts, output, _definition(instance, query), area.directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from sowctl.errors import MissingError, RefusedError
+from sowctl.errors import ConfigError, MissingError, RefusedError
+from sowctl.spark.jobs import sight
 from sowctl.spark.jobs.delivery import hadoop_knows
 from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 from sowctl.spark.jobs.load import LoadOptions, load
@@ -102,3 +104,22 @@ def test_loads(spark: SparkSession, lab: Lab, shore: ObjectStore, tmp_path: Path
     with pytest.raises(MissingError) as caught:
         load(spark, instance, topic, [with_key(shore, "in/nothing")])
     assert caught.value.code == "SOW-SPK-040" and "secret" not in str(caught.value)
+
+
+def test_a_job_begins_where_executors_see_the_files(
+    spark: SparkSession, stocked: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, topic = topic_of(stocked, "orders")
+    output = Output(str(tmp_path / "out"), "ndjson")
+    # as on a cluster, whose executors see the same files here
+    monkeypatch.setattr(sight, "is_local", lambda master: False)
+    assert export(spark, instance, [topic], output).records > 0
+    monkeypatch.setattr(sight, "probes_of", lambda *_: [sight.Probe("a store", tmp_path / "elsewhere.sow", 0, "")])
+    with pytest.raises(ConfigError) as caught:
+        export(spark, instance, [topic], replace(output, path=str(tmp_path / "more")))
+    assert caught.value.code == "SOW-SPK-151" and socket.gethostname() in caught.value.message
+    assert caught.value.place == str(tmp_path / "elsewhere.sow") and not (tmp_path / "more").exists()
+    # with a local master nothing is looked at
+    monkeypatch.undo()
+    monkeypatch.setattr(sight, "probes_of", lambda *_: pytest.fail("looked"))
+    sight.require_sight(spark, instance)

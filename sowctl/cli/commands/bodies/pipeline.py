@@ -227,8 +227,18 @@ def topic_of(instance: Instance, name: str, message_type: str | None = None, *, 
 
 
 def directory(text: str | None) -> Path | None:
-    """The path of an option."""
-    return None if text is None else Path(text).absolute()
+    """The directory that an option names. Raises UsageError ``SOW-SPK-098`` for one of another file system."""
+    if text is None:
+        return None
+    from sowctl.remote.place import is_url, local_path, url_of
+
+    if is_url(text):
+        raise UsageError(
+            "SOW-SPK-098",
+            f"--staging is on another file system: {url_of(text)}",
+            hint="tasks and driver lock and read staged files in any order: give a directory that all machines mount",
+        )
+    return local_path(text).absolute()
 
 
 def output(
