@@ -155,6 +155,6 @@ def raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = False) ->
     return columns if b"".join(texts).count(b'"') == quotes else None
 
 
-def raw_items(text: bytes) -> list[msgspec.Raw]:
+def raw_items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     """The items of an array that the grammar has accepted as part of something else."""
     return _decode_items(text)

@@ -7,10 +7,14 @@ function raises :class:`~sowctl.expressions.syntax.errors.ExpressionError` at th
 
 from __future__ import annotations
 
+import re
+
 from sowctl.expressions.syntax.actions import FieldDefinition, OrderKey
 from sowctl.expressions.syntax.driver import run
 from sowctl.expressions.syntax.errors import ExpressionError, expression_error
 from sowctl.expressions.syntax.nodes import Field, Node
+
+_TEXT_FIRST = re.compile(r"\bTEXT\s+(ASC|DESC)\b", re.IGNORECASE)
 
 __all__ = [
     "FieldDefinition",
@@ -88,5 +92,7 @@ def parse_order_by(text: str) -> tuple[OrderKey, ...]:
         # A bare word is no field that was forgotten its slash, as in a filter, but mostly a direction.
         if error.code == "SOW-EXP-006":
             error.hint = "an order is a path, and ASC or DESC behind it: /price DESC, /symbol"
+        elif found := _TEXT_FIRST.search(text):
+            error.hint = f"TEXT stands behind the direction: {found[1].upper()} TEXT"
         raise
     return tuple(keys)

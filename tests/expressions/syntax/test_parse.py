@@ -279,6 +279,9 @@ def test_order_by() -> None:
     for text in ("", "/a,", "a", "/a TEXT DESC", "/a DOWN", "UPPER(/a)", "[t]./a"):
         with pytest.raises(ExpressionError):
             parse_order_by(text)
+    with pytest.raises(ExpressionError) as caught:
+        parse_order_by("/b, /a text desc")
+    assert caught.value.hint == "TEXT stands behind the direction: DESC TEXT"
 
 
 def test_fields_and_projections() -> None:
