@@ -63,12 +63,14 @@ def run(
     whose value is NULL, which an absent field and an empty text are, too. A quantile is a number that was there: the
     smallest that so many percent of all numbers do not exceed. Texts have the first and the last one by code points.
 
-    All records are read, once more to find the fields where none is named, of which the first 100 are looked at;
-    --sample takes some of them, those whose keys have the lowest hashes. Figures are exact as long as 8,000,000 numbers
-    and 500,000 distinct values are enough for all fields together. Then the fields with the most are estimated:
-    quantiles by the sketch of Manku, Rajagopalan and Lindsay, with how far ranks may be wrong; distinct values by
-    HyperLogLog, standard error 1.6 %; the most frequent values by the counters of Misra and Gries, whose counts are too
-    low by what + says at most.
+    All records are read; --sample takes some of them, those whose keys have the lowest hashes. Where no PATH is
+    given, the fields are those of the first records, which are looked through until 500,000 values were seen; at
+    most 100 fields are taken, and so many records that their fields have 10,000,000 values and their messages 400
+    MB. A note says where that is not all. Figures are exact as long as 8,000,000 numbers and 500,000 distinct
+    values are enough for all fields together. Then the fields with the most are estimated: quantiles by the sketch
+    of Manku, Rajagopalan and Lindsay, with how far ranks may be wrong; distinct values by HyperLogLog, standard
+    error 1.6 %; the most frequent values by the counters of Misra and Gries, whose counts are too low by what +
+    says at most.
 
     With --journal the messages of the journal are counted by topic, client and minute, those of TARGET or of all
     topics, within --since, --until, --txid and --client; on a terminal a sparkline shows them. So many intervals that

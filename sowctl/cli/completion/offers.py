@@ -184,6 +184,9 @@ def _values(parameter: Parameter, line: _Line, current: str, known: Known) -> Of
     if declared.metavar in _FILTERS:
         written = fields.in_filter(current, known.values(target) if target else {}, _table("function"))
         return _those(current, _as_written(current, written), unfinished=True)
+    if parameter.name == "paths" and target:
+        # One path to a word, so that the next one begins behind a blank.
+        return _those(current, known.values(target))
     if declared.metavar in _FIELDS and target:
         paths = [*known.values(target), *(_column_names() if parameter.name == "columns" else ())]
         return _those(current, fields.in_list(current, paths, order=parameter.name == "order_by"), unfinished=True)
@@ -209,7 +212,9 @@ def _target(line: _Line) -> str:
 def _table(kind: str) -> tuple[str, ...]:
     """The words of a table."""
     if kind == "page":
-        return (*(command.page for command in COMMANDS), *PAGES)
+        # A page is named by its command, too, as help texts do.
+        commands = (command.words[0] for command in COMMANDS if len(command.words) == 1)
+        return (*commands, *(command.page for command in COMMANDS), *PAGES)
     if kind == "function":
         from sowctl.expressions.functions.table import TABLE
 

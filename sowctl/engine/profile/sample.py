@@ -35,13 +35,15 @@ class Share(Struct, frozen=True):
 
 
 class Sampled:
-    """Iterate for the payloads of a sample of one topic's ``batches``; ``seen`` and ``taken`` count meanwhile."""
+    """Iterate for the payloads of a sample of one topic's ``batches``, at most ``most`` at a time and bytes as
+    :data:`TOGETHER` says; ``seen`` and ``taken`` count meanwhile."""
 
-    def __init__(self, batches: Iterable[RecordBatch], share: Share) -> None:
+    def __init__(self, batches: Iterable[RecordBatch], share: Share, most: int | None = None) -> None:
         self.seen = 0
         self.taken = 0
         self._batches = batches
         self._share = share
+        self._most = most
 
     def __iter__(self) -> Iterator[list[bytes]]:
         found = self._lowest(self._share.most) if self._share.most is not None else self._each()
@@ -51,7 +53,7 @@ class Sampled:
             self.taken += len(payloads)
             held += payloads
             size += sum(map(len, payloads))
-            if size > TOGETHER:
+            if size > TOGETHER or (self._most is not None and len(held) >= self._most):
                 yield held
                 held, size = [], 0
         if held:

@@ -72,6 +72,8 @@ def show_fields(
     reports = looked_at(invocation, wanted, lambda ask, topic, kind: _read(ask, topic, kind, paths, share, fields))
     for report in reports:
         tell(invocation, report)
+        if report.searched is not None:
+            invocation.note(f"{report.topic}: fields are those of the first {report.searched:,} records")
         if report.left_out:
             invocation.warn(
                 f"{report.topic}: {report.left_out:,} fields more are not looked at", hint="name those that you want"

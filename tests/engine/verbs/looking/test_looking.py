@@ -10,6 +10,7 @@ import pytest
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.profile.sample import Share
 from sowctl.engine.topics.targets import resolve
+from sowctl.engine.verbs.looking import stats as looking_stats
 from sowctl.engine.verbs.looking.schema import SchemaReport, schema
 from sowctl.engine.verbs.looking.stats import MOST_FIELDS, Range, StatsReport, rates, stats
 from sowctl.engine.verbs.query import query
@@ -28,12 +29,12 @@ def schema_of(lab: Lab, share: Share | None = None, **options: object) -> Schema
             return schema(result, "t", instance.type_of("json"), share)
 
 
-def stats_of(lab: Lab, *paths: str, share: Share | None = None, top: int = 5) -> StatsReport:
+def stats_of(lab: Lab, *paths: str, share: Share | None = None, top: int = 5, batch: int = 1000) -> StatsReport:
     with lab.open() as instance:
         targets = resolve(instance, "t", derived=True)
         kind = instance.type_of("json")
         return stats(
-            lambda: closing(query(instance, targets, QueryOptions())),
+            lambda: closing(query(instance, targets, QueryOptions(batch_size=batch))),
             "t",
             kind,
             list(map(parse_path, paths)),
@@ -139,3 +140,28 @@ def test_deletions_are_no_messages(filled: Lab) -> None:
     with filled.open() as instance:
         instance.topic("u").delete(filter="/id = 1")
         assert rates(instance, ["u"], Range()).messages == 1
+
+
+def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = stats_of(filled)
+    assert (whole.searched, whole.looked_at, whole.records) == (None, 200, 200)
+    monkeypatch.setattr(looking_stats, "BATCH", 1)
+    monkeypatch.setattr(looking_stats, "FOUND", 50)
+    found = stats_of(filled, batch=5)
+    assert found.searched is not None
+    assert 10 < found.searched < 30
+    assert found.looked_at == found.records == 200
+    # The fields that were found have all of their values, and those of an empty array none.
+    assert {one.path for one in found.fields} <= {one.path for one in whole.fields}
+    assert {one.path: one.values for one in found.fields}["/price"] == 200
+    monkeypatch.setattr(looking_stats, "TAKEN", 300)
+    part = stats_of(filled, batch=5)
+    assert part.looked_at < 150
+    assert part.records == 200
+    assert part == stats_of(filled, batch=5)
+    monkeypatch.setattr(looking_stats, "TAKEN", 1 << 40)
+    monkeypatch.setattr(looking_stats, "READ", 2000)
+    assert stats_of(filled).looked_at < 150
+    # What is asked for is given.
+    assert stats_of(filled, "/id", "/price").looked_at == 200
+    assert stats_of(filled, share=Share(part=1.0)).looked_at == 200
