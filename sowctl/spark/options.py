@@ -66,9 +66,15 @@ class Options:
     """The options of one read or write; every question names its option in the error that it may raise."""
 
     def __init__(
-        self, source: str, given: Mapping[str, str], known: tuple[str, ...], passed: Iterable[str] = ()
+        self,
+        source: str,
+        given: Mapping[str, str],
+        known: tuple[str, ...],
+        passed: Iterable[str] = (),
+        others: Mapping[str, str] | None = None,
     ) -> None:
-        """``known`` are the options of the question, ``passed`` those that are not looked at here, but no slips."""
+        """``known`` are the options of the question, ``passed`` those that are not looked at here, but no slips;
+        ``others`` says of options of other questions whose they are."""
         self._source = source
         # A caller may hand names over in any case, as Spark's own readers allow.
         self._given = {name.lower(): value for name, value in given.items()}
@@ -77,7 +83,7 @@ class Options:
         _refuse_pushdown(self._given)
         for name in given:
             if name.lower() not in names:
-                raise _unknown(source, name, known, names)
+                raise _unknown(source, name, known, names, others or {})
 
     def __bool__(self) -> bool:
         """Whether any option was given."""
@@ -198,13 +204,20 @@ def each_path(given: Mapping[str, str]) -> list[dict[str, str]]:
     return [dict(given)] if several is None else [one | {"path": path} for path in decode_json(several, type=list[str])]
 
 
-def _unknown(source: str, name: str, known: tuple[str, ...], names: Mapping[str, str]) -> UsageError:
+def _unknown(
+    source: str, name: str, known: tuple[str, ...], names: Mapping[str, str], others: Mapping[str, str]
+) -> UsageError:
     foreign = {one.lower(): one for one in ELSEWHERE}
+    others = {one.lower(): f"{one} is an option of {whose}" for one, whose in others.items()}
     near = get_close_matches(name.lower(), names, n=1)
     # An option of another source is named before a similar one of this: startingOffsets is no slip for anything here.
     if name.lower() in foreign:
         name = foreign[name.lower()]
         hint = f"here that is {ELSEWHERE[name]}"
+    elif name.lower() in others:
+        hint = others[name.lower()]
+        # Spark hands names over in lower case; this one is known.
+        name = hint.partition(" ")[0]
     elif name.lower().startswith(KAFKA):
         hint = "a journal is read from its files, so there is no server to reach: give config, or path, and topic"
     else:

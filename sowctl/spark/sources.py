@@ -77,6 +77,12 @@ JOURNAL_OPTIONS = (
     "maxBytesPerTrigger",
     "failOnDataLoss",
 )
+WHOSE = (
+    dict.fromkeys(JOURNAL_OPTIONS, "reading sow-journal")
+    | dict.fromkeys(STORE_OPTIONS, "reading sow")
+    | dict.fromkeys(WRITE_OPTIONS, "writing to sow")
+)
+"""Which question has an option that another does not have."""
 
 
 class SowSource(DataSource):
@@ -126,7 +132,9 @@ class SowSource(DataSource):
     def _read_options(self, schema: StructType) -> list[Options]:
         given, table = with_table(self.name(), self.options, schema)
         # what a table says of writing to it is nothing to a reader
-        return [Options(self.name(), one, STORE_OPTIONS, WRITE_OPTIONS if table else ()) for one in each_path(given)]
+        return [
+            Options(self.name(), one, STORE_OPTIONS, WRITE_OPTIONS if table else (), WHOSE) for one in each_path(given)
+        ]
 
     def _write_options(self, schema: StructType) -> Options:
         given, _ = with_table(self.name(), self.options, schema)
@@ -138,7 +146,7 @@ class SowSource(DataSource):
                 hint="leave it out; INSERT into another table or view, which has no such option",
             )
         # a view or table that is also written to may say how its messages are read
-        return Options(self.name(), given, WRITE_OPTIONS, READ_SHAPE)
+        return Options(self.name(), given, WRITE_OPTIONS, READ_SHAPE, WHOSE)
 
 
 class JournalSource(DataSource):
@@ -189,7 +197,7 @@ class JournalSource(DataSource):
 
     def _read_options(self, schema: StructType) -> list[Options]:
         given, _ = with_table(self.name(), self.options, schema)
-        return [Options(self.name(), one, JOURNAL_OPTIONS) for one in each_path(given)]
+        return [Options(self.name(), one, JOURNAL_OPTIONS, (), WHOSE) for one in each_path(given)]
 
 
 Query = TypeVar("Query")
@@ -208,7 +216,7 @@ def _schema(
     if new := is_new_table(given):
         given = options_of_table(given)
         table = mark_of(source.name(), given)
-    found = [Options(source.name(), one, known[0], known[1] if new else ()) for one in each_path(given)]
+    found = [Options(source.name(), one, known[0], known[1] if new else (), WHOSE) for one in each_path(given)]
     options = found[0]
     payload, inferred = declared_payload(options), False
     if payload == "" or (payload is not None and options.flag("mergeSchema")):

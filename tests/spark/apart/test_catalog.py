@@ -167,6 +167,20 @@ def test_without_a_configuration_the_usual_one_is_meant_where_a_topic_is_named(
         SowSource({"topic": "orders"}).reader(schema)
 
 
+def test_an_option_of_another_question_is_named_as_it_is_written() -> None:
+    schema = StructType().add("payload", BinaryType())
+    where = {"config": "/c.xml", "topic": "orders"}
+    for action, name, whose in (
+        (lambda: SowSource(where | {"onerror": "skip"}).schema(), "onError", "writing to sow"),
+        (lambda: SowSource(where | {"fromtxid": "1"}).reader(schema), "fromTxid", "reading sow-journal"),
+        (lambda: SowSource(where | {"fromtxid": "1"}).writer(schema, False), "fromTxid", "reading sow-journal"),
+        (lambda: JournalSource(where | {"numpartitions": "2"}).reader(schema), "numPartitions", "reading sow"),
+    ):
+        with pytest.raises(Exception, match=f"has no option '{name}'") as caught:
+            action()
+        assert f"hint: {name} is an option of {whose}" in str(caught.value)
+
+
 @pytest.mark.parametrize("place", ["config", "path"])
 def test_a_journal_that_ends_before_what_is_known_of_it_is_damage(tmp_path: Path, place: str) -> None:
     lab = Lab(tmp_path, config_xml(topic_xml("orders"), ("orders",)))
