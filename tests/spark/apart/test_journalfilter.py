@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from sowctl.engine.search import figures
 from sowctl.errors import InputError
+from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
 from sowctl.spark.reading.bounds import ReadBounds
 from sowctl.spark.reading.journalbatches import Batches, JournalQuery
 from sowctl.spark.reading.journalplan import open_journal
-from sowctl.spark.sources import JournalSource
-from tests.spark.reading import journal
 from tests.support.instances import Lab
 
 FILTERS = (
@@ -34,9 +33,8 @@ FILTERS = (
 
 def chosen(lab: Lab, text: str, *, topic: str | None = None, alone: bool = True) -> list[int]:
     """The txids of the entries that match; ``alone``: messages may be judged by themselves."""
-    source = journal(lab, filter=text, topic=topic)
-    assert isinstance(source, JournalSource)
-    query = JournalQuery(find_journal(source._read_options()), topic=topic, filter=text)
+    options = Options("sow-journal", {"config": str(lab.config)}, ("config",))
+    query = JournalQuery(find_journal(options), topic=topic, filter=text)
     made = Batches(query, query.bounds() if topic else ReadBounds(), pa.schema([]))
     if not alone:
         known = made._matcher
