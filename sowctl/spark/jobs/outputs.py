@@ -64,7 +64,8 @@ class Output(Struct, frozen=True):
         return kind
 
     def check(self) -> None:
-        """Raise RefusedError ``SOW-SPK-064`` where something is there already."""
+        """Raise RefusedError ``SOW-SPK-064`` where something is there already, UsageError ``SOW-SPK-063``."""
+        _ = self.kind  # refused before anything is read
         local = self.local
         # At a URL it is looked for when it is known who writes there.
         if local is not None and local.exists() and not self.force:
