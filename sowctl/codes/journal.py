@@ -223,7 +223,7 @@ CODES: dict[str, str] = {
         """,
     "SOW-JRN-082": """9 a manifest of a later version
 
-        Why: A later release of sowctl wrote the manifest.
+        Why: The manifest was written by a later release.
         Do: Use that release, or a later one.
         See: sow-archive(5)
         """,

@@ -39,7 +39,7 @@ def no_such_server(place: RemotePath) -> MissingError:
         "SOW-RMT-003",
         f"there is no bucket or container {place.server.rpartition('@')[2]!r}",
         place=str(place),
-        hint="look at the URL, and at the region or endpoint that is asked: it is nothing that sowctl makes",
+        hint="look at the URL, and at the region or endpoint that is asked; make it with the tools of that store",
     )
 
 
