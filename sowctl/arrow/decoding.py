@@ -16,6 +16,7 @@ whole numbers of texts and fractions; Spark's from_json on the bytes, which take
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +46,10 @@ class StructDecoder:
 
         self._type = struct
         self._strict = strict
-        self._one = msgspec.json.Decoder(_typed(struct, [0], strict, partial))
+        self._one: msgspec.json.Decoder[Any] | None = None
+        # msgspec takes no name with a quotation mark, a backslash or a control character: then each value is looked at.
+        with suppress(ValueError):
+            self._one = msgspec.json.Decoder(_typed(struct, [0], strict, partial))
         self._trees = TreeReader()
         self._coerce = coercion(struct, strict=strict, partial=partial)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -114,6 +118,8 @@ class StructDecoder:
 
     def _together(self, views: Sequence[bytes]) -> list[Any] | None:
         # Not decode_lines(): it takes two values on one line, and one on two, for two.
+        if self._one is None:
+            return None
         try:
             return list(map(self._one.decode, views))
         # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
@@ -138,7 +144,7 @@ class StructDecoder:
         return found
 
     def _by_itself(self, view: bytes) -> Any:
-        if not suspects([view]):
+        if self._one is not None and not suspects([view]):
             try:
                 return self._one.decode(view)
             except self._errors:

@@ -79,6 +79,10 @@ class Inference:
         shape = self._shape()
         return shape if isinstance(shape, dict) else {}
 
+    def single(self) -> frozenset[str]:
+        """The fields whose values, but for null, are all texts, all truth values or all numbers."""
+        return frozenset(name for name, seen in self._seen.members.items() if seen.is_single())
+
     def ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
         return ddl_of(self._shape())
@@ -218,6 +222,10 @@ class _Seen:
         inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
         kinds = self.text or self.truth or self.whole or self.real or self.objects or self.item is not None
         return kinds and all(one.has_values() for one in inner)
+
+    def is_single(self) -> bool:
+        """Whether all values are scalars of one kind."""
+        return self.item is None and not self.objects and self.text + self.truth + (self.whole or self.real) == 1
 
     def shape(self) -> Shape:
         """The type that holds all values; STRING for different kinds of them, and for none at all."""

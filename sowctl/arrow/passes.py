@@ -36,10 +36,12 @@ class Block(DescribedStruct, frozen=True):
 
 
 class ColumnsWritten(Struct, frozen=True):
-    """How many rows were written; ``hidden``: metadata without a column, because a field of messages has its name."""
+    """How many rows were written; ``hidden``: metadata without a column, because a field of messages has its name;
+    ``single``: fields whose values are scalars of one kind."""
 
     rows: int
     hidden: tuple[str, ...] = ()
+    single: frozenset[str] = frozenset()
 
 
 def write_columns(
@@ -89,6 +91,9 @@ class _Columns:
 
     def hidden(self) -> tuple[str, ...]:
         return tuple(name for name in self._more if name in self.names)
+
+    def single(self) -> frozenset[str]:
+        return self._fields.single
 
     def batch(self, block: Block) -> pyarrow.RecordBatch | None:
         """The columns of a block; None where it needs others."""
@@ -143,7 +148,7 @@ def _written(
     if not fits:
         return None
     writer.close()
-    return ColumnsWritten(rows, columns.hidden())
+    return ColumnsWritten(rows, columns.hidden(), columns.single())
 
 
 def _first(blocks: Iterator[Block]) -> Iterator[Block]:

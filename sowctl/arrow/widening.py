@@ -51,6 +51,11 @@ class Fields:
             self._take()
         return self._taken
 
+    @property
+    def single(self) -> frozenset[str]:
+        """The fields whose values are scalars of one kind, as :meth:`Inference.single`."""
+        return self._found.single()
+
     def look(self, views: Sequence[bytes]) -> bool:
         """Look at every value of some JSON objects: whether the types had to change. Raises LimitError ``SOW-SPK-083``.
 

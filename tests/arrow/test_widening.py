@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.arrow.inference import Inference
+from sowctl.arrow.passes import Block
+from sowctl.arrow.tables import table_of
 from sowctl.arrow.widening import Fields
 from tests.support.examples import examples
 
@@ -69,3 +71,11 @@ def test_blocks_in_turn_have_the_types_of_all_together(blocks: list[list[bytes]]
         assert array is not None
         for message, cell in zip(block, array.to_pylist(), strict=True):
             assert kept(json.loads(message, parse_float=Decimal, parse_int=Decimal), cell), (message, cell)
+
+
+def test_names_that_msgspec_does_not_take() -> None:
+    views = [b'{"id":1,"q\\"":2,"b\\\\":{"c\\u0001":[1]}}', b'{"id":2}']
+    assert table_of(lambda: [Block(views)]).to_pylist() == [
+        {"id": 1, 'q"': 2, "b\\": {"c\x01": [1]}},
+        {"id": 2, 'q"': None, "b\\": None},
+    ]

@@ -23,7 +23,8 @@ from sowctl.values.fields import Number
 
 Tree: TypeAlias = Any
 """``dict[str, Tree] | list[Tree] | str | int | float | bool | None``"""
-_SPACED = (b" :", b"\t:", b"\n:", b"\r:")
+SPACED = (b" :", b"\t:", b"\n:", b"\r:")
+"""What stands before a colon that the proof does not count."""
 _decode = msgspec.json.Decoder().decode
 UNREADABLE = object()
 """Stands for a payload that cannot be read."""
@@ -38,11 +39,11 @@ def trees(payloads: Sequence[bytes], view: Callable[[bytes], bytes]) -> list[Tre
         return list(map(_exactly, lines))
     joined = b"\n".join(lines)
     # A line of JSON has no line break in it, so what joins the lines cannot stand in front of a colon.
-    if joined.count(b'":') == members(found) and not any(spaced in joined for spaced in _SPACED):
+    if joined.count(b'":') == members(found) and not any(spaced in joined for spaced in SPACED):
         return found
     return [
         tree
-        if line.count(b'":') == members([tree]) and not any(spaced in line for spaced in _SPACED)
+        if line.count(b'":') == members([tree]) and not any(spaced in line for spaced in SPACED)
         else _exactly(line)
         for line, tree in zip(lines, found, strict=True)
     ]

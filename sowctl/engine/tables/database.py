@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from sowctl.arrow.needed import need
-from sowctl.engine.tables.named import JOURNAL, fields_of, table_named
+from sowctl.engine.tables.named import JOURNAL, NamedTable, fields_of, table_named
 from sowctl.engine.tables.statement import Names, names_of, words_of
 from sowctl.engine.tables.topic import TableRead
 from sowctl.engine.views.moment import Moment, together
@@ -186,6 +186,13 @@ class Database:
         """Register the tables that a statement names, all as of one instant; their names."""
         instance, place = self._instance, Path(self._directory.name)
         tables = [found for name in names.tables if (found := table_named(instance, name)) is not None]
+        first: dict[str, NamedTable] = {}
+        for one in tables:
+            other = first.setdefault(one.name.lower(), one)
+            if not other.is_same(one):
+                words = f"tables {other.name!r} and {one.name!r} differ in capitals alone, which are one to SQL"
+                hint = "ask for one of them in a statement of its own: CREATE TABLE x AS SELECT ..."
+                raise UsageError("SOW-EXC-020", words, hint=hint)
 
         def read(moment: Moment) -> dict[str, pyarrow.Table]:
             self.reads = []

@@ -1,8 +1,9 @@
 """Columns of a table from memo indexes, as they lie in their files: no record is read, and no value is made in Python.
 
-What an index cannot show as a look at the records would is left to that look: fields of nested or mixed values, numbers
-that a double may have changed, states behind which records have changed. One thing is shown as filters see it: an array
-of one value, in a field whose other values are single ones, is that value.
+What an index cannot show as a look at the records would is left to that look: fields of nested or mixed values, an
+array of one value (which filters take for that value), an empty text (which they take for NULL), numbers that a double
+may have changed, states behind which records have changed. Whether there are such values, the types say that were kept
+when all records were read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.memos import Memos
     from sowctl.engine.sources.source import Source
+    from sowctl.engine.tables.types import FieldTypes
     from sowctl.memo.column import MemoColumn
 
 STAMPS = ("_txid", "_timestamp", "_topic", "_message_type")
@@ -31,10 +33,8 @@ STAMPS = ("_txid", "_timestamp", "_topic", "_message_type")
 _EXACT = float(1 << 53)
 
 
-def indexed_table(
-    instance: Instance, source: Source, fields: Sequence[pyarrow.Field], facts: Sequence[str]
-) -> pyarrow.Table | None:
-    """The columns ``fields``, of the types that some records have, and ``facts``; None where indexes do not know them.
+def indexed_table(instance: Instance, source: Source, types: FieldTypes, facts: Sequence[str]) -> pyarrow.Table | None:
+    """The columns of ``types``, which are those of this state, and ``facts``; None where indexes do not know them.
 
     Indexes are built where fields are asked for again, as for a query.
     """
@@ -45,9 +45,14 @@ def indexed_table(
         return None
     if not instance.type_of(source.message_type).filterable or not set(facts) <= set(STAMPS):
         return None
-    single = (pa.string(), pa.int64(), pa.float64())
+    # A decimal is shown as a double, unless some of its values are too large for one.
+    fields = [
+        field.with_type(pa.float64()) if pa.types.is_decimal(field.type) and field.name not in types.large else field
+        for field in types.fields
+    ]
+    shown = (pa.string(), pa.int64(), pa.float64())
     # Asked before the indexes, which would be built for a field that they cannot show.
-    if not all(field.type in single for field in fields):
+    if not all(field.type in shown and field.name in types.single for field in fields):
         return None
     slots = [Slot(Path((Step(field.name),))) for field in fields]
     memos = open_memos(instance, stored, slots) if fields else None
@@ -57,7 +62,7 @@ def indexed_table(
     try:
         for slot, field in zip(slots, fields, strict=True):
             memo = memos.columns.get(slot)
-            column = None if memo is None else _column(memo, field.type)
+            column = None if memo is None else _column(memo, field.type, blank=field.name in types.blank)
             if column is None:
                 return None
             columns[field.name] = column
@@ -69,12 +74,14 @@ def indexed_table(
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _column(memo: MemoColumn, kind: pyarrow.DataType) -> pyarrow.Array | None:
-    """The column of an index, if it has the values that records of this type have."""
+def _column(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
+    """The column of an index, if it has the values that records of this type have; ``blank``: empty texts as well."""
     import numpy as np
     import pyarrow as pa
 
     if isinstance(memo, Strings) and pa.types.is_string(kind):
+        if blank:
+            return None
         starts, texts = memo.texts()
         try:
             bytes(texts).decode()

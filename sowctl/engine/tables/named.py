@@ -6,6 +6,8 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.arrow.inference import Inference
 from sowctl.config.derived import View
 from sowctl.described import DescribedStruct
@@ -45,6 +47,10 @@ class NamedTable(DescribedStruct, frozen=True):
     target: Target | None = None
     at: int | None = None
     history: TopicConfig | None = None
+
+    def is_same(self, other: NamedTable) -> bool:
+        """Whether two names stand for the same table."""
+        return (self.target, self.at, self.history) == (other.target, other.at, other.history)
 
     def refs(self, instance: Instance) -> list[tuple[str, str]]:
         """Message type and name of the topics whose present state it shows."""
@@ -100,7 +106,18 @@ def table_named(instance: Instance, name: str) -> NamedTable | None:
     except (MissingError, UsageError) as problem:
         if problem.code not in _UNKNOWN:
             raise
-        return NamedTable(name) if name.lower() == JOURNAL else None
+    if name.lower() == JOURNAL:
+        return NamedTable(name)
+    spelled = _spelled(instance, name)
+    return None if spelled is None else replace(_named(instance, spelled), name=name)
+
+
+def _spelled(instance: Instance, name: str) -> str | None:
+    """The name as the configuration writes it, where one topic alone differs from it in capitals."""
+    base = name.rpartition("@")[0] or name
+    entries = instance.config.sow if instance.config is not None else ()
+    found = {entry.name for entry in entries if entry.name.lower() == base.lower()} - {base}
+    return None if len(found) != 1 else found.pop() + name[len(base) :]
 
 
 def _named(instance: Instance, name: str) -> NamedTable:

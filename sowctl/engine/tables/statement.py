@@ -96,6 +96,9 @@ class _Found:
                 self._all = True
             columns.add(path[1] if path[0] in self._of_tables and len(path) > 1 else path[0])
             columns.add(path[0])
+            # A table with the schema in front of its name.
+            if len(path) > 2 and path[1] in self._of_tables:
+                columns.add(path[2])
         columns -= self._of_tables - {path[1] for path in self._paths if len(path) > 1}
         return Names(
             tuple(self._tables),

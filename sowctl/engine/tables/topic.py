@@ -11,7 +11,6 @@ are not decoded: keys or indexes name those that it takes, or a scan asks the fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,7 +18,6 @@ from msgspec import Struct
 from sowctl.arrow import arrays, metadata
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.passes import Block, write_columns
-from sowctl.arrow.widening import Fields
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import QueryStatistics
@@ -27,7 +25,7 @@ from sowctl.engine.search import figures
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.scan import filtered, way_of
 from sowctl.engine.tables.indexed import indexed_table
-from sowctl.engine.tables.types import BATCH, SAMPLE, FieldTypes, keep_types, known_types
+from sowctl.engine.tables.types import BATCH, FieldTypes, is_lasting, keep_types, known_types, repeats
 from sowctl.engine.tables.where import filter_of
 from sowctl.errors import SowError
 from sowctl.store.codec import payloads
@@ -67,12 +65,13 @@ def topic_table(instance: Instance, source: Source, name: str, names: Names, pla
     if wanted is not None and not wanted and set(facts) <= {"_topic"}:
         told(TableRead(name, "counted", None, 0))
         return _counted(source)
-    chosen = _Chosen.of(instance, source, wanted, name, names)
+    types = known_types(instance, source, wanted)
+    chosen = None if types is None else _Chosen.of(instance, source, types, name, names)
     found = None
     if chosen is not None and chosen.way is not None:
         found = chosen.table(facts, place, told)
-    if found is None and wanted is not None:
-        found = _from_indexes(instance, source, wanted, names.aliases, facts)
+    if found is None and types is not None and types.exact and wanted is not None:
+        found = indexed_table(instance, source, types, facts)
         if found is not None:
             told(TableRead(name, "columns of indexes", None, 0))
     if found is None and chosen is not None and chosen.way is None:
@@ -98,16 +97,13 @@ class _Chosen:
         self.way = None if stored is None else way_of(instance, stored, self._matcher)
 
     @classmethod
-    def of(
-        cls, instance: Instance, source: Source, wanted: frozenset[str] | None, name: str, names: Names
-    ) -> _Chosen | None:
-        """None where the statement needs all records, or the types are not known."""
+    def of(cls, instance: Instance, source: Source, types: FieldTypes, name: str, names: Names) -> _Chosen | None:
+        """None where the statement needs all records."""
         occurrences = names.occurrences.get(name.lower())
         if not occurrences or None in occurrences or not instance.type_of(source.message_type).filterable:
             return None
-        types = known_types(instance, source, wanted)
-        text = None if types is None else filter_of(occurrences, types.fields, names.aliases)
-        return None if types is None or text is None else cls(instance, source, name, types, text)
+        text = filter_of(occurrences, types.fields, names.aliases)
+        return None if text is None else cls(instance, source, name, types, text)
 
     def table(self, facts: Sequence[str], place: Path, told: Told) -> pyarrow.Table | None:
         """None where some record is not what was expected of it: then all are to be read."""
@@ -165,20 +161,6 @@ def _counted(source: Source) -> pyarrow.Table:
     return pa.table({"_topic": arrays.constant(source.topic, count)})
 
 
-def _from_indexes(
-    instance: Instance, source: Source, wanted: frozenset[str], aliases: frozenset[str], facts: Sequence[str]
-) -> pyarrow.Table | None:
-    kind = instance.type_of(source.message_type)
-    sample = Fields(wanted)
-    for _, values in islice(source.batches(BATCH), SAMPLE // BATCH):
-        sample.look(_views(kind, payloads(values)))
-    fields = list(sample.struct)
-    # A name that no record of the sample has may be a field of others: only reading all of them tells.
-    if wanted - {field.name.lower() for field in fields} - aliases:
-        return None
-    return indexed_table(instance, source, fields, facts)
-
-
 def _read(
     instance: Instance,
     source: Source,
@@ -199,8 +181,12 @@ def _read(
     def blocks() -> Iterator[Block]:
         for keys, values in source.batches(BATCH):
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
-            yield Block(_views(kind, payloads(values)), rows)
+            views = _views(kind, payloads(values))
+            once[0] = once[0] and not repeats(views)
+            yield Block(views, rows)
 
+    # A store that no types are kept of is not looked through for them.
+    once = [is_lasting(source)]
     path = _new_file(place)
     with path.open("wb") as out:
         written = write_columns(blocks, ArrowFile, out, names=wanted, facts=tuple(facts))
@@ -210,10 +196,21 @@ def _read(
         return pa.table({"_topic": arrays.constant(source.topic, written.rows)})
     fields = [field for field in table.schema if field.name not in facts or field.name in written.hidden]
     table = _with_doubles(table)
-    if fields:
+    if fields and once[0]:
         large = frozenset(field.name for field in table.schema if _is_broken(field.type))
-        keep_types(instance, source, FieldTypes(pa.struct(fields), large, wanted))
+        marks = large, wanted, written.single, frozenset(_blank(table, fields))
+        keep_types(instance, source, FieldTypes(pa.struct(fields), *marks))
     return table
+
+
+def _blank(table: pyarrow.Table, fields: Sequence[pyarrow.Field]) -> Iterator[str]:
+    """The columns that have an empty text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for field in fields:
+        if pa.types.is_string(field.type) and pc.any(pc.equal(table.column(field.name), "")).as_py():
+            yield field.name
 
 
 def _new_file(place: Path) -> Path:

@@ -6,16 +6,19 @@ decoded; else all have to be, or a column would be narrower with a filter than w
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.arrow.inference import Inference
 from sowctl.described import DescribedStruct
+from sowctl.engine.profile.trees import SPACED, members
 from sowctl.engine.search import figures
 from sowctl.engine.search.memos import most_changed, reading_of
 from sowctl.memo.directory import MemoDirectory
@@ -30,17 +33,25 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source, StoredSource
 
 BATCH = 1000
+_decode = msgspec.json.Decoder().decode
 SAMPLE = 2000
 """Records, the first ones, that have to show the types that are kept, where others have changed."""
 
 
 class FieldTypes(DescribedStruct, frozen=True):
     """``fields`` are the types that hold every digit; decimals with a fraction are shown as doubles but for ``large``
-    ones. ``names``: the members that were looked at, in lower case, None for all."""
+    ones. ``names``: the members that were looked at, in lower case, None for all.
+
+    ``single``: fields whose values are scalars of one kind; ``blank``: those with an empty text; both are of the state
+    that was read, which ``exact`` says is the present one.
+    """
 
     fields: pyarrow.StructType
     large: frozenset[str]
     names: frozenset[str] | None
+    single: frozenset[str]
+    blank: frozenset[str]
+    exact: bool = True
 
     def of(self, wanted: Collection[str] | None) -> FieldTypes | None:
         """The part that concerns these members; None where not all of them were looked at."""
@@ -51,13 +62,15 @@ class FieldTypes(DescribedStruct, frozen=True):
         if self.names is not None and not self.names.issuperset(wanted):
             return None
         kept = pa.struct([field for field in self.fields if field.name.lower() in wanted])
-        return FieldTypes(kept, self.large, frozenset(wanted))
+        return replace(self, fields=kept, names=frozenset(wanted))
 
 
 class _Packed(Struct):
     names: list[str] | None
     schema: bytes
     large: list[str]
+    single: list[str]
+    blank: list[str]
 
 
 def known_types(instance: Instance, source: Source, wanted: Collection[str] | None) -> FieldTypes | None:
@@ -79,7 +92,9 @@ def known_types(instance: Instance, source: Source, wanted: Collection[str] | No
         changed = changed.union(*stored.overlay.parts(figures.BUILT))
     if not changed:
         return types
-    return types if len(changed) <= most_changed(stored) and _is_shown(instance, stored, types, changed) else None
+    if len(changed) > most_changed(stored) or not _is_shown(instance, stored, types, changed):
+        return None
+    return replace(types, exact=False)
 
 
 def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
@@ -99,16 +114,73 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
         # Of one state, so a field that both looked at has one type.
         fields = {field.name: field for field in (*before[1].fields, *types.fields)}
         names = types.names | before[1].names
-        types = FieldTypes(pa.struct(list(fields.values())), types.large | before[1].large, names)
+        types = FieldTypes(
+            pa.struct(list(fields.values())),
+            types.large | before[1].large,
+            names,
+            types.single | before[1].single,
+            types.blank | before[1].blank,
+        )
     packed = _Packed(
         None if types.names is None else sorted(types.names),
         pa.schema(list(types.fields)).serialize().to_pybytes(),
         sorted(types.large),
+        sorted(types.single),
+        sorted(types.blank),
     )
     # Without leave to write, or room, the next statement reads all records again.
     with suppress(OSError):
         parts = type_parts(reading_of(instance, stored), msgspec.msgpack.encode(packed), digest)
         MemoDirectory(_path(stored), instance.seam).put_types(parts)
+
+
+def repeats(views: Sequence[bytes]) -> bool:
+    """Whether an object in some JSON views has a member twice.
+
+    Filters take the first of them and columns the last, so that a filter of such messages tells nothing of columns.
+    A member's name and its value are separated by a colon: as many ``":`` as members leave no room for a second one.
+    """
+    try:
+        found = list(map(_decode, views))
+    except (ValueError, RecursionError):
+        return any(map(_repeats, views))
+    marks = b"\n".join(views)
+    if marks.count(b'":') == members(found) and not any(spaced in marks for spaced in SPACED):
+        return False
+    return any(map(_repeats, views))
+
+
+def _repeats(view: bytes) -> bool:
+    try:
+        found = [_decode(view)]
+    except (ValueError, RecursionError):
+        # Whatever it is, no filter of ours has to say anything about it.
+        return True
+    if view.count(b'":') == members(found) and not any(spaced in view for spaced in SPACED):
+        return False
+    return _has_twice(view)
+
+
+def _has_twice(view: bytes) -> bool:
+    """As :func:`repeats`, by a look at every member."""
+
+    class Twice(Exception):
+        pass
+
+    def pairs(some: list[tuple[str, object]]) -> None:
+        if len(dict(some)) < len(some):
+            raise Twice
+
+    try:
+        json.loads(view, object_pairs_hook=pairs)
+    except (Twice, ValueError, RecursionError):
+        return True
+    return False
+
+
+def is_lasting(source: Source) -> bool:
+    """Whether types of this source may be kept."""
+    return _lasting(source) is not None
 
 
 def _lasting(source: Source) -> StoredSource | None:
@@ -138,7 +210,8 @@ def _kept(instance: Instance, stored: StoredSource) -> tuple[int, FieldTypes] | 
     except (msgspec.DecodeError, pa.ArrowException):
         return None
     names = None if packed.names is None else frozenset(packed.names)
-    return found[0], FieldTypes(fields, frozenset(packed.large), names)
+    marks = frozenset(packed.large), names, frozenset(packed.single), frozenset(packed.blank)
+    return found[0], FieldTypes(fields, *marks)
 
 
 def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, changed: set[bytes]) -> bool:
@@ -160,5 +233,8 @@ def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, chang
     if [field.name for field in look.struct()] != [field.name for field in types.fields]:
         return False
     _, values = stored.lookup(sorted(changed))
-    look.add(map(kind.view, payloads(values)))
+    views = list(map(kind.view, payloads(values)))
+    if repeats(views):
+        return False
+    look.add(views)
     return look.has_values() and bool(look.struct() == types.fields)

@@ -22,6 +22,7 @@ from sowctl.engine.tables.database import Database
 from sowctl.engine.tables.indexed import indexed_table
 from sowctl.engine.tables.named import NamedTable
 from sowctl.engine.tables.topic import TableRead
+from sowctl.engine.tables.types import repeats
 from sowctl.errors import ConfigError, UsageError
 from sowctl.values.times import parse_time
 
@@ -98,6 +99,9 @@ def rows(instance: InstanceHandle, text: str, **options: Any) -> list[list[tuple
         ("SELECT count(*) FROM orders WHERE EXISTS (SELECT 1 FROM totals t WHERE t.side = orders.side)", [(2,)]),
         ("SELECT column_name FROM (DESCRIBE orders) ORDER BY 1", [("id",), ("price",), ("qty",), ("side",)]),
         ("SELECT 1 + 1", [(2,)]),
+        ("SELECT count(*), max(a.ID) FROM ORDERS a", [(2, 2)]),
+        ('SELECT count(*) FROM "Orders@2026-01-05T10:00:30Z" a, orders b, ORDERS c WHERE a.id = b.id', [(4,)]),
+        ("SELECT main.orders.qty FROM main.orders WHERE id = 1", [(6,)]),
         ("show tables;", [("orders",), ("fixed orders",), ("totals",), ("journal",)]),
     ],
 )
@@ -155,6 +159,16 @@ def test_a_column_that_no_record_has_is_named_with_a_near_one(shop: InstanceHand
         assert "Candidate" not in raised.value.message
 
 
+def test_topics_that_differ_in_capitals_alone_are_not_mixed_up(tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(CONFIG.replace("fixed orders", "Orders"))
+    instance = InstanceHandle.open(tmp_path / "sowctl.xml")
+    instance.topic("orders").publish([b'{"id":1,"x":1}'])
+    instance.topic("Orders").publish([b"id=9\x01x=3\x01"])
+    assert rows(instance, 'SELECT x FROM orders; SELECT x FROM "Orders"') == [[(1,)], [(3,)]]
+    with pytest.raises(UsageError, match="differ in capitals alone"):
+        rows(instance, 'SELECT * FROM orders, "Orders"')
+
+
 def test_files_are_read_where_that_is_asked_for(shop: InstanceHandle, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("id,w\n1,a\n")
     text = f"SELECT w FROM orders JOIN '{tmp_path / 'x.csv'}' USING (id)"
@@ -180,6 +194,8 @@ VARIED: dict[str, Callable[[int], str]] = {
     "listed": lambda n: f"[{n}]",
     "truth": lambda n: "true" if n % 2 else "false",
     "nothing": lambda n: "null",
+    "blank": lambda n: '""' if n % 4 else f'"b{n % 3}"',
+    "alone": lambda n: '"x"' if n % 40 else '["x"]',
     "late": lambda n: "5" if n == 119 else "null",
 }
 
@@ -193,7 +209,6 @@ def test_indexes_and_records_say_the_same(
     orders.publish([b'{"id":%d,%b}' % (n, text.encode()) for n, text in enumerate(members)])
     orders.replay()
     monkeypatch.setattr(topic_tables, "BATCH", 50)
-    monkeypatch.setattr(topic_tables, "SAMPLE", 50)
     queries = [f"SELECT id, {name}, typeof({name}) FROM orders ORDER BY id" for name in VARIED]
     monkeypatch.setattr(figures, "INDEXED", 1000)
     plain = [rows(shop, text) for text in queries]
@@ -204,13 +219,15 @@ def test_indexes_and_records_say_the_same(
     def told(*arguments: Any) -> Any:
         found = indexed_table(*arguments)
         if found is not None:
-            used.extend(field.name for field in arguments[2])
+            used.extend(field.name for field in arguments[2].fields)
         return found
 
     monkeypatch.setattr(topic_tables, "indexed_table", told)
-    assert [rows(shop, text) for text in queries] == plain
+    for _ in range(2):
+        # The first time all records are read, and then the types of the columns are known.
+        assert [rows(shop, text) for text in queries] == plain
     assert {"text", "whole", "broken", "either"} <= set(used)
-    assert not {"many", "long", "mixed", "nested", "listed"} & set(used)
+    assert not {"many", "long", "mixed", "nested", "listed", "blank", "alone"} & set(used)
     # a record that changes behind the indexes is seen
     orders.publish([b'{"id":5,"text":"new","whole":777}'])
     assert rows(shop, "SELECT text, whole FROM orders WHERE id = 5") == [[("new", 777)]]
@@ -246,6 +263,9 @@ CONDITIONS = [
     "listed = [3]",
     "truth AND id > 115",
     "late = 5",
+    "blank <> 'b1' AND id < 20",
+    "blank = '' OR blank = 'b2'",
+    "alone = 'x' AND id > 70",
     "late IS NULL AND id = 4",
     "nothing IS NULL AND id = 5",
     "NOT (id > 3)",
@@ -402,3 +422,41 @@ def test_a_signal_ends_a_statement_that_duckdb_works_on(shop: InstanceHandle) ->
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_member_that_is_given_twice_is_the_last_one_whatever_is_known(varied: InstanceHandle) -> None:
+    orders = varied.topic("orders")
+    ask = ["SELECT count(*) AS n FROM orders WHERE whole = 12345"]
+    orders.publish([b'{"id":500,"whole":1, "whole" : 12345}'])
+    orders.replay()
+    answers(varied, ["SELECT id, whole FROM orders"])
+    for _ in range(3):
+        found, reads = answers(varied, ask)
+        assert found[0].to_pylist() == [{"n": 1}]
+        assert reads[0].filter is None
+    orders.publish([b'{"id":500,"whole":1}'])
+    orders.replay()
+    answers(varied, ["SELECT id, whole FROM orders"])
+    assert answers(varied, ask)[0][0].to_pylist() == [{"n": 0}]
+    # Where it comes later, what was known of types is of no use any more.
+    orders.publish([b'{"id":501,"whole":1,"whole":12345}'])
+    found, reads = answers(varied, ask)
+    assert (found[0].to_pylist(), reads[0].filter) == ([{"n": 1}], None)
+
+
+@pytest.mark.parametrize(
+    ("view", "found"),
+    [
+        (b'{"a":1,"b":{"a":1}}', False),
+        (b'{"a":1,"a":1}', True),
+        (b'{"a":1,"a" :1}', True),
+        (b'{"a":1,"\\u0061":1}', True),
+        (b'{"a":{"b":[{"c":1,"c":2}]}}', True),
+        (b'{"a":"\\":","b" : 1}', False),
+        (b'{"a":[1,2,{"a":1}],"b":{}}', False),
+        (b"nonsense", True),
+    ],
+)
+def test_what_repeats(view: bytes, found: bool) -> None:
+    assert repeats([b'{"x":1}', view]) is found
+    assert repeats([b'{"x":1}', b'{"x":":"}']) is False
