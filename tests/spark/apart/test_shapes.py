@@ -117,9 +117,10 @@ def test_what_is_not_present_is_null() -> None:
 
 
 @pytest.mark.parametrize("token", TOKENS)
-def test_every_odd_value_among_plain_ones(token: bytes) -> None:
+def test_every_odd_value_among_plain_ones(token: bytes, deep: bool) -> None:
     plain = [b'{"a":1,"y":0,"d":2.5,"s":"x","u":0}', b'{"a":-15,"y":9,"d":-0.25,"s":"","u":123}'] * 3
-    for name in (b"a", b"d", b"s", b"u", b"o", b"y"):
+    names = (b"a", b"d", b"s", b"u", b"o", b"y")
+    for name in names if deep else (names[len(token) % 6],):
         for odd in (
             b'{"a":1,"d":2.5,"s":"x","u":0,"%s":%s}' % (name, token),
             b'{"%s":%s}' % (name, token),
@@ -326,7 +327,7 @@ def fuzz(seed: int, batches: int) -> int:
 
 
 def test_random_messages_together_as_one_by_one() -> None:
-    assert fuzz(1, 400) > 5000
+    assert fuzz(1, 120) > 1500
 
 
 def test_random_messages_are_mostly_read_by_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +340,7 @@ def test_random_messages_are_mostly_read_by_shapes(monkeypatch: pytest.MonkeyPat
         return made
 
     monkeypatch.setattr(Shape, "match", counted)
-    assert fuzz(2, 100) < 3 * sum(found)
+    assert fuzz(2, 40) < 3 * sum(found)
 
 
 def test_many_random_messages_in_a_process_of_their_own(deep: bool) -> None:
