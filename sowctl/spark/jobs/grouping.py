@@ -31,6 +31,7 @@ from sowctl.expressions.rows.retraction import Group, Retractable
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs.foldshape import SHUFFLE_BLOCKS
 from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, run
@@ -75,7 +76,7 @@ def grouped(
     frozen = Instance(instance.config, partial(int, moment))
     program = Program(frozen, query)
     context = spark.sparkContext
-    count = max(context.defaultParallelism, max(map(len, parts)))
+    count = buckets_of(list(map(len, parts)), context.defaultParallelism)
     describe(spark, f"view {query.name}")
     maker = Maker(frozen, query)
     attached: Broadcast[Any] | None = None
@@ -94,6 +95,13 @@ def grouped(
         if attached is not None:
             attached.destroy()
     return [part for _, part in sorted(found, key=itemgetter(0))]
+
+
+def buckets_of(parts: Sequence[int], parallel: int) -> int:
+    """How many tasks bring the groups of so many parts of each source together: as many as there are parts, and no more
+    than leaves the shuffles within their bound."""
+    most = SHUFFLE_BLOCKS // len(parts) // max(1, sum(parts))
+    return max(1, min(most, max(parallel, *parts)))
 
 
 def _size(parts: Sequence[Part]) -> int:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 RECORDS_PER_PART = 100_000
+PARTS = 1000
+"""Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
 READ = 1000
 
 
@@ -190,5 +192,5 @@ def _ranges(
 
 def _ranges_of(origin: Origin, at: int | None, *, several: bool = True) -> Sequence[Part]:
     position = plan_position(origin)
-    count = position.records // RECORDS_PER_PART + 1 if position is not None and several else 1
+    count = min(position.records // RECORDS_PER_PART + 1, PARTS) if position is not None and several else 1
     return [RangePart(origin, position, at, low, high) for low, high in bounds(count)]
