@@ -117,7 +117,7 @@ def test_a_job_begins_where_executors_see_the_files(
     monkeypatch.setattr(sight, "probes_of", lambda *_: [sight.Probe("a store", tmp_path / "elsewhere.sow", 0, "")])
     with pytest.raises(ConfigError) as caught:
         export(spark, instance, [topic], replace(output, path=str(tmp_path / "more")))
-    assert caught.value.code == "SOW-SPK-151" and socket.gethostname() in caught.value.message
+    assert caught.value.code == "SOW-SPK-141" and socket.gethostname() in caught.value.message
     assert caught.value.place == str(tmp_path / "elsewhere.sow") and not (tmp_path / "more").exists()
     # with a local master nothing is looked at
     monkeypatch.undo()
