@@ -37,8 +37,8 @@ def chosen(lab: Lab, text: str, *, topic: str | None = None, alone: bool = True)
     query = JournalQuery(find_journal(options), topic=topic, filter=text)
     made = Batches(query, query.bounds() if topic else ReadBounds(), pa.schema([]))
     if not alone:
-        known = made._matcher
-        made._matcher = lambda of, *, seen: _Records(known(of, seen=False))  # type: ignore[method-assign,assignment,return-value]
+        known = made.matcher
+        made.matcher = lambda of, *, seen=False: _Records(known(of, seen=False))  # type: ignore[method-assign,assignment,return-value]
     found = []
     with open_journal(query.origin) as log:
         for block in log.blocks():
