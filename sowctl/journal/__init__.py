@@ -15,7 +15,8 @@ Reading
     reader      questions to a journal, for all other rooms
     scan        from a good place through all files to the end
     walk        one file group by group; judges what is broken
-    fileset     which files there are
+    fileset     the files, open as long as they are needed
+    listing     which files there are, by number
     files       a file, and blocks at an offset
     compressed  a compressed file, read at any offset
     remotefile  a file at a URL

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from sowctl.errors import DamageError, MissingError, SowError, StorageError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, Ended, Position
-from sowctl.journal.files import BlockRef, JournalFile, find_files, list_files, refuse_other
+from sowctl.journal.files import BlockRef, JournalFile, refuse_other
 from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
+from sowctl.journal.listing import find_files, list_files
 from sowctl.journal.lock import is_locked
 from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
 from sowctl.journal.walk import Walker, lost_end

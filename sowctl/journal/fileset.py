@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import Ended, FileInfo, Position
-from sowctl.journal.files import JournalFile, list_files, list_places, refuse_other, searched
+from sowctl.journal.files import JournalFile, refuse_other
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
+from sowctl.journal.listing import list_files, list_places, searched
 from sowctl.journal.remotefile import open_file
 from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
 from sowctl.journal.stretch import Segment

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
-from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
+from sowctl.journal.listing import list_files
 from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, indexed, near_in

@@ -60,7 +60,7 @@ def session(
 
 def register(spark: SparkSession) -> None:
     """Make the formats ``sow`` and ``sow-journal`` known to a session."""
-    from sowctl.spark.sources import JournalSource, SowSource
+    from sowctl.spark.sources import SOURCES
 
-    for source in (SowSource, JournalSource):
+    for source in SOURCES:
         spark.dataSource.register(source)

@@ -285,9 +285,10 @@ def _context(made: Mapping[str, str], gateway: Any) -> Any:
 
 
 def _register(spark: SparkSession) -> None:
-    from sowctl.spark import register
+    from sowctl.spark.sources import SOURCES
 
-    register(spark)
+    for source in SOURCES:
+        spark.dataSource.register(source)
 
 
 def _quietly(stop: Callable[[], object]) -> None:

@@ -200,6 +200,8 @@ class JournalSource(DataSource):
         return [Options(self.name(), one, JOURNAL_OPTIONS, (), WHOSE) for one in each_path(given)]
 
 
+SOURCES = (SowSource, JournalSource)
+"""What a session is told of."""
 Query = TypeVar("Query")
 
 

@@ -74,7 +74,7 @@ def planned(what: str, directory: Path) -> dict[str, object]:
     """What one process makes of the files, or of a list of what stands in their headers."""
     from sowctl.journal.reader import Journal
     from sowctl.journal.stretch import Segment, spans
-    from sowctl.spark.jobs.folding import layout
+    from sowctl.spark.jobs.folds.folding import layout
     from sowctl.spark.reading.journalplan import partitions_of, plan_stretches
 
     begin = time.perf_counter()

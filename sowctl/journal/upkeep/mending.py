@@ -33,8 +33,9 @@ from sowctl.journal.blockcodec import (
     pack_block_header,
     place_seed,
 )
-from sowctl.journal.files import BlockRef, JournalFile, list_files
+from sowctl.journal.files import BlockRef, JournalFile
 from sowctl.journal.format import FILE_MODE
+from sowctl.journal.listing import list_files
 from sowctl.journal.state import write_all
 from sowctl.journal.upkeep.moving import hidden
 from sowctl.journal.walk import Walker

@@ -11,9 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.journal.block import TopicState
-from sowctl.journal.files import list_files
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import PACKED, Topic
+from sowctl.journal.listing import list_files
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.remote.place import on_disk
 from sowctl.seam import Seam

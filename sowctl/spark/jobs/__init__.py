@@ -8,8 +8,7 @@ notebooks call the same functions. In the order in which data passes:
 * ``messages``: rows of a data set into messages of a topic's type
 * ``load``: the job that brings files into a topic, committed as one group
 * ``stream``: the job that follows the journal, to a data set, a function or another topic
-* ``runs``: a topic's entries of one stretch of the journal and one range of keys
-* ``folding``: the last entry of each key, out of the runs of all stretches
+* ``folds/``: the last entry of each key, out of all stretches of a journal
 * ``rebuild``: the job that puts folded records into new stores
 * ``state``: the state of a topic, now or at an instant, in parts that tasks read apart
 * ``viewprogram``: a view, compiled: the fields it reads, how its sources are joined
@@ -17,12 +16,8 @@ notebooks call the same functions. In the order in which data passes:
 * ``view``: the job that computes a view
 * ``snapshot``: the job that writes the state of a topic at an instant
 * ``export``: the job that writes topics as they are, or a range of the journal
-* ``delivery``: files to and from URLs that Spark itself does not know
-* ``outputs``: where a job writes, in which format, of which parts
-* ``datasets``: records as rows of Parquet, ORC, NDJSON and CSV
-* ``storefile``: records as one ``.sow`` file
+* ``outputs/``: where jobs write, and what
 * ``sight``: whether executors see the files that the driver sees
 * ``tasks``: one function per item on the executors
-* ``pairfiles``: the files of keys and values that tasks leave for others
 * ``report``: what a job did, and how far it is
 """

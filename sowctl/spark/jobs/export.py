@@ -17,12 +17,12 @@ from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.datasets import field_texts, name_of, write_frame, write_state
-from sowctl.spark.jobs.outputs import Output, Written
+from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, write_frame, write_state
+from sowctl.spark.jobs.outputs.place import Output, Written
+from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import parts_of, state_of
-from sowctl.spark.jobs.storefile import write_store
 from sowctl.spark.jobs.tasks import frame_of, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches

@@ -31,8 +31,8 @@ from sowctl.expressions.rows.retraction import Group, Retractable
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.foldshape import SHUFFLE_BLOCKS
-from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.folds.foldshape import SHUFFLE_BLOCKS
+from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, run
 from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sowctl.engine.sources.source import Pairs
-    from sowctl.spark.jobs.outputs import Part
+    from sowctl.spark.jobs.outputs.place import Part
 
 READ = 1000
 SMALL = 100_000

@@ -27,8 +27,8 @@ from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
 from sowctl.remote.place import url_of
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.delivery import brought, hadoop_knows
 from sowctl.spark.jobs.inputs import InputSplit, cut, expanded, lines_of
+from sowctl.spark.jobs.outputs.delivery import brought, hadoop_knows
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run

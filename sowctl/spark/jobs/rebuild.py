@@ -21,8 +21,8 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
 from sowctl.remote.place import place_of
-from sowctl.spark.jobs.folding import FoldResult, fold
-from sowctl.spark.jobs.pairfiles import read_pairs
+from sowctl.spark.jobs.folds.folding import FoldResult, fold
+from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 

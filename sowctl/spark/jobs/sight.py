@@ -64,7 +64,7 @@ def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
     found: list[Probe | None] = []
     log, config = instance.log, instance.config
     if log is not None and config is not None:
-        from sowctl.journal.files import list_files
+        from sowctl.journal.listing import list_files
 
         files = [paths[0] for paths in list_files(log.directory, config.name, log.archive_directory).values()]
         # The oldest may lie in the archive, the youngest is in the journal's own directory.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.topics.positions import definition_of
-from sowctl.spark.jobs.datasets import write_state
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.outputs.datasets import write_state
+from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import parts_of, state_of
-from sowctl.spark.jobs.storefile import write_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,8 +26,8 @@ from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.identity.keyspace import bounds
-from sowctl.spark.jobs.folding import Fold, fold
-from sowctl.spark.jobs.pairfiles import read_pairs
+from sowctl.spark.jobs.folds.folding import Fold, fold
+from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
 

@@ -18,8 +18,8 @@ from msgspec import Struct
 from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.datasets import field_texts, name_of, portable
-from sowctl.spark.jobs.lakes import is_table, require_lake
+from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, portable
+from sowctl.spark.jobs.outputs.lakes import is_table, require_lake
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import map_batches
 from sowctl.values.paths import parse_path

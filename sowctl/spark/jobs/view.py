@@ -26,14 +26,14 @@ from sowctl.engine.views import definition
 from sowctl.engine.views.definition import Query
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
-from sowctl.spark.jobs.datasets import write_records
+from sowctl.spark.jobs.folds.pairfiles import write_pairs
 from sowctl.spark.jobs.grouping import FilePart, grouped
-from sowctl.spark.jobs.outputs import Output, Part
-from sowctl.spark.jobs.pairfiles import write_pairs
+from sowctl.spark.jobs.outputs.datasets import write_records
+from sowctl.spark.jobs.outputs.place import Output, Part
+from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import READ, RECORDS_PER_PART, parts_of
-from sowctl.spark.jobs.storefile import write_store
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from sowctl.errors import MissingError, StorageError
 from sowctl.journal.block import Position
 from sowctl.journal.check import check_journal
-from sowctl.journal.files import find_files, list_files
 from sowctl.journal.format import FILE_HEADER_SIZE
+from sowctl.journal.listing import find_files, list_files
 from sowctl.journal.reader import Journal
 from sowctl.journal.upkeep.moving import remove
 from sowctl.journal.upkeep.survey import SurveyedFile, survey

@@ -22,15 +22,17 @@ from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import SowError
 from sowctl.journal.block import Gap
-from sowctl.spark.jobs import folding, foldshape, spooling, state, storefile
-from sowctl.spark.jobs.folding import fold
-from sowctl.spark.jobs.foldshape import MOST, SHUFFLE_BLOCKS, FoldShape, shaped
+from sowctl.spark.jobs import state
+from sowctl.spark.jobs.folds import folding, foldshape, spooling
+from sowctl.spark.jobs.folds.folding import fold
+from sowctl.spark.jobs.folds.foldshape import MOST, SHUFFLE_BLOCKS, FoldShape, shaped
+from sowctl.spark.jobs.folds.runs import Run, RunFacts, stream
+from sowctl.spark.jobs.folds.spooling import RunSpool
 from sowctl.spark.jobs.grouping import buckets_of
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.outputs import storefile
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
-from sowctl.spark.jobs.runs import Run, RunFacts, stream
 from sowctl.spark.jobs.snapshot import snapshot
-from sowctl.spark.jobs.spooling import RunSpool
 from sowctl.spark.reading import journalplan
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.rdds import Session, numbers

@@ -15,7 +15,7 @@ from sowctl.config.derived import View
 from sowctl.engine.api import InstanceHandle
 from sowctl.spark.jobs.export import export
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.snapshot import snapshot

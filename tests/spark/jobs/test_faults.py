@@ -15,8 +15,8 @@ import pytest
 
 from sowctl.engine.bulk.staging import Staged, StagePlan
 from sowctl.errors import InputError
-from sowctl.spark.jobs import folding, foldshape
 from sowctl.spark.jobs import load as loading
+from sowctl.spark.jobs.folds import folding, foldshape
 from sowctl.spark.jobs.inputs import InputSplit
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild

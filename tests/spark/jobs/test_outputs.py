@@ -24,9 +24,10 @@ from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs import folding, foldshape, state
+from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.folds import folding, foldshape
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.reading import journalplan
 from sowctl.store.codec import payloads

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import DamageError
-from sowctl.spark.jobs import pairfiles
-from sowctl.spark.jobs.pairfiles import in_parts, read_pairs, write_pairs
+from sowctl.spark.jobs.folds import pairfiles
+from sowctl.spark.jobs.folds.pairfiles import in_parts, read_pairs, write_pairs
 
 
 def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

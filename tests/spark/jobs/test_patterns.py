@@ -12,8 +12,9 @@ import pytest
 
 from sowctl.cli.main import main
 from sowctl.errors import UsageError
-from sowctl.spark.jobs import folding, foldshape, state
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs import state
+from sowctl.spark.jobs.folds import folding, foldshape
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.view import AdHoc, view
 from sowctl.values.times import format_time
 from tests.spark.jobs.test_outputs import read_lines

@@ -16,10 +16,10 @@ from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import RefusedError, SowError, UsageError
-from sowctl.spark.jobs import folding, foldshape
 from sowctl.spark.jobs.export import export
+from sowctl.spark.jobs.folds import folding, foldshape
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.reading import journalplan

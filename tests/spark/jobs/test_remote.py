@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from sowctl.errors import ConfigError, MissingError, RefusedError
 from sowctl.spark.jobs import sight
-from sowctl.spark.jobs.delivery import hadoop_knows
 from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.outputs.delivery import hadoop_knows
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.snapshot import snapshot
 from tests.spark.test_remote import with_key
 from tests.support.instances import Lab, message

@@ -19,7 +19,7 @@ from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.joins import parse_join
 from sowctl.spark.jobs import grouping, state
-from sowctl.spark.jobs.outputs import Output
+from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.view import AdHoc, query_of, view
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled

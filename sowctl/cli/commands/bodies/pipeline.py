@@ -19,7 +19,7 @@ from sowctl.errors import SowError, UsageError
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.spark.jobs.outputs import Output
+    from sowctl.spark.jobs.outputs.place import Output
     from sowctl.spark.jobs.report import JobReport
     from sowctl.spark.jobs.stream import Progress
 
@@ -253,7 +253,7 @@ def output(
     staging: str | None = None,
 ) -> Output:
     """Where a job writes, from the options. Raises UsageError."""
-    from sowctl.spark.jobs.outputs import Output
+    from sowctl.spark.jobs.outputs.place import Output
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
     shared = None if staging is None else str(directory(staging))
@@ -273,7 +273,7 @@ def output(
 
 def place_of(path: str, format: str | None) -> str:
     """Where Spark is to write: an absolute path, a URL, or the name of a table."""
-    from sowctl.spark.jobs.lakes import is_table
+    from sowctl.spark.jobs.outputs.lakes import is_table
     from sowctl.spark.paths import is_remote
 
     # a URL of the scheme file stays one: without it Spark would look in its default file system

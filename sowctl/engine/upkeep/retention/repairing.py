@@ -14,7 +14,8 @@ from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.engine.upkeep.retention.journals import logged, looked_after
 from sowctl.errors import SowError
 from sowctl.journal.appender import write_error
-from sowctl.journal.files import JournalFile, list_files
+from sowctl.journal.files import JournalFile
+from sowctl.journal.listing import list_files
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.state import load
 from sowctl.journal.upkeep.mending import Mended, Mending, described, mend, plan

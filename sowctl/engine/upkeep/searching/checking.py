@@ -12,7 +12,7 @@ from sowctl.engine.topics.positions import applied_of, open_log, open_whole_log,
 from sowctl.engine.topics.queuestates import queue_standings, told_of
 from sowctl.errors import ConfigError, SowError
 from sowctl.journal.check import JournalCoverage, check_journal
-from sowctl.journal.files import find_files
+from sowctl.journal.listing import find_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 """Runs of more entries than a task has memory for: cut into parts of the key space on the task's own disk.
 
-A reduce task of :mod:`sowctl.spark.jobs.folding` hands in its runs as the shuffle gives them, and gets them back part
-by part, in key order, the entries of each part in txid order.
+A reduce task of :mod:`sowctl.spark.jobs.folds.folding` hands in its runs as the shuffle gives them, and gets them back
+part by part, in key order, the entries of each part in txid order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from sowctl.identity.keyspace import shares
-from sowctl.spark.jobs.foldshape import PART_BYTES
-from sowctl.spark.jobs.runs import Run, joined, read_stream, stream
+from sowctl.spark.jobs.folds.foldshape import PART_BYTES
+from sowctl.spark.jobs.folds.runs import Run, joined, read_stream, stream
 
 if TYPE_CHECKING:
     import pyarrow

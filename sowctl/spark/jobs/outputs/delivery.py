@@ -26,7 +26,7 @@ from sowctl.spark.jvm.masters import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sowctl.spark.jobs.outputs import Output
+    from sowctl.spark.jobs.outputs.place import Output
 
 DONE = "_SUCCESS"
 _CHUNK = 4 << 20

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from sowctl.engine.fold.folding import append_sorted
 from sowctl.engine.instance import Instance
-from sowctl.spark.jobs.delivery import delivered
-from sowctl.spark.jobs.outputs import Output, Part, Written
-from sowctl.spark.jobs.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.outputs.delivery import delivered
+from sowctl.spark.jobs.outputs.place import Output, Part, Written
 from sowctl.spark.jobs.tasks import attempt, run
 from sowctl.store.builder import build
 from sowctl.store.codec import stamps

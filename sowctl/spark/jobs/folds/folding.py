@@ -3,10 +3,10 @@
 Map tasks fold a stretch of the journal each, some blocks at a time, and cut what is left by ranges of the key space;
 Spark's shuffle brings the runs of one range together, as few large values rather than as rows; reduce tasks fold those
 and sort them by key. A journal that is large beyond what one shuffle should be asked to do is folded in two
-(:mod:`sowctl.spark.jobs.foldshape`), and a range that is larger than memory part by part
-(:mod:`sowctl.spark.jobs.spooling`). Memory: 32 MiB in a map task, a part of a range in a reduce task. Called by the
-jobs that rebuild stores, which take sorted files, and by those that answer for an instant, which take the records as
-they come; the runs themselves are of :mod:`sowctl.spark.jobs.runs`.
+(:mod:`sowctl.spark.jobs.folds.foldshape`), and a range that is larger than memory part by part
+(:mod:`sowctl.spark.jobs.folds.spooling`). Memory: 32 MiB in a map task, a part of a range in a reduce task. Called by
+the jobs that rebuild stores, which take sorted files, and by those that answer for an instant, which take the records
+as they come; the runs themselves are of :mod:`sowctl.spark.jobs.folds.runs`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from sowctl.engine.topics.retention import Retention, extend, retention, value_o
 from sowctl.identity.keyspace import last_of_each, shares
 from sowctl.journal.stretch import cut, spans
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.foldshape import MAPS, FoldShape, shaped
-from sowctl.spark.jobs.pairfiles import PairFile, in_parts, write_pairs
-from sowctl.spark.jobs.runs import Run, RunFacts, entries_of, latest, sorted_latest, stream, timelines
-from sowctl.spark.jobs.spooling import RunSpool
+from sowctl.spark.jobs.folds.foldshape import MAPS, FoldShape, shaped
+from sowctl.spark.jobs.folds.pairfiles import PairFile, in_parts, write_pairs
+from sowctl.spark.jobs.folds.runs import Run, RunFacts, entries_of, latest, sorted_latest, stream, timelines
+from sowctl.spark.jobs.folds.spooling import RunSpool
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, partition_bytes

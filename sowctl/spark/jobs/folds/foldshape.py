@@ -2,7 +2,7 @@
 
 Spark keeps a block for every map task and every reduce task of a shuffle, empty ones too; what the driver remembers of
 them, and what executors ask each other for, grows with the product. A plan made of numbers alone, so that it can be
-looked at without data; :mod:`sowctl.spark.jobs.folding` carries it out.
+looked at without data; :mod:`sowctl.spark.jobs.folds.folding` carries it out.
 """
 
 from __future__ import annotations

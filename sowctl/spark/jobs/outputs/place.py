@@ -1,8 +1,8 @@
 """What a job is to write: where, in which format, of which parts; and how much it has written.
 
 The command line makes an :class:`Output` of its options, the jobs hand it to what writes it: data sets are of
-:mod:`sowctl.spark.jobs.datasets`, a ``.sow`` file is of :mod:`sowctl.spark.jobs.storefile`. ``sowctl-pipeline(1)``,
-OUTPUT.
+:mod:`sowctl.spark.jobs.outputs.datasets`, a ``.sow`` file is of :mod:`sowctl.spark.jobs.outputs.storefile`.
+``sowctl-pipeline(1)``, OUTPUT.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from sowctl.errors import RefusedError, UsageError
-from sowctl.spark.jobs.lakes import LAKES, is_table
+from sowctl.spark.jobs.outputs.lakes import LAKES, is_table
 from sowctl.spark.paths import is_remote, local_path
 
 if TYPE_CHECKING:

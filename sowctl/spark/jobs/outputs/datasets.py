@@ -20,9 +20,9 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.records import batch_of
 from sowctl.output.ndjson import json_values
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.delivery import delivered
-from sowctl.spark.jobs.lakes import require_lake
-from sowctl.spark.jobs.outputs import Output, Part, Written
+from sowctl.spark.jobs.outputs.delivery import delivered
+from sowctl.spark.jobs.outputs.lakes import require_lake
+from sowctl.spark.jobs.outputs.place import Output, Part, Written
 from sowctl.spark.jobs.state import FoldedState
 from sowctl.spark.jobs.tasks import carried_iterator, describe, frame_of, run
 from sowctl.spark.schema import check_fields

@@ -1,7 +1,7 @@
 """Runs: a topic's entries of one stretch of the journal in one range of keys, as Arrow makes and reads them.
 
-The map tasks of :mod:`sowctl.spark.jobs.folding` make runs of a journal's blocks, its reduce tasks read those of one
-range together: the records that are left, or every key's entries in their order. Numbers and payloads go from the
+The map tasks of :mod:`sowctl.spark.jobs.folds.folding` make runs of a journal's blocks, its reduce tasks read those of
+one range together: the records that are left, or every key's entries in their order. Numbers and payloads go from the
 decompressed blocks into Arrow without being looked at one by one. What an entry does to a record is said by
 sow-journal(5).
 """
@@ -19,7 +19,7 @@ from sowctl.engine.fold.blocks import mask_of, stored
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import last_of_each, words
 from sowctl.journal.format import DELETE
-from sowctl.spark.jobs.pairfiles import PART
+from sowctl.spark.jobs.folds.pairfiles import PART
 
 if TYPE_CHECKING:
     import pyarrow

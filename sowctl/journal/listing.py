@@ -1,0 +1,104 @@
+"""Which files a journal has, by number: in its directory, in the archive, at a URL; none may be missing between others.
+
+Asked by every reader before it opens a file. Ruled by ``sow-journal(5)``, "Files".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+from sowctl.errors import DamageError
+from sowctl.journal.files import read_error
+from sowctl.journal.format import check_instance, file_name, name_pattern
+from sowctl.remote.place import Place, RemotePath
+
+P = TypeVar("P", bound=Place)
+
+
+def find_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
+    """The files of an instance by number, ascending; of each number the one to read first, then what else there is.
+
+    They lie in ``directory`` and in ``archive``, as they were written or compressed; a directory that is missing holds
+    none. Gaps between the numbers are not looked at. Raises StorageError ``SOW-JRN-020``.
+    """
+    pattern = name_pattern(check_instance(instance))
+    found: dict[int, list[tuple[bool, int, Path]]] = {}
+    # A file is moved from the directory to the archive, never back: looked at in this order, none is missed.
+    for rank, place in enumerate((directory, archive)):
+        if place is None:
+            continue
+        try:
+            names = os.listdir(place)  # noqa: PTH208 - every query of a journalled topic asks this several times
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise read_error(error, place) from error
+        for name in names:
+            if match := pattern.fullmatch(name):
+                found.setdefault(int(match[1]), []).append((match[2] is not None, rank, place / name))
+    # While a file is being moved or compressed there are two copies, and only the old one is known to be complete. So
+    # the uncompressed copy comes before the compressed one, and the journal's own directory before the archive.
+    return {number: [path for _, _, path in sorted(found[number])] for number in sorted(found)}
+
+
+def list_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
+    """As :func:`find_files`, none missing between others; empty where there is none. Raises DamageError
+    ``SOW-JRN-006``, StorageError ``SOW-JRN-020``."""
+    return _without_gaps(lambda: find_files(directory, instance, archive), directory, instance, archive)
+
+
+def list_places(
+    directory: Place, instance: str, archive: Place | None, at_url: Mapping[int, RemotePath]
+) -> dict[int, list[Place]]:
+    """As :func:`list_files` where one of the two directories is a URL; ``at_url`` are the files there."""
+    here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
+    # Files at a URL are only ever added; of a number that is here too, the file here is read.
+    local = here or there
+
+    def look() -> dict[int, list[Place]]:
+        found: dict[int, list[Place]] = {number: [path] for number, path in at_url.items()}
+        if local is not None:
+            for number, paths in find_files(local, instance).items():
+                found[number] = [*paths, *found.get(number, ())]
+        return dict(sorted(found.items()))
+
+    return _without_gaps(look, directory, instance, archive)
+
+
+def _without_gaps(
+    look: Callable[[], dict[int, list[P]]], directory: Place, instance: str, archive: Place | None
+) -> dict[int, list[P]]:
+    found = look()
+    # A directory is not read at one instant: while files are removed (the oldest first) or compressed, one may be
+    # missed that is, or was, there. What two looks agree on is so.
+    while _has_gap(found):
+        before, found = found, look()
+        if list(before) == list(found):
+            refuse_gap(list(found), directory, instance, archive)
+    return found
+
+
+def _has_gap(numbers: Collection[int]) -> bool:
+    return bool(numbers) and max(numbers) - min(numbers) + 1 != len(numbers)
+
+
+def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive: Place | None) -> None:
+    """Raise DamageError ``SOW-JRN-006`` where a file is missing between others."""
+    for before, number in pairwise(numbers):
+        if number != before + 1:
+            raise DamageError(
+                "SOW-JRN-006",
+                f"the journal has no file {before + 1:010d}, but earlier and later ones (looked in "
+                f"{searched(directory, archive)})",
+                place=str(directory / file_name(instance, before + 1)),
+                hint="restore the missing file, compressed or not; the entries in it are lost without it",
+            )
+
+
+def searched(directory: Place, archive: Place | None) -> str:
+    """Where files are looked for, for errors."""
+    return str(directory) if archive is None else f"{directory} and {archive}"

@@ -1,0 +1,10 @@
+"""Folding a journal on executors: the last entry of each key, in stores' order (``sowctl-pipeline(1)``).
+
+In the order in which data passes:
+
+* ``foldshape``: into how many maps, ranges of keys and shuffles a fold is cut, from sizes alone
+* ``runs``: a topic's entries of one stretch of the journal and one range of keys
+* ``spooling``: ranges that one task has, on its disk
+* ``folding``: the last entry of each key, out of the runs of all stretches
+* ``pairfiles``: the files of keys and values that tasks leave for others
+"""
