@@ -93,7 +93,7 @@ def test_columns_are_the_fields_of_a_message(lab: Lab, spark: SparkSession) -> N
 def test_variants_and_bytes_are_written_as_to_json_writes_them(lab: Lab, spark: SparkSession) -> None:
     columns = "1 AS id, parse_json('{\"a\":1.50,\"b\":[null]}') AS v, X'00FF80' AS bin, CAST(0.1 AS FLOAT) AS f"
     write(lab, spark.sql(f"SELECT {columns}, CAST('NaN' AS DOUBLE) AS n"), "orders")
-    assert lab.query("orders") == ['{"id":1,"v":{"a":1.50,"b":[null]},"bin":"AP+A","f":0.1}']
+    assert lab.query("orders") == ['{"id":1,"v":{"a":1.50,"b":[null]},"bin":"AP+A","f":0.1,"n":"NaN"}']
     write(lab, spark.sql(f"SELECT struct({columns}) AS payload"), "orders", "overwrite")
     assert lab.query("orders") == ['{"id":1,"v":{"a":1.50,"b":[null]},"bin":"AP+A","f":0.1}']
     for kind in ("VARIANT", "INTERVAL DAY TO SECOND"):

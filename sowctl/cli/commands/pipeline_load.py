@@ -86,11 +86,12 @@ def run(
     from sowctl.cli.words.when import seconds
     from sowctl.engine.bulk.staging import refuse_pattern
     from sowctl.engine.options import PublishOptions
-    from sowctl.spark.jobs.inputs import expanded
-    from sowctl.spark.jobs.load import LoadOptions, load
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
+    from sowctl.spark.jobs.inputs import expanded
+    from sowctl.spark.jobs.load import LoadOptions, load
+
     publish = PublishOptions(
         on_error=cast("OnError", on_error),
         max_errors=max_errors,

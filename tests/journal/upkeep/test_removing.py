@@ -178,11 +178,11 @@ def test_a_reader_that_knew_the_end_of_a_file_that_is_gone_goes_on(tmp_path: Pat
 
 def test_a_look_while_files_go_finds_no_gap(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory is read while its oldest files are removed: an older one was seen, a younger one not."""
-    from sowctl.journal import files
+    from sowctl.journal import listing
 
     place = fresh(kept)
     whole = find_files(place / "log", INSTANCE, place / "archive")
     looks = [{number: paths for number, paths in whole.items() if number not in gone} for gone in ({1}, {0, 2}, {0, 1})]
-    monkeypatch.setattr(files, "find_files", lambda *_: looks.pop(0))
+    monkeypatch.setattr(listing, "find_files", lambda *_: looks.pop(0))
     assert list(list_files(place / "log", INSTANCE, place / "archive")) == list(whole)[2:]
     assert looks == []
