@@ -109,7 +109,7 @@ def test_an_example_does_what_it_says(demo: Path, tmp_path: Path, line: str) -> 
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == OTHER_STATUS.get(line, usual), done.stderr.decode()
     assert b"Traceback" not in done.stderr
