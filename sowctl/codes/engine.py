@@ -351,4 +351,11 @@ CODES: dict[str, str] = {
         Do: Put it back beside the journal of its own history, or let ``sowctl replay`` make it anew from this one.
         See: sow-backup(5)
         """,
+    "SOW-ENG-090": """2 a result that is over
+
+        Why: The result of a query is gone through once. It was, or it is closed; read again it would look like one
+        without records.
+        Do: Ask the query again, or keep what the first reading gave.
+        See: sowctl-python(7)
+        """,
 }

@@ -10,6 +10,8 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from sowctl.errors import UsageError
+
 if TYPE_CHECKING:
     from sowctl.arrow.passes import Block
     from sowctl.arrow.tables import Table
@@ -28,7 +30,8 @@ class Result:
     """The result of a query, to be gone through once. ``statistics`` are complete when that is done.
 
     Iterate for batches of records, or ask for :meth:`records`, :meth:`to_dicts` or :meth:`count`. What is looked at in
-    a notebook is not lost for them. Close it where it is not read to its end; forgetting it does the same.
+    a notebook is not lost for them. Close it where it is not read to its end; forgetting it does the same. Reading it
+    again, or after that, raises UsageError ``SOW-ENG-090``.
     """
 
     def __init__(self, found: QueryResult, name: str) -> None:
@@ -36,6 +39,7 @@ class Result:
         self._name = name
         self._ahead: list[RecordBatch] = []
         self._begun = False
+        self._over: str | None = None
         self._held: list[RecordBatch] | None = None
         self._tables: dict[bool, Table] = {}
 
@@ -49,6 +53,13 @@ class Result:
         return self._found.statistics
 
     def __iter__(self) -> Generator[RecordBatch]:
+        # Without an error, a program that asks twice would count no records.
+        if self._over is not None:
+            raise UsageError(
+                "SOW-ENG-090",
+                f"the result of a query of {self._name!r} {self._over}",
+                hint="ask the query again, or keep what the first reading gave, such as list(result.records())",
+            )
         self._begun = True
         # What a notebook has looked at comes first, each batch once.
         while self._ahead:
@@ -56,6 +67,7 @@ class Result:
         # Not delegated: a loop that is left early would end the query with it, and somebody may want the rest.
         for batch in self._found:  # noqa: UP028
             yield batch
+        self._over = "was gone through already"
 
     def records(self) -> Iterator[StoredRecord]:
         """The records one by one."""
@@ -109,6 +121,7 @@ class Result:
 
     def close(self) -> None:
         """End the query early; snapshots and temporary files go."""
+        self._over = self._over or "is closed"
         self._found.close()
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ import pytest
 import sowctl
 from sowctl.engine.api import TopicHandle
 from sowctl.engine.api.result import SHOWN
+from sowctl.errors import UsageError
 from tests.support.instances import Lab, message
 
 
@@ -42,9 +43,19 @@ def test_looking_at_a_result_takes_nothing_from_it(topic: TopicHandle) -> None:
     assert "<caption>t: the first 20 records</caption>" in shown
     assert [row["id"] for row in result.to_dicts()] == list(range(45))
     assert "<caption>t: 0 records</caption>" in topic.query("/id = 99")._repr_html_()
+
+
+def test_a_result_that_is_over_says_so(topic: TopicHandle) -> None:
     with topic.query() as closed:
         pass
-    assert list(closed) == []
+    read = topic.query()
+    assert len(read.to_dicts()) == 45
+    table = topic.query()
+    assert table.to_arrow().num_rows == table.to_arrow().num_rows == 45
+    for ask in (closed.to_dicts, closed.to_arrow, read.to_dicts, lambda: list(read.records()), table.to_dicts):
+        with pytest.raises(UsageError) as caught:
+            ask()
+        assert caught.value.code == "SOW-ENG-090"
 
 
 @pytest.mark.parametrize(
