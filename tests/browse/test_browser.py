@@ -226,6 +226,37 @@ def test_what_takes_long_holds_up_no_key_and_no_end(lab: Lab, monkeypatch: pytes
     assert ended.wait(5)
 
 
+def test_the_loop_turns_while_a_question_computes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that decodes and filters holds the interpreter as much as it can; keys come through all the same."""
+    begun = threading.Event()
+
+    def computing(_: Reader, wanted: Wanted, stop: Stop) -> Records:
+        begun.set()
+        while not stop():
+            sorted(range(5_000), key=lambda number: -number)
+        raise Stopped
+
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await pilot.press("enter")
+        while not begun.is_set():
+            await pilot.pause(0.01)
+        late = []
+        for letter in "/id":
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            late.append(time.monotonic() - before - 0.01)
+            await pilot.press("slash" if letter == "/" else letter)
+        assert "reading ..." in said(browser)
+        # Usually within milliseconds; the bounds leave room for a machine on which much else runs.
+        assert sorted(late)[len(late) // 2] < 0.25, late
+        assert max(late) < 2, late
+        await pilot.press("escape", "escape", "q")
+
+    monkeypatch.setattr(Reader, "page", computing)
+    with lab.open() as instance:
+        drive(instance, keys)
+
+
 def test_a_message_in_lines() -> None:
     assert pretty(b'{"a":{"b":[1.50,2],"c":[{"d":null}]},"e":{}}').splitlines() == [
         "{",
