@@ -29,6 +29,10 @@ class ColumnWriter(Protocol):
         """Finish the file; the stream stays open."""
         ...
 
+    def abandon(self) -> None:
+        """Let go of what is held, where the file is not to be finished: what the stream gets counts for nothing."""
+        ...
+
 
 class Parquet:
     """A Parquet file, compressed with Zstandard."""
@@ -61,6 +65,10 @@ class Parquet:
             self._group()
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Close the writer while its stream is open: it would do that when it is forgotten, and complain."""
+        self._writer.close()
+
 
 class ArrowFile:
     """Arrow's file format, also called Feather, which is read from any place of it."""
@@ -76,6 +84,10 @@ class ArrowFile:
 
     def close(self) -> None:
         """Write the end of the file."""
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """As :meth:`close`."""
         self._writer.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -137,16 +138,21 @@ def _written(
     writer = make(file, columns.schema())
     rows = 0
     fits = True
-    for block in chain(sample, rest):
-        batch = columns.batch(block)
-        if batch is None:
-            # The rest is looked at all the same, so that the next pass is the last one, unless others write meanwhile.
-            fits = False
-        elif fits:
-            writer.write(batch)
-            rows += len(batch)
-    if not fits:
-        return None
+    with ExitStack() as held:
+        # An interrupt, an error, a message that does not fit: the writer ends before its file does.
+        held.callback(writer.abandon)
+        for block in chain(sample, rest):
+            batch = columns.batch(block)
+            if batch is None:
+                # The rest is looked at all the same, so that the next pass is the last one, unless others write
+                # meanwhile.
+                fits = False
+            elif fits:
+                writer.write(batch)
+                rows += len(batch)
+        if not fits:
+            return None
+        held.pop_all()
     writer.close()
     return ColumnsWritten(rows, columns.hidden(), columns.single())
 

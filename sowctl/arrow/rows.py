@@ -162,19 +162,30 @@ def column_batches(name: str, stream: BinaryIO, *, parquet: bool) -> Iterator[py
 
     try:
         if parquet:
-            yield from pq.ParquetFile(stream).iter_batches(1000)
+            yield from map(_sound, pq.ParquetFile(stream).iter_batches(1000))
             return
         begin = stream.read(6)
         stream.seek(0)
         reader = ipc.open_file(stream) if begin == b"ARROW1" else ipc.open_stream(stream)
         batches = map(reader.get_batch, range(reader.num_record_batches)) if begin == b"ARROW1" else iter(reader)
-        for batch in batches:
+        for batch in map(_sound, batches):
             for start in range(0, len(batch), 1000):
                 yield batch.slice(start, 1000)
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         words = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         what = "Parquet" if parquet else "Arrow"
         raise InputError("SOW-EXC-012", f"the file cannot be read as {what}: {words}", place=name) from None
+
+
+def _sound(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """A batch whose names and texts are UTF-8, and whose parts fit each other: files say it, and are not asked.
+
+    Raises ArrowException, UnicodeDecodeError.
+    """
+    batch.validate(full=True)
+    # Names are read when they are asked for.
+    assert len(batch.schema.names) == batch.num_columns
+    return batch
 
 
 __all__ = ["KINDS", "Row", "RowRefused", "column_batches", "converter", "delimited_rows"]

@@ -58,6 +58,11 @@ class SqliteTable:
             shutil.copyfileobj(made, self._out, 1 << 20)
         self._directory.cleanup()
 
+    def abandon(self) -> None:
+        """Remove the database."""
+        self._database.close()
+        self._directory.cleanup()
+
 
 def sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTable]:
     """Makes writers of a table."""

@@ -28,6 +28,9 @@ class _Held:
     def close(self) -> None:
         """Nothing is left to be written."""
 
+    def abandon(self) -> None:
+        """Nothing is held but memory."""
+
 
 def table_of(blocks: Callable[[], Iterable[Block]]) -> Table:
     """The table of what ``blocks`` yields, each time that it is called. Raises as :func:`write_columns`."""

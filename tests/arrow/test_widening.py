@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,8 +16,11 @@ pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.arrow.files import ArrowFile, ArrowStream, Parquet
 from sowctl.arrow.inference import Inference
-from sowctl.arrow.passes import Block
+from sowctl.arrow.passes import SAMPLE as SAMPLE_OF_PASSES
+from sowctl.arrow.passes import Block, write_columns
+from sowctl.arrow.sqlite import sqlite_writer
 from sowctl.arrow.tables import table_of
 from sowctl.arrow.widening import Fields
 from tests.support.examples import examples
@@ -79,3 +85,15 @@ def test_names_that_msgspec_does_not_take() -> None:
         {"id": 1, 'q"': 2, "b\\": {"c\x01": [1]}},
         {"id": 2, 'q"': None, "b\\": None},
     ]
+
+
+def test_a_pass_that_is_broken_off_leaves_a_writer_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def blocks() -> Iterator[Block]:
+        yield Block([b'{"id":1}'] * SAMPLE_OF_PASSES)
+        raise KeyboardInterrupt
+
+    for make in (Parquet, ArrowFile, ArrowStream, sqlite_writer("t")):
+        with pytest.raises(KeyboardInterrupt):
+            write_columns(blocks, make, io.BytesIO())
+        gc.collect()
+    assert capsys.readouterr().err == ""

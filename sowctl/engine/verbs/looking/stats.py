@@ -8,7 +8,7 @@ quantiles and the most frequent values are exact as long as the values fit, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import chain
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from sowctl.engine.topics.targets import split_target
 from sowctl.engine.upkeep.searching.criteria import Criteria
 from sowctl.engine.upkeep.searching.entries import named_topics
 from sowctl.engine.views.collecting import no_collection
-from sowctl.errors import UsageError
+from sowctl.errors import SowError, UsageError
 from sowctl.messages.base import columns_of
 from sowctl.values.fields import Slot, SlotValue, Values
 from sowctl.values.paths import Path
@@ -227,7 +227,8 @@ def stats(
 
 
 class _Found(Struct, frozen=True):
-    """The fields that messages have, without ``left_out`` ones beyond :data:`MOST_FIELDS`; in how many records they
+    """The fields that messages have, without ``left_out`` ones: those beyond :data:`MOST_FIELDS`, and names that no
+    filter can write; in how many records they
     were looked for (None: in all), how many ``records`` there are, and the bytes of those that were asked for."""
 
     paths: list[Path]
@@ -255,8 +256,13 @@ def _found(ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]], kin
                 searched += len(payloads)
     scalar = {"string", "integer", "number", "boolean"}
     fields = dict.fromkeys(shape.field for shape in shapes.root.walk() if shape.field and scalar & set(shape.types))
-    paths = [parse_path(field) for field in list(fields)[:MOST_FIELDS] if field]
-    more = max(0, len(fields) - MOST_FIELDS)
+    paths = []
+    for field in fields:
+        # A name that filters cannot write is no field to them, and has no figures either.
+        with suppress(SowError):
+            paths.append(parse_path(field))
+    more = len(fields) - len(paths[:MOST_FIELDS])
+    paths = paths[:MOST_FIELDS]
     return _Found(paths, more, searched if searched < sampled.taken else None, sampled.seen, size)
 
 

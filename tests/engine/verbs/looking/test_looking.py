@@ -142,6 +142,14 @@ def test_deletions_are_no_messages(filled: Lab) -> None:
         assert rates(instance, ["u"], Range()).messages == 1
 
 
+def test_names_that_filters_cannot_write_are_left_out(lab: Lab) -> None:
+    lab.publish("t", b'{"id":1,"x]":1,"":2,"[*]":3,"ok":4}')
+    found = stats_of(lab)
+    assert {one.path for one in found.fields} >= {"/id", "/ok"}
+    assert found.left_out == 5 - len(found.fields)
+    assert found.left_out > 0
+
+
 def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = stats_of(filled)
     assert (whole.searched, whole.looked_at, whole.records) == (None, 200, 200)
