@@ -3,7 +3,8 @@
 A plan is made of a list of :class:`Segment`, what the headers of the files say: no block is looked at for it. Stretches
 are cut by bytes, and where the first block of one begins is found by the process that reads it (``sow-journal(5)``,
 "Reading in parts"). Each of them also looks where the next one will begin: since the first stretch of a file begins
-with its first block, all of them together hold every block once, or one of them fails.
+with its first block, or with one whose place the plan knows, all of them together hold every block once, or one of them
+fails.
 
 Called by :mod:`sowctl.journal.reader`; the plan also by who knows the segments from elsewhere.
 """
@@ -52,6 +53,7 @@ class Stretch(Struct, frozen=True):
     """The blocks of file ``number`` that begin at ``offset`` or behind it, and before ``end`` (None: all that follow).
 
     Offset 0 means the first block. ``last_txid``, ``last_block`` and ``limit`` are those of the segment.
+    ``exact``: a block begins at ``offset`` itself, and no stretch before it looks for that block.
     """
 
     number: int
@@ -60,11 +62,12 @@ class Stretch(Struct, frozen=True):
     last_txid: int
     last_block: tuple[int, int] = (0, 0)
     limit: int | None = None
+    exact: bool = False
 
 
 Near = Callable[[Segment, int], tuple[int, int]]
 """A place in a segment for a txid: no block that begins before the first offset has a txid above it, and none at the
-second one or behind it has it or one below."""
+second one or behind it has it or one below. The first offset is 0, or a block begins there."""
 
 
 def indexed(segment: Segment, txid: int) -> tuple[int, int]:
@@ -123,12 +126,12 @@ def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
         at = span.low
         for place in () if packed else _cuts(passed, passed + span.size, total, count):
             if place > passed:
-                part.append(_stretch(span.segment, at, span.low + place - passed))
+                part.append(_stretch(span, at, span.low + place - passed))
                 at = span.low + place - passed
             if part:
                 parts.append(tuple(part))
             part, begun = [], place
-        part.append(_stretch(span.segment, at, span.high))
+        part.append(_stretch(span, at, span.high))
         passed += span.size
         if (passed - begun) * count >= total:
             parts.append(tuple(part))
@@ -147,7 +150,8 @@ def _cuts(start: int, stop: int, total: int, count: int) -> list[int]:
     return list(dict.fromkeys(place for place in places if place))
 
 
-def _stretch(segment: Segment, low: int, high: int) -> Stretch:
+def _stretch(span: Span, low: int, high: int) -> Stretch:
+    segment = span.segment
     return Stretch(
         segment.number,
         low,
@@ -155,6 +159,7 @@ def _stretch(segment: Segment, low: int, high: int) -> Stretch:
         segment.last_txid,
         segment.last_block,
         segment.limit,
+        exact=low == span.low > 0,
     )
 
 
@@ -205,6 +210,10 @@ def _walker(file: JournalFile, stretch: Stretch) -> Walker | None:
         begin, last_txid, chain, group = file.header.blocks_offset, file.header.first_txid - 1, file.header.chain, 0
     else:
         ref = file.next_block(stretch.offset, SEARCH)
+        if stretch.exact and (ref is None or ref.offset != stretch.offset):
+            # Whatever is found behind it, the entries of the block that stood here are among those that are missing.
+            lost = stretch.last_txid if ref is None else ref.header.first_txid - 1
+            raise damaged_block(file.path, stretch.offset, lost, lost)
         # A large block, or nothing, lies over the whole stretch: the stretch before it has found the same.
         if ref is None or (stretch.end is not None and ref.offset >= stretch.end):
             return None

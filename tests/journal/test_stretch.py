@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.upkeep.retention.repairing import repair
 from sowctl.errors import DamageError
@@ -157,6 +158,31 @@ def test_what_only_looks_like_the_next_block_is_an_error(tmp_path: Path, monkeyp
         monkeypatch.setattr(JournalFile, "next_block", wrong)
         with pytest.raises(DamageError):
             list(log.stretch(first))
+
+
+@pytest.mark.parametrize("harm", ["header", "rest"])
+def test_a_block_that_is_missing_where_a_plan_begins_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """No stretch stands before it that would look, and the index of a manifest is believed without a look."""
+    stock(tmp_path, 2, monkeypatch)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        blocks = [block for block in log.blocks() if block.start.number == 0]
+        begin = next(block for block in blocks[len(blocks) // 2 :] if block.header.group == block.first_txid)
+        after, offset = begin.first_txid - 1, begin.start.offset
+        segment = replace(
+            log.segments()[0], index=((blocks[0].first_txid - 1, blocks[0].start.offset), (after, offset))
+        )
+        wanted = [block.start for block in blocks if block.first_txid > after]
+    parts = cut(spans([segment], after, segment.last_txid), 1 << 30)
+    assert [block.start for block in read(tmp_path, parts, after)] == wanted
+    raw = begin.path.read_bytes()
+    lost = bytes([raw[offset + 50] ^ 1]) if harm == "header" else bytes(len(raw) - offset - 50)
+    begin.path.write_bytes(raw[: offset + 50] + lost + raw[offset + 50 + len(lost) :])
+    for size in (1, 3000, 1 << 30):
+        with pytest.raises(DamageError) as caught:
+            read(tmp_path, cut(spans([segment], after, segment.last_txid), size), after)
+        assert caught.value.code == "SOW-JRN-010" and caught.value.facts["offset"] == offset
 
 
 @pytest.mark.parametrize("seed", range(4))
