@@ -72,11 +72,17 @@ class Before:
         self._topic = topic
         self._last = LastPerKey()
         self.upto = 0
+        self._seen = 0
 
     @property
-    def entries(self) -> int:
-        """How many entries with a key were seen."""
-        return self._last.entries
+    def lacks_keys(self) -> bool:
+        """Whether there are entries of the topic, and none of them has a key: then it keeps no records."""
+        return self._seen > 0 and not self._last.entries
+
+    def _take(self, block: Block, span: EntrySpan) -> None:
+        mask = mask_of(block, (self._topic,), after=span.after, until=span.until, unkeyed=True)
+        self._seen += len(block) if mask is None else int(mask.sum())
+        self._last.add(block, self._topic, span)
 
     def reach(self, log: Journal, txid: int) -> None:
         """Take in what stands in the journal up to ``txid``, which is not below :attr:`upto`."""
@@ -84,7 +90,7 @@ class Before:
             return
         span = EntrySpan(self.upto, txid)
         for block in log.blocks(after=self.upto, until=txid, topic=self._topic):
-            self._last.add(block, self._topic, span)
+            self._take(block, span)
         self.upto = txid
 
     def needed(self, log: Journal, until: int) -> Any:
@@ -112,7 +118,7 @@ class Before:
             there = (keys[places] == wanted) & publishes[places]
             found = np.sort(txids[places[there]]).astype(np.uint64)
         for block in blocks:
-            self._last.add(block, self._topic, span)
+            self._take(block, span)
         self.upto = until
         return found
 

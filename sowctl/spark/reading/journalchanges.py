@@ -80,7 +80,8 @@ class ChangePlan:
         for low, high in parts:
             known.reach(log, low)
             made.append(FeedStretch(low, high, known.needed(log, high).tobytes()))
-        if not known.entries and log.topic_state(ref).last_txid:
+        # Up to here: a part that ends before the topic's first entry, or behind its last one that is left, has no rows.
+        if known.lacks_keys:
             raise UsageError(
                 "SOW-SPK-131",
                 f"topic {ref[0]!r} keeps no records, so its entries change none",

@@ -151,6 +151,23 @@ def test_what_stood_in_a_file_that_is_gone_is_null(tmp_path: Path) -> None:
     assert [row["_txid"] for row in unknown] == list(range(start, start + 10))
 
 
+def test_a_part_without_entries_of_the_topic_has_no_rows(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, XML, journal_size=1000)
+    lab.publish("logged", *[message(id=i) for i in range(3)])
+    lab.publish("a", message(id=1))
+    assert rows(reader(lab, toTxid=3)) == []
+    stream = journal(lab, changes="true", topic="a", maxEntries=1).streamReader(ROWS)
+    assert isinstance(stream, JournalStreamReader)
+    first = stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    assert rows_of(stream, list(stream.partitions(stream.initialOffset(), first))) == []  # type: ignore[arg-type]
+    for step in range(30):
+        lab.publish("logged", *[message(id=i, v=step) for i in range(10)])
+    for path in lab.journals()[:-1]:
+        path.unlink()
+    # What a topic file still knows of it does not make it a topic without records.
+    assert rows(reader(lab)) == []
+
+
 def refused(lab: Lab, **options: object) -> UsageError:
     with pytest.raises((CarriedError, UsageError)) as caught:
         rows(reader(lab, **options))
