@@ -160,8 +160,8 @@ def main(
         named = from_argument(argv)
         return _bug(error, invocation, argv) if named is None else _refused(named, invocation, argv)
     except KeyboardInterrupt as stop:
-        # Ctrl-C leaves the pager to its reader; what else ends this process ends it, too.
-        _unpaged(streams, at_once=isinstance(stop, Ended))
+        # Ctrl-C and --timeout leave the pager to its reader; what else ends this process ends it, too.
+        _unpaged(streams, at_once=isinstance(stop, Ended) and not isinstance(stop, TimedOut))
         return _stopped(invocation, stop)
     except Exception as error:  # the boundary: everything else is a bug of ours
         _unpaged(streams)

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from sowctl.breaks import unbroken
@@ -82,9 +82,6 @@ class Pager(io.RawIOBase):
 
     def _start(self) -> None:
         # By the shell, because the variable may have options, redirections and quotes, as for every other program.
-        # The time that somebody takes for reading is not the command's, so --timeout ends here.
-        with suppress(ValueError):
-            signal.setitimer(signal.ITIMER_REAL, 0)
         try:
             # Broken off in between, a process would be left that nobody knows.
             with unbroken():
@@ -99,14 +96,15 @@ class Pager(io.RawIOBase):
     def _pass_on(self, data: bytes | bytearray | memoryview) -> None:
         assert self._process is not None and self._process.stdin is not None
         rest = memoryview(data)
-        try:
-            # Without a buffer: after an interrupt nothing is left that closing would have to wait for.
-            while rest:
-                rest = rest[self._process.stdin.write(rest) :]
-        except BrokenPipeError:
-            rest.release()
-            if not self._settled():
-                raise PagerLeft from None
+        with _untimed():
+            try:
+                # Without a buffer: after an interrupt nothing is left that closing would have to wait for.
+                while rest:
+                    rest = rest[self._process.stdin.write(rest) :]
+            except BrokenPipeError:
+                rest.release()
+                if not self._settled():
+                    raise PagerLeft from None
 
     def _settled(self) -> bool:
         """Wait for the pager; whether it was broken, and what it did not show was written without it."""
@@ -133,7 +131,8 @@ class Pager(io.RawIOBase):
         if self._process is not None:
             if at_once:
                 self._process.terminate()
-            self._settled()
+            with _untimed():
+                self._settled()
         elif self._held:
             self._go_direct()
         self._direct = True
@@ -152,6 +151,17 @@ def pager_for(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
     # A stream that only says that it is a terminal has no size, and nothing in front of which a pager could be.
     except (OSError, ValueError, AttributeError):
         return None
+
+
+@contextmanager
+def _untimed() -> Iterator[None]:
+    """Stop the clock of --timeout: a full pipe waits for who reads, and that time is not the command's."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.main import main
+from sowctl.cli.pager import pager_for
 from tests.cli.conftest import Cli
 
 CONFIG = """
@@ -151,3 +153,22 @@ def test_ctrl_c_before_ends_the_command_and_leaves_the_pager(terminal: Terminal)
     assert status == 130
     assert "the record" in seen
     assert "interrupted" in shown
+
+
+def test_the_limit_of_time_stands_still_while_somebody_reads_and_goes_on_behind() -> None:
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, 60, 0, 0))
+    environ = {"PATH": os.environ["PATH"], "TERM": "xterm", "PAGER": "sleep 0.3; cat > /dev/null; sleep 0.3"}
+    with os.fdopen(slave, "wb", 0) as stream:
+        pager = pager_for(stream, environ)
+        assert pager is not None
+        signal.setitimer(signal.ITIMER_REAL, 60)
+        try:
+            # More than a pipe holds: it waits until the reader takes some of it.
+            pager.write(b"a line\n" * 100_000)
+            kept = signal.getitimer(signal.ITIMER_REAL)[0]
+            pager.end()
+            assert 60 >= kept >= signal.getitimer(signal.ITIMER_REAL)[0] > 59.75
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    os.close(master)
