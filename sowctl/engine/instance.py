@@ -18,7 +18,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
-from sowctl.errors import ConfigError
+from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, Micros, system_clock
 
@@ -116,6 +116,12 @@ class Instance(DescribedStruct, frozen=True):
         """
         from sowctl.config.instance import load_instance
 
+        if isinstance(lock_wait, bool) or not isinstance(lock_wait, int | float):
+            raise TypeError(f"lock_wait is a number of seconds, not {type(lock_wait).__name__}")
+        if not lock_wait >= 0:
+            raise UsageError("SOW-CLI-006", f"lock_wait is {lock_wait}, and no number of seconds from 0 on")
+        if not callable(clock):
+            raise TypeError(f"clock is a function that gives microseconds since 1970, not {type(clock).__name__}")
         try:
             config = load_instance(
                 Path(config_path),

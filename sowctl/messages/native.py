@@ -65,9 +65,37 @@ def message_of(fields: Mapping[str, Any], kind: MessageType) -> bytes:
             return _encode(fields)
         except OverflowError:
             pass  # a whole number of more than 64 bits
+        except UnicodeEncodeError as problem:
+            raise _half(fields, problem) from None
     form = form_of(kind)
-    members = {name_of(name): loose(value, form) for name, value in fields.items()}
-    return encoded(members, kind, (), _no_lists)
+    try:
+        members = {name_of(name): loose(value, form) for name, value in fields.items()}
+        return encoded(members, kind, (), _no_lists)
+    except RecursionError:
+        words = "the fields of a message contain themselves, or are too deep within each other"
+        raise InputError(UNWRITABLE, words) from None
+    except UnicodeEncodeError as problem:
+        raise _half(fields, problem) from None
+
+
+def _half(fields: Mapping[str, Any], problem: UnicodeEncodeError) -> InputError:
+    """The error of a text with half a character: the place of the first one."""
+    shown = problem.object[problem.start]
+    places = [path for path, text in _texts(fields, "") if text == problem.object]
+    place = f"field {places[0]}" if places else "the name of a field"
+    words = f"{place} has half a character at index {problem.start}, {shown!r} alone, which no message can hold"
+    return InputError(UNWRITABLE, words)
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{path}/{name}")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, f"{path}[{index}]")
 
 
 def encoded(

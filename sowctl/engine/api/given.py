@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.errors import UsageError
+from sowctl.errors import InputError, UsageError
 from sowctl.values.times import format_time, micros_of
 from sowctl.values.units import parse_seconds
 
@@ -55,7 +56,7 @@ def time_text(at: datetime | str | None) -> str | None:
 def seconds(name: str, interval: Interval | None) -> float | None:
     """Seconds of an interval. Raises UsageError ``SOW-CLI-006`` for a text that is none, and TypeError."""
     if isinstance(interval, timedelta):
-        return interval.total_seconds()
+        interval = interval.total_seconds()
     if isinstance(interval, str):
         try:
             return parse_seconds(interval)
@@ -63,7 +64,27 @@ def seconds(name: str, interval: Interval | None) -> float | None:
             raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 500ms, 10s, 5m") from None
     if interval is not None and (isinstance(interval, bool) or not isinstance(interval, int | float)):
         raise TypeError(f"{name} is a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
+    if interval is not None and not (isfinite(interval) and interval >= 0):
+        raise UsageError("SOW-CLI-006", f"{name} is {interval}, and no number of seconds from 0 on")
     return interval
+
+
+def text(name: str, value: str | None) -> str | None:
+    """A text, or None. Raises TypeError for anything else."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+    return value
+
+
+def count(name: str, value: int, least: int) -> int:
+    """A whole number, of numpy's, too. Raises TypeError, and UsageError ``SOW-CLI-006`` below ``least``."""
+    # True would be 1, and an error of a count would be taken for one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}")
+    number = value.__index__()
+    if number < least:
+        raise UsageError("SOW-CLI-006", f"{name} is {number}, and at least {least} is needed")
+    return number
 
 
 def keys_of(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]:
@@ -98,7 +119,11 @@ def encoder(kind: MessageType) -> Callable[[object], bytes]:
 
     def encode(message: object) -> bytes:
         if isinstance(message, str):
-            return message.encode()
+            try:
+                return message.encode()
+            except UnicodeEncodeError as problem:
+                words = f"a message has half a character at index {problem.start}: {message[problem.start]!r} alone"
+                raise InputError("SOW-MSG-009", words) from None
         if not isinstance(message, Mapping):
             raise TypeError(f"a message is bytes, str or dict, not {type(message).__name__}")
         if not kind.constructible:

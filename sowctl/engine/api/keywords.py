@@ -8,15 +8,16 @@ the two together. A method takes them as ``**keywords: Unpack[QueryKeywords]``, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 from msgspec import NODEFAULT, Struct
 
-from sowctl.engine.api.given import At, Interval, Key, instant, keys_of, seconds, time_text
+from sowctl.engine.api.given import At, Interval, Key, count, instant, keys_of, seconds, text, time_text
 from sowctl.engine.options import DeltaNull, DiffOptions, OnError, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -146,9 +147,76 @@ def shown(keywords: type, options: type[Struct]) -> Callable[[Function], Functio
     return described
 
 
+_LEAST = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
+"""The least that a whole number may be, where 0 means nothing."""
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "OnError": get_args(OnError),
+    "DeltaNull": get_args(DeltaNull),
+    "Literal['ignore', 'note', 'error']": ("ignore", "note", "error"),
+}
+_CALLED = {
+    "limit": "top_n",
+    "offset": "skip_n",
+    "sow_key": "sow_keys",
+    "key": "sow_keys",
+    "where": "filter",
+    "order": "order_by",
+    "sort": "order_by",
+    "columns": "select",
+    "strict": "unknown='error'",
+    "only": "fields",
+    "ignore": "ignored",
+    "timeout": "lasting",
+}
+"""What options of the command line, or of other libraries, are called, and the keyword that has their meaning."""
+
+
+def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a method ``verb``, which ``kind`` names; what is None stays where it may be.
+
+    Raises TypeError for one that there is not, with the name that was meant, and for a value of a wrong type, and
+    UsageError ``SOW-CLI-006`` for a number that is too small and for a word that is none of the choices.
+    """
+    found: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if name not in kind.__annotations__:
+            raise TypeError(f"{verb}() has no keyword {name!r}{_meant(name, kind)}")
+        # As it is written in the class: "int | None".
+        written = getattr(kind.__annotations__[name], "__forward_arg__", "").replace('"', "'")
+        wanted = written.removesuffix(" | None")
+        if value is None and wanted != written:
+            found[name] = None
+        elif wanted == "int":
+            found[name] = count(name, value, _LEAST.get(name, 0))
+        elif wanted == "bool":
+            if type(value).__name__ not in ("bool", "bool_"):
+                raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+            found[name] = bool(value)
+        elif wanted == "str" or wanted in _CHOICES:
+            if not isinstance(value, str):
+                raise TypeError(f"{name} is a text, not {type(value).__name__}")
+            if wanted in _CHOICES and value not in _CHOICES[wanted]:
+                raise UsageError("SOW-CLI-006", f"{name} is one of {', '.join(_CHOICES[wanted])}, not {value!r}")
+            found[name] = value
+        else:
+            found[name] = value
+    return found
+
+
+def _meant(name: str, kind: type) -> str:
+    from sowctl.config.spelling import nearest
+
+    known = [*kind.__annotations__, "filter"] if kind is not PublishKeywords else [*kind.__annotations__]
+    meant = _CALLED.get(name, "")
+    if meant.partition("=")[0] in known:
+        return f"; did you mean {meant}?"
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
+
+
 def publish_changes(keywords: PublishKeywords) -> dict[str, Any]:
-    """The fields of PublishOptions that were given."""
-    found: dict[str, Any] = dict(keywords)
+    """The fields of PublishOptions that were given. Raises as :func:`checked`."""
+    found = checked("publish", PublishKeywords, keywords)
     for name in ("linger", "expiration"):
         if name in found:
             found[name] = seconds(name, found[name])
@@ -159,7 +227,7 @@ def publish_changes(keywords: PublishKeywords) -> dict[str, Any]:
 
 def query_options(instance: Instance, filter: str | None, keywords: QueryKeywords) -> QueryOptions:
     """What a query is asked for. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
-    found: dict[str, Any] = dict(keywords)
+    found = checked("query", QueryKeywords, keywords)
     if found.get("sow_keys") is not None:
         found["sow_keys"] = keys_of("sow_keys", found["sow_keys"], "query(sow_keys=[key])")
     if found.get("after_key") is not None:
@@ -168,34 +236,34 @@ def query_options(instance: Instance, filter: str | None, keywords: QueryKeyword
         found["at"] = instant(instance, found["at"])
     if "shown" in found:
         found["shown"] = tuple(found["shown"])
-    return QueryOptions(filter=filter, **found)
+    return QueryOptions(filter=text("filter", filter), **found)
 
 
 def diff_options(filter: str | None, keywords: DiffKeywords) -> DiffOptions:
     """What is to be compared. Raises TypeError."""
-    found: dict[str, Any] = dict(keywords)
+    found = checked("diff", DiffKeywords, keywords)
     if found.get("keys") is not None:
         found["keys"] = keys_of("keys", found["keys"], "diff(keys=[key])")
     for name in ("fields", "ignored", "on"):
         if name in found:
             found[name] = keys_of(name, found[name], f"diff({name}=[path])")
-    return DiffOptions(filter=filter, **found)
+    return DiffOptions(filter=text("filter", filter), **found)
 
 
 def subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> SubscribeOptions:
     """What is to be followed. Raises TypeError and UsageError."""
-    found: dict[str, Any] = dict(keywords)
+    found = checked("subscribe", SubscribeKeywords, keywords)
     for name in ("lasting", "progress_every", "rate_max_gap"):
         if name in found:
             found[name] = seconds(name, found[name])
     if "bookmark" in found:
         found["bookmark"] = time_text(found["bookmark"])
-    return SubscribeOptions(filter=filter, **found)
+    return SubscribeOptions(filter=text("filter", filter), **found)
 
 
 def replay_options(instance: Instance, keywords: ReplayKeywords) -> ReplayOptions:
     """How to rebuild. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
-    found: dict[str, Any] = dict(keywords)
+    found = checked("replay", ReplayKeywords, keywords)
     if "until_time" in found:
         found["until_time"] = instant(instance, found["until_time"])
     for name in ("into", "journal"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 from msgspec.structs import replace
 
 from sowctl.engine.api import keywords as words
-from sowctl.engine.api.given import encoder, instant, keys_of, payloads_of
+from sowctl.engine.api.given import encoder, instant, keys_of, payloads_of, text
 from sowctl.engine.api.result import Result
 from sowctl.engine.options import (
     DeleteOptions,
@@ -226,7 +226,7 @@ class TopicHandle:
         from sowctl.engine.verbs.delete import delete
 
         options = DeleteOptions(
-            filter,
+            text("filter", filter),
             keys_of("sow_keys", sow_keys, "delete(sow_keys=[key])") if sow_keys is not None else None,
             payloads_of(data, self.instance.type_of(self.config.message_type)) if data is not None else None,
             dry_run,

@@ -279,3 +279,58 @@ def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     second = columns()
     assert second.keys() == first.keys() and all(second[path] != first[path] for path in first)
     assert topic.query("/n = 6", index_from=0).count() == 30 and columns() == second
+
+
+def _within_itself() -> dict[str, Any]:
+    fields: dict[str, Any] = {"id": 1}
+    fields["x"] = fields
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda t: t.query(5), TypeError, "filter is a text, not int"),
+        (lambda t: t.explain(7), TypeError, "filter is a text, not int"),
+        (lambda t: t.subscribe(7), TypeError, "filter is a text, not int"),
+        (lambda t: t.delete(filter=5), TypeError, "filter is a text, not int"),
+        (lambda t: t.query(order_by=3), TypeError, "order_by is a text, not int"),
+        (lambda t: t.query(top_n=True), TypeError, "top_n is an int, not bool"),
+        (lambda t: t.query(top_n=3.0), TypeError, "top_n is an int, not float"),
+        (lambda t: t.query(top_n=-1), sowctl.UsageError, "top_n is -1"),
+        (lambda t: t.query(jobs=0), sowctl.UsageError, "jobs is 0, and at least 1"),
+        (lambda t: t.query(sort_memory=0), sowctl.UsageError, "sort_memory is 0"),
+        (lambda t: t.query(unknown="x"), sowctl.UsageError, "one of ignore, note, error, not 'x'"),
+        (lambda t: t.publish([b"{}"], on_error="x"), sowctl.UsageError, "one of stop, skip, abort, not 'x'"),
+        (lambda t: t.publish([b"{}"], max_errors=-1), sowctl.UsageError, "max_errors is -1"),
+        (lambda t: t.publish([b"{}"], expiration=-1), sowctl.UsageError, "expiration is -1"),
+        (lambda t: t.publish([b"{}"], expiration=float("nan")), sowctl.UsageError, "expiration is nan"),
+        (lambda t: t.publish([b"{}"], delta=1), TypeError, "delta is True or False, not int"),
+        (lambda t: t.query(limit=3), TypeError, r"query\(\) has no keyword 'limit'; did you mean top_n\?"),
+        (lambda t: t.query(order_bye="/v"), TypeError, "did you mean order_by"),
+        (lambda t: t.query(strict=True), TypeError, "did you mean unknown='error'"),
+        (lambda t: t.publish([b"{}"], batchsize=1), TypeError, "has no keyword 'batchsize'"),
+        (lambda t: t.publish([_within_itself()]), sowctl.InputError, "contain themselves"),
+        (
+            lambda t: t.publish([{"id": 1, "s": {"t": ["a", "b\ud800"]}}]),
+            sowctl.InputError,
+            r"field /s/t\[1\].*index 1",
+        ),
+        (lambda t: t.publish([{"id": 1, "s": "\ud800"}]), sowctl.InputError, "field /s has half a character"),
+        (lambda t: t.publish(['{"id":1,"s":"\ud800"}']), sowctl.InputError, "half a character at index 13"),
+        (lambda t: type(t.instance).open("x.xml", lock_wait="x"), TypeError, "lock_wait is a number"),
+        (lambda t: type(t.instance).open("x.xml", lock_wait=-1), sowctl.UsageError, "lock_wait is -1"),
+        (lambda t: type(t.instance).open("x.xml", clock=5), TypeError, "clock is a function"),
+    ],
+)
+def test_a_wrong_keyword_or_value_is_named_before_a_store_is_opened(
+    topic: TopicHandle, call: Any, kind: type[Exception], words: str
+) -> None:
+    before = [one.payload for one in topic.query().records()]
+    with pytest.raises(kind, match=words):
+        call(topic)
+    assert [one.payload for one in topic.query().records()] == before
+
+
+def test_whole_numbers_of_numpy_are_counts(topic: TopicHandle) -> None:
+    assert topic.query(top_n=numpy.int64(1)).count() == 1
