@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
-    from sowctl.spark.origin import Origin
     from sowctl.spark.reading.journalbatches import JournalQuery
     from sowctl.spark.reading.journalstream import JournalStreamReader
     from sowctl.spark.reading.storereader import StoreQuery
@@ -174,6 +173,7 @@ class JournalSource(DataSource):
                 query = _journal_query(options)
                 # Here and not in the tasks: a topic that does not exist is one error, and before any task begins.
                 require_entries(query.origin, query.topic, query.message_type)
+                _require_records(query)
                 readers.append(JournalReader(query, schema))
             return several(readers)
 
@@ -193,6 +193,7 @@ class JournalSource(DataSource):
             query = _journal_query(options)
             # A stream may be started before anything was published, so the topic need not have entries yet.
             require_entries(query.origin, query.topic, query.message_type, later=True)
+            _require_records(query)
             return JournalStreamReader(query, pace, schema)
 
     def _read_options(self, schema: StructType) -> list[Options]:
@@ -304,8 +305,8 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     )
 
 
-def _require_table(origin: Origin, topic: str | None, options: Options) -> None:
-    """Raise UsageError where a feed of changes is asked of what has no records, or of what is not whole."""
+def _require_whole(topic: str | None, options: Options) -> None:
+    """Raise UsageError where a feed of changes is asked of several topics, or of a part of the operations."""
     if topic is None:
         raise UsageError("SOW-SPK-013", "a feed of changes is of one topic", hint="give option topic, too")
     if options.text("operation") is not None:
@@ -314,10 +315,15 @@ def _require_table(origin: Origin, topic: str | None, options: Options) -> None:
             "a feed of changes has all operations, and option operation is given",
             hint="leave it out, and filter the rows by _change_type",
         )
-    if origin.config is not None and all(one.name != topic for one in origin.config.topics):
+
+
+def _require_records(query: JournalQuery) -> None:
+    """Raise UsageError ``SOW-SPK-131`` where a feed of changes is asked of a topic that the journal alone knows."""
+    config = query.origin.config
+    if query.changes and config is not None and all(one.name != query.topic for one in config.topics):
         raise UsageError(
             "SOW-SPK-131",
-            f"topic {topic!r} keeps no records, so its entries change none",
+            f"topic {query.topic!r} keeps no records, so its entries change none",
             hint="read its entries, without option changes",
         )
 
@@ -337,7 +343,7 @@ def _journal_query(options: Options) -> JournalQuery:
         message_type = found[0].message_type if len(found) == 1 else None
     changes = options.flag("changes")
     if changes:
-        _require_table(origin, topic, options)
+        _require_whole(topic, options)
     return JournalQuery(
         origin,
         topic,

@@ -179,6 +179,8 @@ def refused(lab: Lab, **options: object) -> UsageError:
 def test_what_has_no_changes_is_refused(lab: Lab) -> None:
     assert refused(lab, topic=None).code == "SOW-SPK-013"
     assert refused(lab, operation="publish").code == "SOW-SPK-130"
+    with pytest.raises(CarriedError, match="SOW-ENG-012"):
+        reader(lab, topic="loged")
     lab.publish("logged", message(id=1))
     assert refused(lab, topic="logged").code == "SOW-SPK-131"
     place = {"config": None, "path": lab.directory / "journal"}
