@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.words import queryoptions as asking
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
 from sowctl.errors import UsageError
@@ -31,13 +32,15 @@ def run(
     message_type: MessageType = None,
     dry_run: DryRun = False,
     yes: Yes = False,
+    strict: asking.Strict = False,
     summary: Summary = None,
     format: Numbers = None,
 ) -> int:
     """Delete the records that exactly one of --filter, --sow-key and --data selects.
 
     The journal gets the keys that were deleted, in one group: all of them or none. On a terminal the number of records
-    is shown and a yes asked for; elsewhere --yes is needed.
+    is shown and a yes asked for; elsewhere --yes is needed. A field of the filter that no record has, or in large
+    stores none of the first 10,000, is told before anything is deleted; with --strict nothing is deleted then.
 
     For every topic it says how many records were examined, how many of them matched, and how many were deleted; for
     several topics, as --regex finds them, also the total. A regular expression takes of a Pattern topic those logical
@@ -51,9 +54,10 @@ def run(
         )
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.cli.io.sources import framing_of, read_messages
-    from sowctl.engine.options import DeleteOptions
+    from sowctl.engine.options import DeleteOptions, QueryOptions
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.delete import delete
+    from sowctl.engine.verbs.query import tell_unknown
 
     check_report_options(summary, format)
     # Before anything is opened: where no answer can come, the command ends at once.
@@ -72,6 +76,9 @@ def run(
         targets = resolve(instance, target, message_type, literal=not regex)
         if data is not None:
             messages = read_messages(invocation, data, framing_of(instance, target, message_type))
+        if filter is not None and filter.strip():
+            named = asking.with_unknown(invocation, QueryOptions(filter=filter), None, strict=strict)
+            tell_unknown(instance, targets, named)
         if ask:
             # A count for the question only; the deletion itself looks again.
             plans = delete(instance, targets, options(True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.words import queryoptions as asking
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import Filter, MessageType
 from sowctl.errors import UsageError
@@ -60,6 +61,7 @@ def run(
     format: Annotated[
         str, option("--format", "-F", help="how differences are written", choices=("text", "json", "envelopes"))
     ] = "text",
+    strict: asking.Strict = False,
     message_type: MessageType = None,
 ) -> int:
     """Compare two states by key and field: topics, views, .sow files, each now or at an instant, or whole instances.
@@ -75,6 +77,9 @@ def run(
     differs in its bytes alone is changed unless --loose is given. Arrays of objects are compared item by item, other
     arrays as one value. A record counts for --filter if it matches on either side.
 
+    A note tells of a field of --filter, --only, --ignore or --on that no record has on either side, or in large stores
+    none of the first 10,000; with --strict it is an error, and nothing is compared.
+
     Ends with status 0 where nothing differs, 1 where something does, 2 or more for errors. hash --payloads prints equal
     digests where nothing differs.
     """
@@ -83,6 +88,7 @@ def run(
     from sowctl.cli.commands.bodies.diff import Showing
     from sowctl.cli.sides import pairs
     from sowctl.engine.options import DiffOptions
+    from sowctl.engine.search.lacking import Lacking
     from sowctl.engine.verbs.looking.diff import compare
 
     if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
@@ -105,10 +111,24 @@ def run(
     showing = Showing(invocation, format, stat=stat, summary=summary, most=top_n)
     with ExitStack() as stack:
         words = [before] if after is None else [before, after]
-        for one, other in pairs(invocation, words, topic or (), message_type, stack):
-            comparison: Comparison
-            with closing(compare(one, other, options)) as comparison:
+        sides = pairs(invocation, words, topic or (), message_type, stack)
+        # A field that one of several topics has is known, so all of them are looked at before one is refused.
+        unknown = asking.on_unknown(invocation, strict=strict)
+        named = filter or only or ignore or on
+        lacking = Lacking(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None
+        if lacking is not None and lacking.refuses:
+            for one, other in sides:
+                compare(one, other, options, lacking).close()
+            lacking.refuse()
+            lacking = None
+        comparison: Comparison
+        for one, other in sides:
+            with closing(compare(one, other, options, lacking)) as comparison:
                 showing.show(comparison)
+                if lacking is not None:
+                    lacking.met(comparison.counts.fields)
+        if lacking is not None:
+            lacking.tell()
     return showing.end()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from sowctl.cli.words.declare import option
 from sowctl.errors import UsageError
@@ -82,8 +82,12 @@ def with_unknown(invocation: Invocation, asked: QueryOptions, columns: str | Non
     from msgspec.structs import replace
 
     shown = tuple(part.strip() for part in (columns or "").split(",") if part.strip().startswith(("/", "[")))
-    # Notes that are not to be seen are not looked for either.
-    return replace(asked, shown=shown, unknown="error" if strict else "ignore" if invocation.settings.quiet else "note")
+    return replace(asked, shown=shown, unknown=on_unknown(invocation, strict=strict))
+
+
+def on_unknown(invocation: Invocation, *, strict: bool) -> Literal["ignore", "note", "error"]:
+    """What becomes of fields that no record has. Notes that are not to be seen are not looked for either."""
+    return "error" if strict else "ignore" if invocation.settings.quiet else "note"
 
 
 def with_text(

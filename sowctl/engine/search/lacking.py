@@ -8,8 +8,8 @@ are searched for its name. With ``certain``, all records are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -22,9 +22,7 @@ from sowctl.values.rawmembers import LONG, in_parts
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.options import QueryOptions
     from sowctl.engine.reports import QueryStatistics
-    from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
     from sowctl.messages.base import MessageType
@@ -41,6 +39,8 @@ _NEAR = 0.6
 _decode = msgspec.json.Decoder().decode
 
 
+Wanted: TypeAlias = Literal["ignore", "note", "error"]
+"""What becomes of a field that no record has."""
 Named: TypeAlias = tuple[Sequence[Path], Sequence[Path]]
 """The fields that a query names: those of its filter, and others."""
 
@@ -48,9 +48,10 @@ Named: TypeAlias = tuple[Sequence[Path], Sequence[Path]]
 class Lacking:
     """What the topics of one query lack of the fields that it names; a field that one of them has is known."""
 
-    def __init__(self, instance: Instance, options: QueryOptions) -> None:
+    def __init__(self, instance: Instance, wanted: Wanted) -> None:
         self._notify = instance.notify
-        self._wanted = options.unknown
+        self._wanted = wanted
+        self._told: set[str] = set()
         self.begin()
 
     @property
@@ -65,7 +66,7 @@ class Lacking:
         self._looked, self._certain = 0, True
 
     def look(
-        self, source: Source, matcher: Matcher, named: Named, target: Target, numbers: QueryStatistics | None = None
+        self, source: Source, kind: MessageType, named: Named, target: Target, numbers: QueryStatistics | None = None
     ) -> None:
         """Look for the fields in a source; ``numbers`` are those of the query, where it has been answered."""
         if self._wanted == "ignore" or self._missing == {} or (self.refuses and numbers is not None):
@@ -75,7 +76,7 @@ class Lacking:
             self._missing = {}
             return
         asked, others = named
-        found = unknown(source, matcher.type, [*asked, *others], certain=self.refuses)
+        found = unknown(source, kind, [*asked, *others], certain=self.refuses)
         if found is None:
             self._missing = {}
             return
@@ -92,10 +93,19 @@ class Lacking:
         near = self._missing or {}
         self._missing = {path: found.near.get(path) or near.get(path) for path in sorted(kept, key=str)}
 
+    def met(self, fields: Iterable[tuple[str | int, ...]]) -> None:
+        """Fields, without positions, that records beyond those that were looked at have."""
+        for names in fields:
+            for path in [path for path in self._missing or () if path.names == names[: len(path.names)]]:
+                del self._missing[path]  # type: ignore[union-attr]  # what has no path has none to go
+
     def tell(self) -> None:
-        """Remark the fields that no record has."""
+        """Remark the fields that no record has; of a query that is asked once more what was not remarked before."""
         for path, near in (self._missing or {}).items() if not self.refuses else ():
-            self._notify(self._words(path) + (f"; did you mean {near}?" if near is not None else ""))
+            words = self._words(path) + (f"; did you mean {near}?" if near is not None else "")
+            if words not in self._told:
+                self._told.add(words)
+                self._notify(words)
 
     def refuse(self) -> None:
         """Raise UsageError ``SOW-QRY-024`` for the first field that no record has."""
@@ -104,7 +114,7 @@ class Lacking:
             raise UsageError("SOW-QRY-024", self._words(path), hint=hint)
 
     def _words(self, path: Path) -> str:
-        topics = ", ".join(self._names)
+        topics = ", ".join(dict.fromkeys(self._names))
         if self._certain:
             return f"no record of {topics} has the field {path}"
         return f"none of the {self._looked:,} records looked at of {topics} has the field {path}"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = QueryOptions()
 
-__all__ = ["QueryOptions", "QueryResult", "query"]
+__all__ = ["QueryOptions", "QueryResult", "query", "tell_unknown"]
 
 
 class QueryResult:
@@ -99,7 +99,7 @@ class _Run:
         # All texts are compiled before a store is opened, so a wrong filter is told at once.
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
-        self._lacking = Lacking(instance, options)
+        self._lacking = Lacking(instance, options.unknown)
         self._narrowing: Narrowing | None = None
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
@@ -203,11 +203,11 @@ class _Run:
                 except GeneratorExit:
                     # Whoever reads has enough, or had an error, which tells more than a field that is not there.
                     if numbers.returned and not shown:
-                        lacking.look(scan.source, scan.matcher, self._named(scan.matcher), target, numbers)
+                        lacking.look(scan.source, scan.matcher.type, self._named(scan.matcher), target, numbers)
                         lacking.tell()
                     raise
                 if not shown:
-                    lacking.look(scan.source, scan.matcher, self._named(scan.matcher), target, numbers)
+                    lacking.look(scan.source, scan.matcher.type, self._named(scan.matcher), target, numbers)
         lacking.tell()
 
     def _named(self, matcher: Matcher) -> Named:
@@ -222,16 +222,18 @@ class _Run:
             others += [Path(tuple(map(Step, names))) for include, names in self._select or () if include and names]
         return asked, others
 
-    def refuse_unknown(self) -> None:
-        """Look at all records for the fields that are named, before any is handed out.
+    def look_ahead(self) -> None:
+        """Look for the fields that are named, before any record is handed out, and remark those that no record has.
 
-        Raises UsageError ``SOW-QRY-024`` for one that none of them has.
+        Where they are refused, looks at all records, and raises UsageError ``SOW-QRY-024``.
         """
         for target in self._targets:
             with closing(open_target(self._instance, target, self._options.at)) as source:
                 matcher = self._matcher(target, source)
-                self._lacking.look(source, matcher, self._named(matcher), target)
-        self._lacking.refuse()
+                self._lacking.look(source, matcher.type, self._named(matcher), target)
+        if self._lacking.refuses:
+            self._lacking.refuse()
+        self._lacking.tell()
 
     def _question(self, matcher: Matcher) -> Question:
         options = self._options
@@ -306,8 +308,19 @@ def query(instance: Instance, targets: Sequence[Target], options: QueryOptions =
     """
     run = _Run(instance, with_records(instance, targets, can_be_told), options)
     if options.unknown == "error":
-        run.refuse_unknown()
+        run.look_ahead()
     return QueryResult(run)
+
+
+def tell_unknown(instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
+    """Remark, or refuse as ``unknown`` says, the fields that ``options`` name and no record has; nothing else is read.
+
+    For what finds its records in another way than a query, or changes them: it is told before anything is done. Raises
+    as :func:`query`.
+    """
+    named = (options.filter, options.shown, options.order_by, options.select, options.projection)
+    if options.unknown != "ignore" and any(named):
+        _Run(instance, with_records(instance, targets, can_be_told), options).look_ahead()
 
 
 def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:

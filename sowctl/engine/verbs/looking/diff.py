@@ -33,6 +33,7 @@ from sowctl.values.times import format_end, format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.search.lacking import Lacking, Named
     from sowctl.engine.sources.source import Pairs, Source
     from sowctl.messages.base import MessageType
 
@@ -119,8 +120,8 @@ class Comparison(DescribedStruct):
         self._held.close()
 
 
-def compare(before: Side, after: Side, options: DiffOptions) -> Comparison:
-    """Open two sides and compare them. Close the result after use.
+def compare(before: Side, after: Side, options: DiffOptions, lacking: Lacking | None = None) -> Comparison:
+    """Open two sides and compare them. Close the result after use. ``lacking`` looks in both for the fields named.
 
     Raises UsageError ``SOW-DIF-001`` where the sides have no keys in common, ``SOW-DIF-002`` for different message
     types, ``SOW-DIF-003`` for what is ``on`` no field, and what reading and filters raise.
@@ -141,6 +142,10 @@ def compare(before: Side, after: Side, options: DiffOptions) -> Comparison:
         counts = DiffCounts(equal=None if options.filter is not None else 0)
         on = _fields_in_common(old, new, (before, after), options)
         comparing = _Comparing(kind, one, instance, options, counts, on)
+        for source, side in ((old, before), (new, after)) if lacking is not None else ():
+            if source is not None and side.target is not None:
+                assert lacking is not None
+                lacking.look(source, kind, comparing.named, side.target)
         sides = [_of_side(*side, options, kind, on) for side in ((old, before), (new, after))]
         pairs = paired(sides[0], sides[1], stamps=options.stamps)
         changes = comparing.changes((stretch.pairs, stretch.equal) for stretch in pairs)
@@ -268,6 +273,7 @@ class _Comparing:
         self._counts = counts
         # Keys that were made of fields for this are none that anybody knows; the fields are.
         self._keyed = on is None
+        self._on = on or ()
         self._naming = names_of(kind, source.definition) if on is None else names_by_fields(kind, on)
         self._plain = options.records and not (options.loose or options.fields or options.ignored or options.stamps)
         self._only = [_names(text) for text in options.fields]
@@ -283,6 +289,13 @@ class _Comparing:
                 functions=functions_of(instance),
             )
         )
+
+    @property
+    def named(self) -> Named:
+        """The fields that the options name: those of the filter, and others."""
+        asked = self._matcher.filter.slots if self._matcher is not None and self._matcher.filter is not None else ()
+        texts = (*self._options.fields, *self._options.ignored)
+        return [slot.path for slot in asked], [*self._on, *(parse_path(text.strip()) for text in texts)]
 
     def changes(self, stretches: Iterator[tuple[list[Pair], int]]) -> Iterator[RecordChange]:
         """The changes of all stretches; counted as they are handed out."""

@@ -1,0 +1,56 @@
+"""A field that no record has, named to commands that are no query: told with what was meant, refused where asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli, Result
+from tests.support.instances import config_xml, topic_xml
+
+WORDS = "no record of t has the field /statsu; did you mean /status?"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, cli: Cli) -> Cli:
+    """Two records of one topic, published ten minutes apart; commands run an hour later."""
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+
+    def call(*argv: str, stdin: bytes = b"", now: str = "2026-01-05T10:00:00Z") -> Result:
+        return cli(*argv, stdin=stdin, environ={"SOWCTL_CONFIG": "sowctl.xml", "SOWCTL_NOW": now})
+
+    call("publish", "t", stdin=b'{"id":1,"status":"new","qty":5}', now="2026-01-05T09:00:00Z")
+    call("publish", "t", stdin=b'{"id":2,"status":"new","qty":5}', now="2026-01-05T09:10:00Z")
+    call("publish", "t", stdin=b'{"id":1,"status":"old","qty":6}', now="2026-01-05T09:20:00Z")
+    return call
+
+
+def test_delete_tells_before_it_deletes(shop: Cli) -> None:
+    slip = ("--filter", "/statsu IS NULL")
+    assert WORDS in shop("delete", "t", *slip, "--dry-run").err
+    refused = shop("delete", "t", *slip, "--yes", "--strict")
+    assert refused.status == 2 and WORDS.partition(";")[0] in refused.err and "SOW-QRY-024" in refused.err
+    assert shop("query", "t", "--count").out == "2\n"
+    done = shop("delete", "t", *slip, "--yes")
+    assert done.err.startswith(WORDS) and "2 deleted" in done.err
+    assert "has the field" not in shop("delete", "t", "--filter", "/statsu IS NULL", "--yes", "-q").err
+
+
+@pytest.mark.parametrize("option", ["--only", "--ignore", "--filter", "--on"])
+def test_diff_tells_of_a_slip_that_would_be_an_all_clear(shop: Cli, option: str) -> None:
+    value = "/statsu" if option != "--filter" else "/statsu = 'old'"
+    run = shop("diff", "t@2026-01-05T09:15:00Z", "t", option, value)
+    assert WORDS in run.err
+    refused = shop("diff", "t@2026-01-05T09:15:00Z", "t", option, value, "--strict")
+    assert (refused.status, refused.out) == (2, "") and "SOW-QRY-024" in refused.err
+    assert "has the field" not in shop("diff", "t@2026-01-05T09:15:00Z", "t", option, value, "-q").err
+
+
+def test_diff_says_nothing_of_fields_that_are_there(shop: Cli) -> None:
+    run = shop("diff", "t@2026-01-05T09:15:00Z", "t", "--only", "/status", "--ignore", "/qty", "--strict")
+    assert run.status == 1 and "has the field" not in run.err
+
+
+def test_export_that_reads_twice_tells_once(shop: Cli) -> None:
+    assert shop("export", "t", "x.csv", "/statsu = 1").err.count(WORDS) == 1
