@@ -54,3 +54,19 @@ def test_diff_says_nothing_of_fields_that_are_there(shop: Cli) -> None:
 
 def test_export_that_reads_twice_tells_once(shop: Cli) -> None:
     assert shop("export", "t", "x.csv", "/statsu = 1").err.count(WORDS) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stats", "t", "/statsu"),
+        ("stats", "t", "--filter", "/statsu IS NULL"),
+        ("subscribe", "t", "/statsu = 'new'", "--until-now"),
+    ],
+)
+def test_commands_that_read_as_a_query_does_tell_as_it_does(shop: Cli, words: tuple[str, ...]) -> None:
+    told = shop(*words)
+    assert (told.status, told.err.count(WORDS)) == (0, 1)
+    refused = shop(*words, "--strict")
+    assert (refused.status, refused.out) == (2, "") and "SOW-QRY-024" in refused.err
+    assert "has the field" not in shop(*(word.replace("statsu", "status") for word in words), "--strict").err

@@ -52,6 +52,7 @@ def run(
     until: Annotated[str | None, option("--until", help="end at this time, txid or bookmark", metavar="WHEN")] = None,
     txid: Annotated[str | None, option("--txid", help="only these txids: N or N:M", metavar="RANGE")] = None,
     client: Annotated[str | None, option("--client", help="only entries of this publisher", metavar="NAME")] = None,
+    strict: asking.Strict = False,
     format: Format = None,
     fix_names: FixNames = False,
     output: Output = None,
@@ -81,9 +82,16 @@ def run(
 
     shown = Shown(format, output, force)
     if journal:
-        about = {"PATH": paths, "--filter": filter, "--sample": sample, "--at": at, "--fresh": fresh}
+        about = {
+            "PATH": paths,
+            "--filter": filter,
+            "--sample": sample,
+            "--at": at,
+            "--fresh": fresh,
+            "--strict": strict,
+        }
         counting = Counting(target, interval or "1m", since, until, txid, client, message_type)
         return count_journal(invocation, counting, shown, about)
     about = {"--interval": interval, "--since": since, "--until": until, "--txid": txid, "--client": client}
-    wanted = Wanted(target or "", filter, at, message_type, literal_topic, fresh, fix_names)
+    wanted = Wanted(target or "", filter, at, message_type, literal_topic, fresh, fix_names, strict=strict)
     return show_fields(invocation, wanted, Fields(tuple(paths or ()), sample, top, bars), shown, about)

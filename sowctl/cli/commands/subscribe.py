@@ -67,6 +67,7 @@ def run(
     control: Annotated[
         bool, option("--control", help="read control lines from standard input: replace, pause, resume, stop")
     ] = False,
+    strict: asking.Strict = False,
     until_now: Annotated[bool, option("--until-now", help="end where the log ends when the command starts")] = False,
     lasting: Annotated[str | None, option("--for", help="end after this time, such as 10s", metavar="TIME")] = None,
     most: Annotated[
@@ -108,8 +109,11 @@ def run(
     --commit one run at a time has it.
     """
     from sowctl.cli.words.when import seconds
-    from sowctl.engine.options import SubscribeOptions
+    from sowctl.engine.options import QueryOptions, SubscribeOptions
+    from sowctl.engine.topics.patterns import has_records
+    from sowctl.engine.topics.targets import Target as Resolved
     from sowctl.engine.topics.targets import followed, joining
+    from sowctl.engine.verbs.query import tell_unknown
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -151,6 +155,11 @@ def run(
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         replayed = asked.bookmark is not None or store is not None
         topics = followed(instance, target, message_type, literal=literal_topic, replayed=replayed)
+        # A view is not computed for this, and what has no records yet may come to have any field.
+        stored = [Resolved(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
+        if stored and len(stored) == len(topics):
+            named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
+            tell_unknown(instance, stored, asking.with_unknown(invocation, named, None, strict=strict))
         with kept(invocation, instance, keeping, topics, target, asked) as (asked, places):
             printing = Printing(invocation, instance, data_only=data_only, controlled=control, places=places)
             printing.run(topics, asked, joining(instance, target, message_type, literal=literal_topic))

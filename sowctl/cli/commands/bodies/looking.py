@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(Struct, frozen=True):
-    """Which records are looked at, as given on the command line."""
+    """Which records are looked at, as given on the command line; ``paths``, joined by commas, are fields of them."""
 
     target: str
     filter: str | None = None
@@ -35,6 +35,8 @@ class Wanted(Struct, frozen=True):
     literal: bool = False
     fresh: bool = False
     fix_names: bool = False
+    paths: str | None = None
+    strict: bool = False
 
 
 Ask = Callable[[], AbstractContextManager["QueryResult"]]
@@ -46,16 +48,18 @@ def looked_at(invocation: Invocation, wanted: Wanted, look: Look) -> list[Any]:
 
     Of several topics those without records yet are left out, as in a query.
     """
+    from sowctl.cli.words.queryoptions import with_unknown
     from sowctl.cli.words.when import moment
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import resolve, with_records
-    from sowctl.engine.verbs.query import query
+    from sowctl.engine.verbs.query import query, tell_unknown
     from sowctl.engine.views.opening import can_be_told
 
     when = moment(invocation, wanted.at)
     with invocation.open_instance(wanted.target, fix_names=wanted.fix_names) as instance:
         targets = resolve(instance, wanted.target, wanted.message_type, literal=wanted.literal, derived=True)
         options = QueryOptions(filter=wanted.filter, at=when.of(instance), fresh=wanted.fresh)
+        tell_unknown(instance, targets, with_unknown(invocation, options, wanted.paths, strict=wanted.strict))
         # Every pass over the records sees the same clock: none expires between two of them.
         now = instance.now
         instance = replace(instance, clock=lambda: now)

@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.commands.bodies.looking import Wanted, looked_at, share_of, tell
 from sowctl.cli.io.emit import Choice, Sink
@@ -69,6 +70,7 @@ def show_fields(
     paths = [parse_path(text.replace("[*]", "")) for text in fields.paths]
     share = share_of(fields.sample)
     sink = Sink(invocation, Choice(shown.format, output=shown.output, force=shown.force))
+    wanted = replace(wanted, paths=",".join(map(str, paths)))
     reports = looked_at(invocation, wanted, lambda ask, topic, kind: _read(ask, topic, kind, paths, share, fields))
     for report in reports:
         tell(invocation, report)
