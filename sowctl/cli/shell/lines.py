@@ -38,7 +38,10 @@ class _Cutter:
         self.open = ""
         self.joined = False
         self._word: Word | None = None
+        # Letters of the last word, joined at its end: a text that grows by one letter is copied each time.
+        self._letters: list[str] = []
         self._cut()
+        self._end()
 
     def _cut(self) -> None:
         at, text = 0, self.text
@@ -53,7 +56,7 @@ class _Cutter:
                     self._add(at, text[at + 1])
                 at += 2
             elif letter.isspace():
-                self._word = None
+                self._end()
                 at += 1
             elif letter == "#" and self._word is None:
                 end = text.find("\n", at)
@@ -70,6 +73,11 @@ class _Cutter:
         if self._word is not None:
             self._word.open = self.open
 
+    def _end(self) -> None:
+        if self._word is not None:
+            self._word.text = "".join(self._letters)
+        self._word, self._letters = None, []
+
     def _within(self, at: int, letter: str) -> int:
         if letter == self.open:
             self.open = ""
@@ -85,7 +93,7 @@ class _Cutter:
         if self._word is None:
             self._word = Word("", at)
             self.words.append(self._word)
-        self._word.text += letters
+        self._letters.append(letters)
 
 
 def words_of(text: str) -> list[str]:
