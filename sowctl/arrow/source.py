@@ -27,6 +27,8 @@ REFUSED = "SOW-EXC-011"
 PAYLOAD = "payload"
 OWN = frozenset((*USUAL, "_operation", "_client", "_sequence", "_bookmark"))
 """Columns of our own files that are no fields of a message."""
+KEYS = frozenset(("_sow_key", "_user_key"))
+"""Those by which a file of ours is known: each with metadata has one of them."""
 FRONT = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
 """The columns that CSV and TSV have in front with --meta."""
 
@@ -69,7 +71,8 @@ def delimited_source(name: str, stream: BinaryIO, made: Made, types: Mapping[str
     heading = next(rows, None)
     if heading is None:
         return TableSource(iter(()))
-    if heading.cells is None or None in heading.cells:
+    # A member may have the empty name: in CSV that is a quoted empty cell, and TSV has no quotation marks.
+    if heading.cells is None or (None in heading.cells and not tabs):
         why = heading.problem or "a column has no name"
         raise InputError("SOW-EXC-012", f"the heading cannot be read: {why}", place=name)
     names = [cell or "" for cell in heading.cells]
@@ -126,9 +129,11 @@ def _numbered(batch: pyarrow.RecordBatch, start: int) -> Iterator[tuple[int, byt
 def _of_columns(batch: pyarrow.RecordBatch, made: Made) -> Callable[[dict[str, Any]], tuple[bytes, Envelope | None]]:
     import pyarrow.types as t
 
-    names = [name for name in batch.schema.names if name not in OWN]
+    # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
+    is_ours = not KEYS.isdisjoint(batch.schema.names)
+    names = [name for name in batch.schema.names if not (is_ours and name in OWN)]
     enveloped = (made.by_user and ("_user_key" in batch.schema.names or "_sow_key" in batch.schema.names)) or (
-        "_correlation_id" in batch.schema.names
+        is_ours and "_correlation_id" in batch.schema.names
     )
     make = None
     if names == [PAYLOAD] and not t.is_nested(kind := batch.schema.field(PAYLOAD).type):

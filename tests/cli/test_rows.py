@@ -271,3 +271,18 @@ def test_sql(shop: Cli) -> None:
     assert not Path("y").exists()
     assert shop("sql", "SELECT 1", "--file", "x.sql").status == 2
     assert shop("sql", "SELECT nix FROM t").status == 2
+
+
+def test_a_field_called_like_metadata_is_taken_from_a_file_without_metadata(shop: Cli) -> None:
+    line = b'{"id":1,"_txid":"b"}'
+    shop("publish", "t", stdin=line + b"\n")
+    assert shop("export", "t", "x.parquet").status == 0
+    assert shop("publish", "u", "--from", "x.parquet").status == 0
+    assert messages(shop, "u") == [{"id": 1, "_txid": "b"}]
+
+
+def test_a_column_without_a_name_goes_through_tsv(shop: Cli) -> None:
+    shop("publish", "t", stdin=b'{"id":1,"":"x"}\n')
+    assert shop("export", "t", "x.tsv").status == 0
+    assert shop("publish", "u", "--from", "x.tsv", "--type=id=integer").status == 0
+    assert messages(shop, "u") == [{"id": 1, "": "x"}]
