@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
-__all__ = ["MessageEncoder", "MessageMaker", "json_cell", "root_of", "stamp", "wrapping"]
+__all__ = ["MessageEncoder", "MessageMaker", "json_cell", "result_cell", "root_of", "stamp", "wrapping"]
 
 
 class MessageEncoder:
@@ -132,6 +132,8 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
         }
     elif t.is_float32(kind) or t.is_float16(kind):
         made = lambda value: _short_double(value, form)  # noqa: E731
+    elif t.is_interval(kind):
+        made = interval_text
     else:
         made = lambda value: scalar(value, form)  # noqa: E731
     return lambda value: None if value is None else made(value)
@@ -140,6 +142,22 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
 def json_cell(kind: pyarrow.DataType) -> Cell:
     """What makes of a value of this type what it is in a message of type json."""
     return _cell(kind, _Form(JSON.binary, JSON.decimal))
+
+
+def result_cell(kind: pyarrow.DataType) -> Cell:
+    """The same for a result of SQL: NaN and infinities are texts, so that they can be told from NULL."""
+    return _cell(kind, _Form(JSON.binary, JSON.decimal, odd_text))
+
+
+def interval_text(value: Any) -> str:
+    """An interval of months, days and nanoseconds as ISO 8601 has it: ``P1M``, ``P1DT-0.5S``, ``PT0S`` for none."""
+    months, days, nanoseconds = value
+    date = (f"{months}M" if months else "") + (f"{days}D" if days else "")
+    if not nanoseconds:
+        return f"P{date}" if date else "PT0S"
+    whole, rest = divmod(abs(nanoseconds), 1_000_000_000)
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    return f"P{date}T{'-' if nanoseconds < 0 else ''}{whole}{fraction}S"
 
 
 def odd_text(value: float) -> str:

@@ -48,6 +48,7 @@ def run(
     and are built where fields are asked for again, as by query. Of a large topic whose types an earlier statement has
     seen, records that WHERE refuses are not decoded, where it compares columns with constants by = < <= > >=, IN,
     BETWEEN or LIKE 'begin%'; --verbose tells how each table was read. All tables of one statement are of one instant.
+    In formats of text NaN, Infinity and -Infinity are texts, and intervals are written as ISO 8601 has them: P1M.
 
     Nothing is written: statements can create tables and views in memory, for those behind them. Files, attached
     databases and extensions need --allow-files.

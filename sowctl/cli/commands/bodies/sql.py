@@ -95,9 +95,9 @@ def _names(names: Iterable[str]) -> list[str]:
 def _batches(reader: pyarrow.RecordBatchReader, names: list[str]) -> Iterator[Batch]:
     import msgspec
 
-    from sowctl.arrow.build import json_cell
+    from sowctl.arrow.build import result_cell
 
-    cells = [json_cell(field.type) for field in reader.schema]
+    cells = [result_cell(field.type) for field in reader.schema]
     encode = msgspec.json.Encoder(enc_hook=str).encode
     for batch in reader:
         columns = [list(map(cell, column.to_pylist())) for cell, column in zip(cells, batch.columns, strict=True)]
