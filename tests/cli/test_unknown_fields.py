@@ -70,3 +70,18 @@ def test_commands_that_read_as_a_query_does_tell_as_it_does(shop: Cli, words: tu
     refused = shop(*words, "--strict")
     assert (refused.status, refused.out) == (2, "") and "SOW-QRY-024" in refused.err
     assert "has the field" not in shop(*(word.replace("statsu", "status") for word in words), "--strict").err
+
+
+def test_columns_of_get_and_a_search_that_finds_nothing_are_told(shop: Cli) -> None:
+    told = shop("get", "t", "1", "--columns", "/statsu", "--format", "csv")
+    assert (told.status, told.err.count(WORDS)) == (0, 1)
+    assert shop("get", "t", "1", "--columns", "/status", "--format", "csv").err == ""
+    assert WORDS in shop("journal", "search", "--filter", "/statsu = 'new'").err
+    assert "has the field" not in shop("journal", "search", "--filter", "/status = 'none'").err
+    assert "has the field" not in shop("journal", "search", "--filter", "/statsu IS NULL", "--topic", "t").err
+
+
+def test_an_instant_in_a_name_and_an_offset_alone_say_what_to_write(shop: Cli) -> None:
+    assert "--at -1h" in shop("query", "t@-1h").err
+    offset = shop("query", "t", "--offset", "1")
+    assert offset.status == 2 and "an offset (skip_n) needs a limit" in offset.err and "add --limit" in offset.err

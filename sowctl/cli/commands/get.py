@@ -68,6 +68,14 @@ def run(
         where = one(instance, target, message_type)
         batch, missing = get(instance, where, keys, fields=fields, at=when.of(instance))
         sink.write([batch])
+        # A view is not computed once more for this.
+        if columns is not None and (where.topic is None or where.topic.derived is None):
+            from sowctl.cli.words.queryoptions import with_unknown
+            from sowctl.engine.options import QueryOptions
+            from sowctl.engine.verbs.query import tell_unknown
+
+            named = QueryOptions(at=when.of(instance))
+            tell_unknown(instance, [where], with_unknown(invocation, named, columns, strict=False))
     for key in missing:
         invocation.note(f"{display(target)}: no record with key {display(key)}")
     if missing and where.topic is not None and where.topic.key_generator is not None:

@@ -72,7 +72,12 @@ def run(
 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_words
+    from sowctl.cli.words.queryoptions import with_unknown
     from sowctl.cli.words.when import numbers, position
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.topics.patterns import has_records
+    from sowctl.engine.topics.targets import Target, split_target
+    from sowctl.engine.verbs.query import tell_unknown
     from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search
     from sowctl.errors import MissingError
     from sowctl.output.reports import as_dict
@@ -111,6 +116,15 @@ def run(
             invocation.streams.stdout.write(b"%d\n" % number)
         else:
             sink.write(found)
+        # Entries may have fields that no record has any more, so it is told only where none was found.
+        if filter is not None and filter.strip() and not found.report.matched and directory is None:
+            names = {split_target(text)[0] for text in topic or ()}
+            stored = [one for one in instance.topics if one.file is not None and has_records(instance, one)]
+            targets = [Target(topic=one) for one in stored if not names or one.name in names]
+            if targets:
+                tell_unknown(
+                    instance, targets, with_unknown(invocation, QueryOptions(filter=filter), None, strict=False)
+                )
     if found.report.unreadable:
         invocation.warn(f"{found.report.unreadable:,} messages cannot be read, so that no filter is true of them")
     show_words(invocation, found.coverage, as_dict(found.report), summary)

@@ -150,7 +150,7 @@ def check_options(options: SubscribeOptions) -> None:
 def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
     check_options(options)
     if options.skip_n is not None and options.top_n is None:
-        raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")
+        raise UsageError("SOW-QRY-010", "an offset (skip_n) needs a limit (top_n)", hint="add --limit")
     if not 1 <= options.batch_size <= MAX_BATCH:
         raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")
     if is_page(options) and len(topics) != 1:

@@ -19,7 +19,7 @@ MAX_BATCH = 10_000
 def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
     """Raise UsageError ``SOW-QRY-010`` to ``SOW-QRY-012`` and ``SOW-QRY-015`` for options that do not go together."""
     if options.skip_n is not None and options.top_n is None:
-        raise UsageError("SOW-QRY-010", "skip_n needs top_n", hint="add --top-n")  # C61
+        raise UsageError("SOW-QRY-010", "an offset (skip_n) needs a limit (top_n)", hint="add --limit")  # C61
     if not 1 <= options.batch_size <= MAX_BATCH:
         raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")  # C62
     if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:

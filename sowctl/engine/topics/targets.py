@@ -405,4 +405,7 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
     names = [entry.name for entry in instance.config.sow]
     near = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
+    front, _, when = name.rpartition("@")
+    if front in names and when:
+        hint = f"commands that read the past of {front} take the time as --at {when}"
     return MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", hint=hint, topic=name)
