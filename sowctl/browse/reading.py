@@ -11,9 +11,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.options import QueryOptions
+from sowctl.engine.search.lacking import LACKS
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.history import versions
 from sowctl.engine.verbs.info import info
@@ -69,12 +71,16 @@ class Shown(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A page of records; ``fields`` are the paths of the columns, ``more``: there are further ones."""
+    """A page of records; ``fields`` are the paths of the columns, ``more``: there are further ones.
+
+    ``unknown``: remarks on fields of the filter or the order that no record has.
+    """
 
     headings: list[str]
     fields: list[str]
     records: list[Shown]
     more: bool
+    unknown: tuple[str, ...] = ()
 
 
 class Wanted(Struct, frozen=True):
@@ -130,14 +136,25 @@ class Reader(DescribedStruct, frozen=True):
             skip_n=wanted.first,
             jobs=1,
             counted=False,
+            unknown="note" if wanted.filter.strip() or wanted.order.strip() else "ignore",
         )
         batches = []
-        with closing(query(self.instance, self._targets(wanted.target), options)) as result:
+        noted: list[str] = []
+
+        def note(text: str) -> None:
+            # What else there is to remark goes where it goes from all other pages.
+            if LACKS in text:
+                noted.append(text)
+            else:
+                self.instance.notify(text)
+
+        instance = replace(self.instance, notify=note)
+        with closing(query(instance, self._targets(wanted.target), options)) as result:
             for batch in result:
                 if stop():
                     raise Stopped
                 batches.append(batch)
-        return _page(batches)
+        return replace(_page(batches), unknown=tuple(noted))
 
     def count(self, wanted: Wanted, stop: Stop, told: Callable[[int], None]) -> int:
         """How many records match; ``told`` so far, after each batch. Raises what a query raises, Stopped."""

@@ -43,6 +43,7 @@ class RecordsPage(Page):
         self._headings: list[str] = []
         self._fields: list[str] = []
         self._more = False
+        self._unknown: tuple[str, ...] = ()
         self._matching = ""
         self._typed: Timer | None = None
 
@@ -90,7 +91,7 @@ class RecordsPage(Page):
 
     def _show(self, page: reading.Page) -> None:
         self.query_one("#wrong").display = False
-        self._records, self._more = page.records, page.more
+        self._records, self._more, self._unknown = page.records, page.more, page.unknown
         # Where nothing matches, the columns stay those of the page before.
         if page.records:
             self._headings, self._fields = page.headings, page.fields
@@ -100,10 +101,11 @@ class RecordsPage(Page):
     def _say_place(self) -> None:
         first = self._wanted.first
         if not self._records:
-            self.say("no record matches" if not first else "no further records")
+            self.say("; ".join(("no record matches" if not first else "no further records", *self._unknown)))
             return
         total = f" of {self._matching}" if self._matching else ""
-        self.say(f"records {first + 1:,} to {first + len(self._records):,}{total}; Enter shows one")
+        place = f"records {first + 1:,} to {first + len(self._records):,}{total}; Enter shows one"
+        self.say("; ".join((place, *self._unknown)))
 
     def _wrong(self, error: SowError) -> None:
         """Show an error beneath the filter; the records of the last filter that could be read stay."""

@@ -281,3 +281,12 @@ def test_the_picture_of_the_readme_is_one_of_this_browser() -> None:
     for text in ("/status", "versions,", "publish", "Refresh"):
         assert text in picture
     assert "url(" not in picture.replace("url(#", "")
+
+
+def test_a_filter_on_a_field_that_no_record_has_says_so(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        browser.screen.query_one("#filter", Input).value = "/sied = 'buy'"
+        await settled(pilot, lambda: "no record matches" in said(browser))
+        assert "no record of orders has the field /sied; did you mean /side?" in said(browser)
+
+    drive(lab.open(), keys, target="[json].[orders]")

@@ -34,6 +34,8 @@ LOOKED = 10_000
 0.82 s, and this 15 ms; where the first ones have the field, it is 0.2 ms."""
 DECODED = 2_000
 """The same where messages have to be decoded for it."""
+LACKS = "has the field"
+"""Words that every remark of this module has, and no other one: who shows it apart from others knows it by them."""
 _NEAR = 0.6
 """How alike two names are at least, as ``difflib`` measures it."""
 _decode = msgspec.json.Decoder().decode
@@ -116,8 +118,8 @@ class Lacking:
     def _words(self, path: Path) -> str:
         topics = ", ".join(dict.fromkeys(self._names))
         if self._certain:
-            return f"no record of {topics} has the field {path}"
-        return f"none of the {self._looked:,} records looked at of {topics} has the field {path}"
+            return f"no record of {topics} {LACKS} {path}"
+        return f"none of the {self._looked:,} records looked at of {topics} {LACKS} {path}"
 
 
 class Unknown(DescribedStruct, frozen=True):
