@@ -286,3 +286,37 @@ def test_a_column_without_a_name_goes_through_tsv(shop: Cli) -> None:
     assert shop("export", "t", "x.tsv").status == 0
     assert shop("publish", "u", "--from", "x.tsv", "--type=id=integer").status == 0
     assert messages(shop, "u") == [{"id": 1, "": "x"}]
+
+
+def test_an_export_of_envelopes_is_known_by_its_first_line(shop: Cli) -> None:
+    shop("publish", "t", stdin=b'{"id":1}\n')
+    assert shop("export", "t", "x.ndjson", "--meta").status == 0
+    done = shop("publish", "t", "--from", "x.ndjson")
+    assert done.status == 3
+    assert "sowctl publish --framing envelope < x.ndjson" in done.err
+    assert shop("publish", "--framing", "envelope", stdin=Path("x.ndjson").read_bytes()).status == 0
+
+
+def test_an_arrow_file_whose_texts_are_no_utf8_is_refused(shop: Cli) -> None:
+    texts = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
+    with ipc.new_file("x.arrow", pa.schema([("id", pa.string())])) as file:
+        file.write_batch(pa.record_batch([texts], names=["id"]))
+    done = shop("publish", "t", "--from", "x.arrow")
+    assert done.status == 3
+    assert "SOW-EXC-012" in done.err
+    # The name of a column.
+    with ipc.new_file("y.arrow", pa.schema([("column", pa.int64())])) as file:
+        file.write_batch(pa.record_batch([pa.array([1])], names=["column"]))
+    Path("y.arrow").write_bytes(Path("y.arrow").read_bytes().replace(b"column", b"colu\xff\xff"))
+    assert "SOW-EXC-012" in shop("publish", "t", "--from", "y.arrow").err
+
+
+def test_of_a_member_given_twice_each_format_has_the_value_that_the_manual_says(shop: Cli) -> None:
+    shop("publish", "t", stdin=b'{"id":4,"dup":1,"dup":2}\n')
+    for name in ("x.csv", "x.parquet", "x.ndjson"):
+        assert shop("export", "t", name).status == 0
+    assert Path("x.csv").read_text() == "id,dup\n4,1\n"
+    assert parquet.read_table("x.parquet").to_pylist() == [{"id": 4, "dup": 2}]
+    assert Path("x.ndjson").read_text() == '{"id":4,"dup":1,"dup":2}\n'
+    assert shop("query", "t", "/dup = 1", "--format", "csv", "--columns", "/dup").out == "dup\n1\n"
+    assert shop("sql", "select dup from t where id = 4", "--format", "csv").out == "dup\n2\n"

@@ -52,8 +52,9 @@ def run(
     With --meta there are the columns _sow_key, _txid, _timestamp, _expiration, _topic and others, too. In SQLite
     decimals and times are texts, structs and arrays JSON; its table has the topic's name.
 
-    csv and tsv have the members of all records, numbers as they were written. Of a member that is given twice, columns
-    have the last. publish --from reads the files back.
+    csv and tsv have the members of all records, numbers as they were written. Of a member that is given twice, csv and
+    tsv have the first value, as filters have; Parquet, Arrow and SQLite have the last; the lines of ndjson and json
+    have both. publish --from reads the files back.
     """
     from contextlib import closing
 

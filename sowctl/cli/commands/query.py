@@ -100,6 +100,9 @@ def run(
     --projection goes with --grouping; an empty one, --grouping '', makes one message of all records that match. With
     --follow the command goes on with every message that matches; subscribe has more to say. A note tells of a field
     that no record has, or in large stores none of the first 10,000.
+
+    Of a member that is given twice, filters, table, csv and tsv have the first value, parquet, arrow and sowctl sql the
+    last; ndjson and json print both.
     """
     from contextlib import closing
 

@@ -220,9 +220,25 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
         return f"if this is a JSON array of messages: {array}"
     if text.startswith(b"{") and refused.column is not None and refused.column > len(data.decode(errors="replace")):
         return f"if messages go over several lines: {_through(refused, 'jq -c .', command)}"
+    import shlex
+
+    if refused.code == "SOW-PUB-002" and is_envelope(text):
+        source = "" if refused.source == STDIN else f" < {shlex.quote(refused.source)}"
+        return f"these look like envelopes, as --meta writes them: sowctl {command} --framing envelope{source}"
     if b"," in text and text[:1] not in b'{"':
         return "if this is CSV: sowctl publish --from reads it, each row as a message"
     return None
+
+
+def is_envelope(text: bytes) -> bool:
+    """Whether a JSON object has what an envelope has around its message: the topic by name, the key and the data."""
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"topic", "sow_key", "data"} <= found.keys()
 
 
 def _through(refused: Rejected, tool: str, command: str) -> str:
