@@ -42,7 +42,10 @@ class Meter:
             streams.under = self.erase
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` ``what``, such as records. Cheap where nothing is to be drawn yet."""
+        """``done`` of ``total`` ``what``, such as records; of 0, where the number is not known.
+
+        Cheap where nothing is to be drawn yet.
+        """
         if not self._on:
             return
         now = self._clock()
@@ -52,7 +55,7 @@ class Meter:
         if now < self._next:
             return
         seconds = now - self._begin
-        left = seconds * (total - done) / (done - self._from) if done > self._from else None
+        left = seconds * (total - done) / (done - self._from) if total and done > self._from else None
         if self._json:
             self._next = now + TOLD_EVERY
             row = {"command": self._name, "counted": what, "done": done, "total": total}
@@ -61,7 +64,7 @@ class Meter:
         self._next = now + EVERY
         share = f"{100 * done // total} % of " if total else ""
         rest = f", {words_of(left)} left" if left is not None else ""
-        self._write(f"{_ERASE}{self._name}: {share}{total:,} {what}{rest}")
+        self._write(f"{_ERASE}{self._name}: {share}{total or done:,} {what}{rest}")
         self._drawn = True
 
     def erase(self) -> None:

@@ -151,6 +151,10 @@ class Instance(DescribedStruct, frozen=True):
         """Whether somebody wants to know how far a long reading has come."""
         return self.watch is not _unwatched
 
+    def watching(self, what: str) -> Callable[[int, int], None]:
+        """What :attr:`watch` is told of the reading of one kind of thing, such as records: how many of how many."""
+        return lambda done, total: self.watch(what, done, total)
+
     @property
     def log(self) -> TransactionLog | None:
         """The transaction log's configuration, if there is one."""

@@ -6,7 +6,7 @@ every column against header and map, times per topic, and the topics file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -53,15 +53,19 @@ def check_journal(
     acknowledged: int = 0,
     coverage: JournalCoverage | None = None,
     archive: Path | None = None,
+    on_read: Callable[[int, int], None] | None = None,
 ) -> Iterator[Finding]:
     """Read everything and yield what is wrong, in file order; ``archive`` may hold files of the journal too.
 
     Ids are the codes that a reader would raise; besides them ``SOW-JRN-040`` torn tail, ``041`` unfinished group,
     ``042`` time goes back, ``043`` the topics file is of no use, ``044`` it contradicts the journal. ``acknowledged``
-    is the highest txid that any store has applied. Raises only MissingError ``SOW-JRN-001`` and StorageError
+    is the highest txid that any store has applied. ``on_read`` is told how many bytes on disk of how many are read.
+    Raises only MissingError ``SOW-JRN-001`` and StorageError
     ``SOW-JRN-020``.
     """
-    yield from _Check(directory, instance, seam, acknowledged, coverage or JournalCoverage(), archive).run()
+    check = _Check(directory, instance, seam, acknowledged, coverage or JournalCoverage(), archive)
+    check.on_read = on_read
+    yield from check.run()
 
 
 class _Check:
@@ -89,6 +93,9 @@ class _Check:
         self.told: JournalState | None = None
         self.broken = False
         self.topics_file = b""
+        self.on_read: Callable[[int, int], None] | None = None
+        self.behind = self.total = 0
+        """Bytes on disk of the files that are read, and of all."""
 
     def run(self) -> Iterator[Finding]:
         # Read before anything else: what it counts in is in the files that are looked at after it.
@@ -103,6 +110,8 @@ class _Check:
         if not numbers:
             raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
         self._look_ahead(paths[numbers[-1]][0], numbers[-1])
+        if self.on_read is not None:
+            self.total = sum(map(_size, (paths[number][0] for number in numbers)))
         for number in numbers:
             path, *others = paths[number]
             try:
@@ -112,6 +121,7 @@ class _Check:
                 try:
                     yield from self._others(file, others)
                     yield from self._file(file, number == numbers[-1])
+                    self.behind += file.stored
                 finally:
                     file.close()
             except (DamageError, VersionError) as error:
@@ -213,6 +223,10 @@ class _Check:
                 self._miss(file, item.offset, item.size)
             else:
                 yield from self._group(file, walker, item)
+            if self.on_read is not None and self.total:
+                # Of a compressed file the walk counts what is unpacked.
+                done = self.behind + file.stored * min(walker.offset, file.size) // max(file.size, 1)
+                self.on_read(min(done, self.total), self.total)
         self.last_txid, self.lineage, self.chain = walker.last_txid, header.lineage, walker.chain
         if is_last:
             yield from self._end(file, walker)
@@ -367,6 +381,14 @@ class _Check:
 
     def _at(self, block: Block, code: str, text: str) -> Finding:
         return Finding(code, Level.ERROR, Place(str(block.path), offset=block.start.offset), text)
+
+
+def _size(path: Path) -> int:
+    """Bytes on disk; 0 for a file that was removed, or that lies at a URL."""
+    try:
+        return on_disk(path).stat().st_size
+    except (OSError, SowError):
+        return 0
 
 
 def _problem(

@@ -301,9 +301,12 @@ class Journal:
     def unread(self, after: int = 0) -> Iterator[BlockRef]:
         """The blocks of complete groups with a txid above ``after``, in order, as their headers; the rest is read when
         it is asked for, which has to be before the next one. Raises DamageError as :meth:`blocks`."""
+        reach = self._reach(after, None)
         for item in self._scan.refs(after, None, None, resync=False):
             assert not isinstance(item, Damage)
             if item.header.last_txid > after:
+                if reach is not None and self.on_read is not None:
+                    self.on_read(min(item.header.last_txid, reach[1]) - reach[0], reach[1] - reach[0])
                 if item.header.is_gap:
                     self._tell(item, None)
                 else:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -73,12 +73,20 @@ class StoreCoverage(Struct, frozen=True):
 class StoreCheck(Iterator[Finding]):
     """The findings of one check, as they come; ``coverage`` is known when they have ended. Made by check_store()."""
 
-    def __init__(self, path: Path, seam: Seam, no_lock: bool, reading: Reading | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        seam: Seam,
+        no_lock: bool,
+        reading: Reading | None = None,
+        on_read: Callable[[int, int], None] | None = None,
+    ) -> None:
         self.coverage = StoreCoverage(not_verified=("everything: the check has not ended",))
         self._path = path
         self._seam = seam
         self._no_lock = no_lock
         self._reading = reading
+        self._on_read = on_read
         # A generator: nothing starts before the first finding is asked for.
         self._findings = self._run()
 
@@ -130,6 +138,8 @@ class StoreCheck(Iterator[Finding]):
                     # The child writes one object a line: how far it is, a finding, or at the very end the coverage.
                     row = json.loads(line)
                     where = row.get("at", where)
+                    if "read" in row and self._on_read is not None:
+                        self._on_read(*row["read"])
                     if "finding" in row:
                         yield self._finding(**row["finding"])
                     elif "coverage" in row:
@@ -192,15 +202,20 @@ def _last_line(errors: IO[bytes]) -> str:
 
 
 def check_store(
-    path: str | os.PathLike[str], *, seam: Seam = SEAM, no_lock: bool = False, reading: Reading | None = None
+    path: str | os.PathLike[str],
+    *,
+    seam: Seam = SEAM,
+    no_lock: bool = False,
+    reading: Reading | None = None,
+    on_read: Callable[[int, int], None] | None = None,
 ) -> StoreCheck:
     """Read all of a store and yield what is wrong with it; ``.coverage`` of the result says how much was read.
 
     Recomputes checksums, digest, counts, bytes; compares the expiry index with the records and versions with their
-    keys. With ``reading``, the structure and so much of the data. Raises MissingError, StorageError when the check
-    cannot be started.
+    keys. With ``reading``, the structure and so much of the data. ``on_read`` is told how many of how many records and
+    versions are read. Raises MissingError, StorageError when the check cannot be started.
     """
     real = Path(path).resolve()
     if not real.exists():
         raise missing(real)
-    return StoreCheck(real, seam, no_lock, reading)
+    return StoreCheck(real, seam, no_lock, reading, on_read)

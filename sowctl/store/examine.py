@@ -59,6 +59,7 @@ class StoreExamination:
         self.expiry_sum = 0
         self.highest_txid = 0
         self.skipped: list[str] = []
+        self.progress: Callable[[int, int], None] = _untold
 
     def run(self) -> Iterator[Finding]:
         """Everything that is wrong."""
@@ -86,6 +87,12 @@ class StoreExamination:
         """Go on only with what is of one state. Raises LockedError SOW-STO-061 where it is read without locks."""
         if self._watch is not None:
             self._watch.verify(self._state)
+
+    def tell(self) -> None:
+        """Say how many of the entries that the file counts are read; of the expiry index it keeps no count."""
+        meta = self.meta
+        if meta is not None:
+            self.progress(self.records + self.versions, meta.records + meta.versions)
 
     def coverage(self) -> StoreCoverage:
         """What was read."""
@@ -155,6 +162,8 @@ class StoreExamination:
                 last, batches = keys[-1], batches + 1
                 if batches % PROGRESS_EVERY == 0:
                     self.note(f"{name} after {_shown(last)}")
+                    self.tell()
+            self.tell()
         except lmdb.Error as problem:
             message = damaged_page(problem, Path(self.path)).message
             yield self._finding("SOW-STO-023", f"{message}, after {_shown(last)}", name)
@@ -269,24 +278,36 @@ class StoreExamination:
             yield self._finding("SOW-STO-051", message, "meta")
 
 
+def _untold(done: int, total: int) -> None:
+    return
+
+
 def _shown(key: bytes) -> str:
     return str(int.from_bytes(key[:8], "big")) if key else "the beginning"
 
 
+Told = Callable[[int, int], None]
+"""Is told how many entries of how many are read."""
 Make = Callable[[Handle, Any], StoreExamination]
 """Makes what is run over a store, of its handle and a read transaction."""
 
 
 def examine(
-    path: str, no_lock: bool, note: Callable[[str], None], make: Make | None = None
+    path: str,
+    no_lock: bool,
+    note: Callable[[str], None],
+    make: Make | None = None,
+    progress: Told = _untold,
 ) -> Iterator[Finding | StoreCoverage]:
-    """Findings of the store at ``path``, at last the coverage. ``note`` is told how far the reading has come."""
+    """Findings of the store at ``path``, at last the coverage. ``note`` is told where the reading is, ``progress`` how
+    many entries of how many are read."""
     note("the beginning of the file")
     try:
         # Opened like any reader does: what keeps a reader out is a finding, in the reader's words.
         handle = open_handle(StoreFiles.of(path), Mode(False, True, no_lock, 0.0), SEAM)
         txn = handle.begin(write=False)
         examination = StoreExamination(handle, txn, note) if make is None else make(handle, txn)
+        examination.progress = progress
     except SowError as problem:
         yield from _unread(path, problem, "everything: the file could not be opened")
         return
@@ -316,10 +337,10 @@ def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | Store
 
 def main(path: str, locks: str = "") -> None:
     """The child process. ``locks`` is ``no-lock`` to read without any."""
-    serve(lambda note: examine(path, locks == "no-lock", note))
+    serve(lambda note, progress: examine(path, locks == "no-lock", note, progress=progress))
 
 
-def serve(examined: Callable[[Callable[[str], None]], Iterator[Finding | StoreCoverage]]) -> None:
+def serve(examined: Callable[[Callable[[str], None], Told], Iterator[Finding | StoreCoverage]]) -> None:
     """Write what is found, one JSON object a line, to standard output."""
     # LMDB may abort on damage, which is expected here: no core file is left behind for it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -329,7 +350,7 @@ def serve(examined: Callable[[Callable[[str], None]], Iterator[Finding | StoreCo
         # Each line at once: if this process is killed, the parent knows how far the reading had come.
         sys.stdout.flush()
 
-    for item in examined(lambda where: say("at", where)):
+    for item in examined(lambda where: say("at", where), lambda done, total: say("read", (done, total))):
         if isinstance(item, StoreCoverage):
             say("coverage", asdict(item))
         else:

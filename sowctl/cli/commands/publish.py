@@ -173,7 +173,7 @@ def run(
         else:
             sources = watcher.sources(files or ["-"])
         report = publish(
-            instance,
+            watcher.watched(instance),
             topic,
             sources,
             options,

@@ -236,7 +236,7 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
     read = columns_of(instance.type_of(source.message_type).extractor(slots))
     # The store alone, without the overlay and with what has expired: the columns are of the state that the digest
     # names. One reading fills all columns that are missing.
-    found = gathered(source.snapshot, read, [wanted[slot] for slot in slots])
+    found = gathered(source.snapshot, read, [wanted[slot] for slot in slots], instance.watching("records to index"))
     if fresh:
         # Offsets before keys, keys before columns: each file names the state by its digest, so a reader that comes in
         # between finds none, or one of another state, and does without.

@@ -67,7 +67,14 @@ def compacted(
             return report
         report.leftovers = len(remove_leftovers(path, instance.seam))
         try:
-            done = compact(store, seam=instance.seam, wait=instance.lock_wait, command=instance.holder, always=always)
+            done = compact(
+                store,
+                seam=instance.seam,
+                wait=instance.lock_wait,
+                command=instance.holder,
+                always=always,
+                on_read=instance.watching("records"),
+            )
         except DamageError as error:
             error.hint = REPAIR
             raise

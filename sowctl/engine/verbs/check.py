@@ -168,7 +168,9 @@ class CheckRun:
             # What is left of the time is shared by the stores that are left.
             stores, elapsed = self._left
             reading = replace(reading, seconds=max(0.0, reading.seconds - elapsed) / stores)
-        findings = check_store(path, seam=self._instance.seam, reading=reading)
+        findings = check_store(
+            path, seam=self._instance.seam, reading=reading, on_read=self._instance.watching("records")
+        )
         sound = True
         for finding in findings:
             sound = False
@@ -294,6 +296,7 @@ class CheckRun:
                 for keys, values in source.batches(SCAN_BATCH):
                     found = present.others(keys, values)
                     records += len(keys)
+                    self._instance.watch("keys", records, source.meta.records)
                     others += len(found)
                     example = keys[found[0]] if found and example is None else example
         except SowError as error:

@@ -437,6 +437,8 @@ class _Run:
 
     def tell(self, written: _Written) -> None:
         """Tell the caller of a batch that is counted."""
+        if self.session.dry_run:
+            self.instance.watch("bytes", written.batch.end, 0)
         if self.on_acknowledged is None:
             return
         for payloads, first in written.groups:

@@ -81,9 +81,14 @@ def _text(data: bytes, *, any_text: bool) -> str | None:
     return text if plain else None
 
 
-def reject_line(refused: Rejected) -> bytes:
-    """One line: where the message stood, why it was refused, and its bytes as text or as Base64."""
-    row: dict[str, object] = {"source": refused.source, "line": refused.line, "byte": refused.offset}
+def reject_line(refused: Rejected, *, offset: bool = True) -> bytes:
+    """One line: where the message stood, why it was refused, and its bytes as text or as Base64.
+
+    ``offset``: whether the place in bytes is known; of a table's rows it is not.
+    """
+    row: dict[str, object] = {"source": refused.source, "line": refused.line}
+    if offset:
+        row["byte"] = refused.offset
     if refused.column is not None:
         row["column"] = refused.column
     row |= {"code": refused.code, "error": refused.message}

@@ -7,7 +7,7 @@ lock as long as it is much; only the last of it, and the exchange itself, keep w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,12 +56,20 @@ class Copied(Struct, frozen=True):
     digest: int
 
 
-def compact(store: Store, *, seam: Seam, wait: float, command: str, always: bool = False) -> Copied:
+def compact(
+    store: Store,
+    *,
+    seam: Seam,
+    wait: float,
+    command: str,
+    always: bool = False,
+    on_read: Callable[[int, int], None] | None = None,
+) -> Copied:
     """Put a copy without free pages in the place of a store, which is open for reading; ``always``: also one that is
     no smaller.
 
-    ``wait`` seconds for locks. Raises DamageError where something is not sound, StorageError, LockedError; the store is
-    as it was then.
+    ``wait`` seconds for locks; ``on_read`` is told how many records and versions of how many are copied. Raises
+    DamageError where something is not sound, StorageError, LockedError; the store is as it was then.
     """
     before = store.file_size()
     for number in range(1, ATTEMPTS + 2):
@@ -70,6 +78,7 @@ def compact(store: Store, *, seam: Seam, wait: float, command: str, always: bool
                 # Nothing changes under the lock, so the last attempt ends whatever writers did before.
                 held.enter_context(store.writer_lock(wait))
             copy = held.enter_context(StoreCopy(store, seam, command, always=always))
+            copy.on_read = on_read
             if copy.complete(wait):
                 meta = copy.builder.meta
                 after = store.files.path.stat().st_size if copy.in_place else before
@@ -99,6 +108,7 @@ class StoreCopy:
         self.changes = 0
         self.in_place = False
         self._tables: list[str] = []
+        self.on_read: Callable[[int, int], None] | None = None
         # It is the same store, so it was made when it was made.
         self._held = ExitStack()
         self.builder: StoreBuilder = self._held.enter_context(
@@ -158,9 +168,11 @@ class StoreCopy:
             size = _batch(meta.payload_bytes, meta.records)
             for part in _parts(snapshot.scan(batch=size)):
                 self.builder.change(partial(_append, part), pending=_pending(part))
+                self._told(meta)
             size = _batch(meta.version_bytes, meta.versions)
             for part in _parts(snapshot.scan_history(batch=size)):
                 self.builder.change(partial(_append_versions, part), pending=_pending(part))
+                self._told(meta)
             self._tables = snapshot.table_names()
             if self._tables:
                 self.builder.open_tables(self._tables)
@@ -174,6 +186,11 @@ class StoreCopy:
                 place=self._store.path,
                 hint="sowctl store check says what is damaged, sowctl store repair saves the rest",
             )
+
+    def _told(self, meta: StoreMeta) -> None:
+        if self.on_read is not None:
+            done = self.builder.meta
+            self.on_read(done.records + done.versions, meta.records + meta.versions)
 
     def _copy_tables(self, snapshot: Snapshot, txn: WriteTxn) -> None:
         for name in self._tables:

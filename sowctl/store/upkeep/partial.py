@@ -198,7 +198,7 @@ def main(path: str, wanted: str, locks: str = "") -> None:
     part = values.pop("part")
     reading = Reading(**values, part=tuple(part) if part is not None else None)
     try:
-        serve(lambda note: examine_part(path, locks == "no-lock", note, reading))
+        serve(lambda note, _: examine_part(path, locks == "no-lock", note, reading))
     except SowError as error:
         raise SystemExit(f"{error.code}: {error.message}") from error
 

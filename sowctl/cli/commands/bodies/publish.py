@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
+from msgspec.structs import replace
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.reporting import RefusedWarnings, show_report
 from sowctl.cli.io.sources import (
@@ -22,7 +24,7 @@ from sowctl.cli.io.sources import (
     refuse_unreadable,
 )
 from sowctl.cli.io.tables import LINES, TEXTS, format_of, row_sources, types_of
-from sowctl.cli.meter import words_of
+from sowctl.cli.meter import Meter, words_of
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.frames import framed
@@ -120,6 +122,19 @@ class Publishing:
         self._names, self._rows = names, True
         return row_sources(instance, topic, message_type, names, types_of(types, names))
 
+    def watched(self, instance: Instance) -> Instance:
+        """The instance of a dry run, which acknowledges nothing: it tells how far the reading has come."""
+        mode, shown = self.invocation.settings.progress, self.invocation.shows_progress()
+        if not self._options.dry_run or not (shown or mode == "json"):
+            return instance
+        self.invocation.meter = meter = Meter(self.invocation.streams, "publish", mode, shown=shown)
+
+        def tell(what: str, done: int, total: int) -> None:
+            # Of rows the place is the number of the next one.
+            meter.tell("rows" if self._rows else "bytes", done, 0 if self._rows else self._size)
+
+        return replace(instance, watch=tell)
+
     def acknowledged(self, batch: Acknowledged) -> None:
         """Count a durable batch; with --tee write its messages."""
         self.published += len(batch.payloads)
@@ -142,7 +157,9 @@ class Publishing:
         self.rejects += 1
         self._last = refused
         if self._file is not None:
-            self._file.write(reject_line(refused))
+            # A row of a table has a line alone.
+            rows = self._rows and format_of(refused.source) not in LINES
+            self._file.write(reject_line(refused, offset=not rows))
             # One by one, so that the file is complete wherever the run ends.
             self._file.flush()
         elif self._options.on_error == "skip":

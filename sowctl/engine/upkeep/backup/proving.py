@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,18 +50,21 @@ def prove(instance: Instance, manifest: Manifest, tree: Path, read: Collection[s
     # Checks first: a program that asks again and again keeps open what it has read.
     for topic in manifest.topics:
         if topic.file is not None and (read is None or topic.file in read):
-            check_file(tree / topic.file, instance.seam)
+            check_file(tree / topic.file, instance.seam, instance.watching("records to prove"))
     for topic in manifest.topics:
         if topic.file is not None:
             _compare(there, topic, tree)
 
 
-def check_file(path: Path, seam: Seam) -> None:
-    """Read every byte of a store. Raises DamageError ``SOW-BAK-001``."""
+def check_file(path: Path, seam: Seam, on_read: Callable[[int, int], None] | None = None) -> None:
+    """Read every byte of a store; ``on_read`` is told how many entries of how many.
+
+    Raises DamageError ``SOW-BAK-001``.
+    """
     from sowctl.findings import Level
     from sowctl.store.check import check_store
 
-    for finding in (findings := check_store(path, seam=seam)):
+    for finding in (findings := check_store(path, seam=seam, on_read=on_read)):
         if finding.level >= Level.ERROR:
             raise damaged(str(path), f"{finding.id}: {finding.message}")
     # A check that did not come to its end proves nothing.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -273,6 +273,14 @@ class _Taking:
         size, digest = copying.read_digest(target, self.seam)
         self.files.append(BackedFile(path, "journal", size, digest, mode, "linked"))
 
+    def _told(self, chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+        """Chunks of a store as they are, each told; its free pages are left out, so there may be fewer bytes."""
+        done = 0
+        for chunk in chunks:
+            yield chunk
+            done += len(chunk)
+            self.instance.watch("bytes of a store", min(done, size), size)
+
     def _store(self, pinned: Pinned, instant: BackupInstant) -> BackedTopic:
         topic, meta = pinned.topic, pinned.snapshot.meta
         path, target = self._target(pinned.path)
@@ -287,7 +295,8 @@ class _Taking:
             mode = pinned.path.stat().st_mode & 0o777
 
             def take(pipe: int) -> tuple[int, str]:
-                return copying.write(copying.chunks_of(pipe), target, self.seam, mode, rest=True)
+                chunks = self._told(copying.chunks_of(pipe), pinned.path.stat().st_size)
+                return copying.write(chunks, target, self.seam, mode, rest=True)
 
             size, digest = pinned.snapshot.copy_through(take)
             self.files.append(BackedFile(path, "store", size, digest, target.stat().st_mode & 0o777, "copied"))

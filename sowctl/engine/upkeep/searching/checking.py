@@ -30,10 +30,11 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
     config, log = instance.config, instance.log
     if config is None or (log is None and directory is None):
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    told = instance.watching("bytes of the journal") if instance.is_watched else None
     if directory is not None or log is None:
         assert directory is not None
         _refuse_nothing(instance, directory)
-        yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage)
+        yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage, on_read=told)
         return
     _refuse_nothing(instance, log.directory, log.archive_directory)
     # What stores have applied and queues have written proves how far the journal must go.
@@ -52,6 +53,7 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
         acknowledged=max(applied_of(lineage, stores), told_of(lineage, states)),
         coverage=coverage,
         archive=log.archive_directory,
+        on_read=told,
     )
 
 
