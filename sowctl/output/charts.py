@@ -164,7 +164,7 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         count = len(rows[0]["counts"])
         size = grouped(rows[0]["counts"], room)[1]
         interval = rows[0]["interval_seconds"]
-        mark = f"a mark is {span(interval * size)}, {-(-count // size):,} from {begins}"
+        mark = f"{-(-count // size):,} marks of {span(interval * size)} each, from {begins}"
         page.fold(Text(f"{mark}; peak: messages in {span(interval)}"))
         page.line(Text(_cells(heads, widths), style="bold"))
         series = [grouped(row["counts"], room)[0] for row in rows]
@@ -189,7 +189,10 @@ def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
 
 def number(value: int | float) -> str:
     """A number for people: integers with separators, others with at most six digits."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    # Six digits would make an exponent of these; behind 15 digits a double has no more to tell.
+    return f"{value:,.0f}" if 999_999.5 <= abs(value) < 1e15 else f"{value:,.6g}"
 
 
 def span(seconds: float) -> str:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from sowctl.output.charts import draw_rates
+from sowctl.output.charts import draw_rates, number
 from sowctl.output.drawing import drawing
 from sowctl.output.options import Terminal
 
@@ -31,3 +31,26 @@ def test_the_stream_stays_open() -> None:
     with drawing(out, Terminal(columns=5), "ascii") as console:
         console.print("a ✓\nand")
     assert out.getvalue() == b"a \\u2713\nand\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (10_001, "10,001"),
+        (40_207_109.25, "40,207,109"),
+        (-52_778_500.5, "-52,778,500"),
+        (999_999.7, "1,000,000"),
+        (99_999.95, "99,999.9"),
+        (1234.5, "1,234.5"),
+        (2.5e300, "2.5e+300"),
+    ],
+)
+def test_numbers_have_separators_and_no_exponents_that_people_would_write_out(value: float, words: str) -> None:
+    assert number(value) == words
+
+
+def test_what_a_mark_of_a_sparkline_is_is_said() -> None:
+    out = io.BytesIO()
+    row = {"messages": 3, "peak": 2, "topic": "t", "client": None, "counts": [1, 2], "interval_seconds": 60.0}
+    draw_rates([row], "2026-01-05", Terminal(), out)
+    assert b"2 marks of 1m each, from 2026-01-05; peak: messages in 1m" in out.getvalue()

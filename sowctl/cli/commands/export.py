@@ -44,7 +44,7 @@ def run(
 
     The ending of FILE says the format: .parquet, .arrow (or .feather; .arrows is the stream), .csv, .tsv, .ndjson (or
     .jsonl), .json, .sqlite (or .db); behind the names of texts .gz or .zst packs them. The file appears whole or not at
-    all. An existing one is replaced with --overwrite alone.
+    all. An existing one is replaced with --overwrite alone. Parquet, Arrow and SQLite need the extra arrow.
 
     Parquet, Arrow and SQLite have a column for every first-level member of the messages, in the order in which they
     are first seen, typed as sowctl-spark(7) says under MESSAGES: 64-bit numbers where these hold every value, else

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from sowctl.journal.block import FileInfo
 
 
+def age(seconds: float) -> str:
+    """A length of time as people say it, in the largest unit of which there are two: ``90s``, ``3h``, ``322d``."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
 def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     """All facts of a topic; ``brief``: those that fit a line, for people."""
     updated = format_time(topic.last_update) if topic.last_update is not None else None
@@ -25,7 +33,7 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     if topic.leased:
         state += f", {topic.leased:,} leased"
     if topic.age_seconds is not None:
-        state += f", oldest {topic.age_seconds:.0f}s"
+        state += f", oldest {age(topic.age_seconds)}"
     if topic.retained_pages:
         state += f", process {topic.reader_pid} keeps {topic.retained_pages:,} pages"
     return {
