@@ -313,6 +313,7 @@ def test_an_arrow_file_whose_texts_are_no_utf8_is_refused(shop: Cli) -> None:
 
 
 def test_of_a_member_given_twice_each_format_has_the_value_that_the_manual_says(shop: Cli) -> None:
+    pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
     shop("publish", "t", stdin=b'{"id":4,"dup":1,"dup":2}\n')
     for name in ("x.csv", "x.parquet", "x.ndjson"):
         assert shop("export", "t", name).status == 0
