@@ -36,7 +36,7 @@ def run(
     from sowctl.cli.streams import is_terminal
     from sowctl.config.difference import differences
     from sowctl.config.show import typed
-    from sowctl.output import changes
+    from sowctl.output.compared import changes
 
     first, second = (typed(load_document(invocation, file, define, fragment=fragment)) for file in (before, after))
     streams = invocation.streams

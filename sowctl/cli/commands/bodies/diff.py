@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.output.differences import DiffText, as_json, counts_json, envelope, version_json, words
+from sowctl.output.compared.records import DiffText, as_json, counts_json, envelope, version_json, words
 from sowctl.output.display import display
 from sowctl.output.options import Terminal
 

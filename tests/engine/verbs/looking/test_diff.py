@@ -21,7 +21,7 @@ from sowctl.engine.verbs.publish import publish
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.output.differences import envelope
+from sowctl.output.compared.records import envelope
 from sowctl.values.differences import path_text
 from tests.support.examples import examples
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
