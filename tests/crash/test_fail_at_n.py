@@ -27,7 +27,7 @@ FAILURES = [
 
 STRIDE = 41
 """In the short form every so many-th call fails, from a random one on, with one of the failures in turn."""
-LEAST = 5
+LEAST = 3
 """So many calls are tried at least, however few a verb makes."""
 
 

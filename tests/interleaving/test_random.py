@@ -11,7 +11,7 @@ from tests.support.interleaving.trial import Stages
 PARTS = 8
 STEPS = 125_000
 """Steps of each part in the long form."""
-RUNS = 9
+RUNS = 6
 """Runs of each part in the short form."""
 
 
