@@ -11,7 +11,7 @@ from sowctl.cli.words.options import Columns, DryRun, Format, OlderThan
 EXAMPLES = (
     "sowctl journal archive --older-than 1d --dry-run",
     "sowctl journal archive --older-than 12h --keep 2",
-    "sowctl journal archive --to s3://lake/trading/journal --older-than 1h",
+    "sowctl journal archive --to file:///tmp/morning/journal --older-than 1h",
 )
 
 

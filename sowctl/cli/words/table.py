@@ -150,6 +150,7 @@ PREFIXES = {
 }
 """The first words that are no command by themselves, with what their commands are about."""
 PAGES = (
+    "sow-archive",
     "sow-backup",
     "sow-bookmark",
     "sow-config",
