@@ -35,17 +35,24 @@ def packed_settings(packed: Path, master: str) -> dict[str, str]:
         raise UsageError("SOW-SPK-135", "there is no such packed environment", place=str(packed), hint="venv-pack -o")
     return {
         "spark.archives": f"{packed.absolute()}#{UNPACKED}",
-        # By PATH and not by its path: Spark runs Python by one name on the driver, where it plans, and on executors.
-        "spark.executorEnv.PATH": f"./{UNPACKED}/bin:{_USUAL}",
+        # By PATH and not by its path: Spark runs Python by one name on the driver, where it plans, and on executors. It
+        # hands this PATH to both, and Python finds its library by it: the driver, which has nothing unpacked, goes on
+        # to its own directory.
+        "spark.executorEnv.PATH": f"./{UNPACKED}/bin:{_own_directory()}:{_USUAL}",
     }
 
 
 def driver_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """What makes the driver run this Python, and executors the one that they unpack: ``python3``, wherever that is."""
-    here = str(Path(sys.executable).absolute().parent)
+    here = _own_directory()
     path = environment.get("PATH", os.defpath)
     return {
         "PATH": path if path.split(os.pathsep)[0] == here else f"{here}{os.pathsep}{path}",
         "PYSPARK_PYTHON": "python3",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+
+
+def _own_directory() -> str:
+    """Where the Python of this process lies."""
+    return str(Path(sys.executable).absolute().parent)

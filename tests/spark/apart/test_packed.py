@@ -38,7 +38,7 @@ def test_the_line_ships_the_environment_and_runs_one_name_everywhere(packed: Pat
     settings = dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "--conf")
     assert settings == {
         "spark.archives": f"{packed}#environment",
-        "spark.executorEnv.PATH": "./environment/bin:/usr/local/bin:/usr/bin:/bin",
+        "spark.executorEnv.PATH": f"./environment/bin:{here}:/usr/local/bin:/usr/bin:/bin",
         "spark.executor.memory": "2g",
     }
 
