@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual.app import App
 
-from sowctl.browse.reading import Reader
+from sowctl.browse.reading import InstanceReader
 from sowctl.browse.records import RecordsPage
 from sowctl.browse.topics import TopicsPage
 from sowctl.output.display import display
@@ -38,7 +38,7 @@ class Browser(App[None]):
     def __init__(self, instance: Instance, target: str | None = None, topic: str = "") -> None:
         super().__init__()
         # Remarks would be written across the screen: they are shown on it for some seconds instead.
-        self.reader = Reader(replace(instance, notify=self._remark))
+        self.reader = InstanceReader(replace(instance, notify=self._remark))
         self.title = "sowctl"
         self._first = target
         self._first_name = topic

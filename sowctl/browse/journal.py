@@ -7,8 +7,8 @@ from typing import ClassVar
 from rich.text import Text
 from textual.widgets import DataTable
 
-from sowctl.browse.reading import ENTRY_COLUMNS, Reader, Stop
-from sowctl.browse.screen import Page
+from sowctl.browse.reading import ENTRY_COLUMNS, InstanceReader, Stop
+from sowctl.browse.screen import BrowserScreen
 
 FIRST = 100
 """Entries that are shown at the beginning."""
@@ -16,12 +16,12 @@ MOST = 1000
 """Entries that are kept; older ones leave the table."""
 
 
-class JournalPage(Page):
+class JournalPage(BrowserScreen):
     """The journal, followed."""
 
     BINDINGS: ClassVar = [("f", "follow", "Follow/hold"), ("escape", "app.pop_screen", "Back")]
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: InstanceReader) -> None:
         super().__init__(reader)
         self._follows = True
         self._count = 0

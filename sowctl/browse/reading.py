@@ -61,7 +61,7 @@ class TopicRow(Struct, frozen=True):
 TOPIC_COLUMNS = ("topic", "type", "kind", "state", "records", "size", "last update")
 
 
-class Shown(Struct, frozen=True):
+class BrowsedRecord(Struct, frozen=True):
     """One record: its key as clients see it, its cells, its message as JSON, and its metadata."""
 
     key: str
@@ -70,7 +70,7 @@ class Shown(Struct, frozen=True):
     facts: list[tuple[str, str]]
 
 
-class Page(Struct, frozen=True):
+class PageOfRecords(Struct, frozen=True):
     """A page of records; ``fields`` are the paths of the columns, ``more``: there are further ones.
 
     ``unknown``: remarks on fields of the filter or the order that no record has.
@@ -78,12 +78,12 @@ class Page(Struct, frozen=True):
 
     headings: list[str]
     fields: list[str]
-    records: list[Shown]
+    records: list[BrowsedRecord]
     more: bool
     unknown: tuple[str, ...] = ()
 
 
-class Wanted(Struct, frozen=True):
+class PageRequest(Struct, frozen=True):
     """Which records, in which order, and from which one on."""
 
     target: str
@@ -104,7 +104,7 @@ VERSION_COLUMNS = ("from", "operation", "client", "txid", "until")
 ENTRY_COLUMNS = ("time", "txid", "topic", "operation", "key", "client", "message")
 
 
-class Reader(DescribedStruct, frozen=True):
+class InstanceReader(DescribedStruct, frozen=True):
     """The instance that is looked through."""
 
     instance: Instance
@@ -127,7 +127,7 @@ class Reader(DescribedStruct, frozen=True):
             rows.append(TopicRow(target, tuple(map(display, cells))))
         return rows
 
-    def page(self, wanted: Wanted, stop: Stop) -> Page:
+    def page(self, wanted: PageRequest, stop: Stop) -> PageOfRecords:
         """A page of records. Raises what a query raises, Stopped."""
         options = QueryOptions(
             filter=wanted.filter.strip() or None,
@@ -156,7 +156,7 @@ class Reader(DescribedStruct, frozen=True):
                 batches.append(batch)
         return replace(_page(batches), unknown=tuple(noted))
 
-    def count(self, wanted: Wanted, stop: Stop, told: Callable[[int], None]) -> int:
+    def count(self, wanted: PageRequest, stop: Stop, told: Callable[[int], None]) -> int:
         """How many records match; ``told`` so far, after each batch. Raises what a query raises, Stopped."""
         options = QueryOptions(filter=wanted.filter.strip() or None, jobs=1, counted=False)
         total = 0
@@ -219,19 +219,19 @@ class Reader(DescribedStruct, frozen=True):
         return resolve(self.instance, target, derived=True, literal=True)
 
 
-def _page(batches: Sequence[RecordBatch]) -> Page:
+def _page(batches: Sequence[RecordBatch]) -> PageOfRecords:
     columns, _ = open_columns(batches, OutputOptions())
-    records: list[Shown] = []
+    records: list[BrowsedRecord] = []
     for batch in batches:
         for row, record in zip(columns.rows(batch), batch.records[: PAGE - len(records)], strict=False):
             cells = [clip(display(text or ""), CELL, "…") for text in cell_texts(columns.cells(row)[:COLUMNS])]
             facts = metadata(batch, record)
             shown = [(name, display(str(value))) for name, value in facts.items() if value is not None]
-            records.append(Shown(str(facts["sow_key"]), cells, batch.members_view(record.payload), shown))
+            records.append(BrowsedRecord(str(facts["sow_key"]), cells, batch.members_view(record.payload), shown))
     # Without a record there is nothing that could name columns.
     count = COLUMNS if records else 0
     headings = [display(heading) for heading in columns.headings[:count]]
-    return Page(headings, list(map(str, columns.columns[:count])), records, sum(map(len, batches)) > PAGE)
+    return PageOfRecords(headings, list(map(str, columns.columns[:count])), records, sum(map(len, batches)) > PAGE)
 
 
 def _version(record: VersionRecord, view: bytes, before: bytes | None) -> VersionShown:

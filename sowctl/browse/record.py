@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import DataTable, Footer, Header, Static
 
-from sowctl.browse.reading import VERSION_COLUMNS, Reader, Shown, VersionShown, pretty
-from sowctl.browse.screen import Page, fill
+from sowctl.browse.reading import VERSION_COLUMNS, BrowsedRecord, InstanceReader, VersionShown, pretty
+from sowctl.browse.screen import BrowserScreen, fill
 from sowctl.errors import SowError
 
 _COLORS = {"~": "yellow", "+": "green", "-": "red"}
@@ -18,7 +18,7 @@ NARROW = 100
 """Columns of a terminal below which the message stands above the versions, not beside them."""
 
 
-class RecordPage(Page):
+class RecordPage(BrowserScreen):
     """One record with its history."""
 
     BINDINGS: ClassVar = [
@@ -27,7 +27,7 @@ class RecordPage(Page):
         ("escape", "back", "Back"),
     ]
 
-    def __init__(self, reader: Reader, target: str, topic: str, record: Shown) -> None:
+    def __init__(self, reader: InstanceReader, target: str, topic: str, record: BrowsedRecord) -> None:
         super().__init__(reader)
         self._target = target
         self._topic = topic

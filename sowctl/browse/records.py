@@ -12,16 +12,16 @@ from textual.timer import Timer
 from textual.widgets import DataTable, Footer, Header, Input, Label, Static
 
 from sowctl.browse import reading
-from sowctl.browse.reading import PAGE, Reader, Shown, Stop, Wanted
+from sowctl.browse.reading import PAGE, BrowsedRecord, InstanceReader, PageRequest, Stop
 from sowctl.browse.record import RecordPage
-from sowctl.browse.screen import Page, error_text, fill
+from sowctl.browse.screen import BrowserScreen, error_text, fill
 from sowctl.errors import SowError
 
 PAUSE = 0.2
 """Seconds without a key after which a filter is asked."""
 
 
-class RecordsPage(Page):
+class RecordsPage(BrowserScreen):
     """The records of one topic."""
 
     BINDINGS: ClassVar = [
@@ -35,11 +35,11 @@ class RecordsPage(Page):
         ("escape", "back", "Back"),
     ]
 
-    def __init__(self, reader: Reader, target: str, topic: str) -> None:
+    def __init__(self, reader: InstanceReader, target: str, topic: str) -> None:
         super().__init__(reader)
         self._topic = topic
-        self._wanted = Wanted(target)
-        self._records: list[Shown] = []
+        self._wanted = PageRequest(target)
+        self._records: list[BrowsedRecord] = []
         self._headings: list[str] = []
         self._fields: list[str] = []
         self._more = False
@@ -77,7 +77,7 @@ class RecordsPage(Page):
             self._matching = ""
             self.ask("count", lambda stop: self._count(wanted, stop), self._counted, lambda _: None)
 
-    def _count(self, wanted: Wanted, stop: Stop) -> str:
+    def _count(self, wanted: PageRequest, stop: Stop) -> str:
         def told(total: int) -> None:
             # Every batch has a thousand records; a line for each hundred of them would be more than anyone reads.
             if total % 20_000 < 1000:
@@ -89,7 +89,7 @@ class RecordsPage(Page):
         self._matching = text
         self._say_place()
 
-    def _show(self, page: reading.Page) -> None:
+    def _show(self, page: reading.PageOfRecords) -> None:
         self.query_one("#wrong").display = False
         self._records, self._more, self._unknown = page.records, page.more, page.unknown
         # Where nothing matches, the columns stay those of the page before.

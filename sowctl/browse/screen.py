@@ -20,15 +20,15 @@ from sowctl.errors import SowError
 from sowctl.output.display import display, display_lines, width
 
 if TYPE_CHECKING:
-    from sowctl.browse.reading import Reader
+    from sowctl.browse.reading import InstanceReader
 
 T = TypeVar("T")
 
 
-class Page(Screen[None]):
+class BrowserScreen(Screen[None]):
     """A screen of the browser. ``reader`` is what is looked through."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: InstanceReader) -> None:
         super().__init__()
         self.reader = reader
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 from textual.widgets import DataTable
 
 from sowctl.browse.journal import JournalPage
-from sowctl.browse.reading import TOPIC_COLUMNS, Reader, TopicRow
+from sowctl.browse.reading import TOPIC_COLUMNS, InstanceReader, TopicRow
 from sowctl.browse.records import RecordsPage
-from sowctl.browse.screen import Page, fill
+from sowctl.browse.screen import BrowserScreen, fill
 
 
-class TopicsPage(Page):
+class TopicsPage(BrowserScreen):
     """The topics, views, conflated topics and queues of the instance."""
 
     BINDINGS: ClassVar = [
@@ -21,7 +21,7 @@ class TopicsPage(Page):
         ("q", "app.quit", "Quit"),
     ]
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: InstanceReader) -> None:
         super().__init__(reader)
         self._rows: list[TopicRow] = []
 

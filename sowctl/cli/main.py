@@ -31,26 +31,26 @@ GC_OBJECTS = 100_000
 TIMED_OUT, HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 124, 129, 130, 141, 143, 70
 
 
-class Ended(KeyboardInterrupt):
+class EndedBySignal(KeyboardInterrupt):
     """A signal other than SIGINT that ends the run like an interrupt, with a word and an exit status of its own."""
 
     word = ""
     status = INTERRUPTED
 
 
-class Terminated(Ended):
+class Terminated(EndedBySignal):
     """SIGTERM."""
 
     word, status = "terminated", TERMINATED
 
 
-class HungUp(Ended):
+class HungUp(EndedBySignal):
     """SIGHUP: the terminal has gone."""
 
     word, status = "hung up", HUNG_UP
 
 
-class TimedOut(Ended):
+class TimedOut(EndedBySignal):
     """The time of --timeout is over. The status is that of timeout(1)."""
 
     word, status = "timed out", TIMED_OUT
@@ -96,7 +96,7 @@ def run() -> None:
         _end(status)
     except KeyboardInterrupt as stop:
         # After all was done and written: nothing is left to be told but that it came.
-        os._exit(stop.status if isinstance(stop, Ended) else INTERRUPTED)
+        os._exit(stop.status if isinstance(stop, EndedBySignal) else INTERRUPTED)
 
 
 def _end(status: int) -> NoReturn:
@@ -161,7 +161,7 @@ def main(
         return _bug(error, invocation, argv) if named is None else _refused(named, invocation, argv)
     except KeyboardInterrupt as stop:
         # Ctrl-C and --timeout leave the pager to its reader; what else ends this process ends it, too.
-        _unpaged(streams, at_once=isinstance(stop, Ended) and not isinstance(stop, TimedOut))
+        _unpaged(streams, at_once=isinstance(stop, EndedBySignal) and not isinstance(stop, TimedOut))
         return _stopped(invocation, stop)
     except Exception as error:  # the boundary: everything else is a bug of ours
         _unpaged(streams)
@@ -200,7 +200,7 @@ def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[s
 
 
 def _stopped(invocation: Invocation, stop: KeyboardInterrupt) -> int:
-    word, status = (stop.word, stop.status) if isinstance(stop, Ended) else ("interrupted", INTERRUPTED)
+    word, status = (stop.word, stop.status) if isinstance(stop, EndedBySignal) else ("interrupted", INTERRUPTED)
     if invocation.settings.error_format == "json":
         import json
 
@@ -209,7 +209,7 @@ def _stopped(invocation: Invocation, stop: KeyboardInterrupt) -> int:
         invocation.streams.talk(json.dumps(row))
     else:
         # A terminal has echoed ^C; the words belong into a line of their own.
-        front = "" if isinstance(stop, Ended) else "\n"
+        front = "" if isinstance(stop, EndedBySignal) else "\n"
         words = front + word + (f"; {invocation.durable}" if invocation.durable else "")
         if invocation.resume is not None:
             from sowctl.output.display import display

@@ -17,7 +17,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.when import moment
 from sowctl.config.usual import CONFIG_NAMES
 from sowctl.engine.topics.targets import Target, resolve, split_target
-from sowctl.engine.verbs.looking.diff import Side
+from sowctl.engine.verbs.looking.diff import DiffSide
 from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RANGE = ".."
 
 
-class Named(Struct, frozen=True):
+class SideParts(Struct, frozen=True):
     """The parts of one word: the file of a configuration (None: the command's own), a target (None: the whole
     instance), the instant (None: now), and the one behind which a range begins."""
 
@@ -44,7 +44,7 @@ class Named(Struct, frozen=True):
 
 def pairs(
     invocation: Invocation, words: Sequence[str], topics: Sequence[str], message_type: str | None, stack: ExitStack
-) -> list[tuple[Side, Side]]:
+) -> list[tuple[DiffSide, DiffSide]]:
     """The sides that are to be compared, topic by topic; ``stack`` closes the instances.
 
     One word is compared with its own present, a range alone at its two ends. ``topics`` are those of whole instances.
@@ -56,8 +56,8 @@ def pairs(
         if first.at is None and first.after is None:
             raise UsageError("SOW-DIF-005", "there is nothing to compare it with", hint=f"such as {words[0]}@-1h")
         front = first.front
-        one = Named(f"{front}@{first.after or first.at}", first.config, first.target, first.after or first.at)
-        two = Named(
+        one = SideParts(f"{front}@{first.after or first.at}", first.config, first.target, first.after or first.at)
+        two = SideParts(
             f"{front}@{first.at}" if first.after and first.at else front,
             first.config,
             first.target,
@@ -76,7 +76,7 @@ def pairs(
     return _together(opener.sides(one, topics, message_type), opener.sides(two, topics, message_type))
 
 
-def _together(old: list[Side], new: list[Side]) -> list[tuple[Side, Side]]:
+def _together(old: list[DiffSide], new: list[DiffSide]) -> list[tuple[DiffSide, DiffSide]]:
     """Sides of one topic beside each other; a topic that one instance alone has is compared with none."""
     if len(old) == len(new) == 1 and not old[0].absent:
         return [(old[0], new[0])]
@@ -85,12 +85,12 @@ def _together(old: list[Side], new: list[Side]) -> list[tuple[Side, Side]]:
     return found + [(_nothing(side, old), side) for side in there.values()]
 
 
-def _nothing(side: Side, others: list[Side]) -> Side:
+def _nothing(side: DiffSide, others: list[DiffSide]) -> DiffSide:
     instance = others[0].instance if others else side.instance
-    return Side(instance, None, f"nothing of {_ref(side)[0]}", absent=True)
+    return DiffSide(instance, None, f"nothing of {_ref(side)[0]}", absent=True)
 
 
-def _ref(side: Side) -> tuple[str, str]:
+def _ref(side: DiffSide) -> tuple[str, str]:
     topic = side.target.topic if side.target is not None else None
     return (topic.label, topic.message_type) if topic is not None else (side.name, "")
 
@@ -103,7 +103,7 @@ class _Opener:
         self._stack = stack
         self._open: dict[Path | None, Instance] = {}
 
-    def instance(self, named: Named) -> Instance:
+    def instance(self, named: SideParts) -> Instance:
         place = named.config.resolve() if named.config is not None else None
         if place is not None and self._invocation.has_config() and place == self._invocation.config_path().resolve():
             place = None
@@ -116,7 +116,7 @@ class _Opener:
             self._open[place] = self._stack.enter_context(made)
         return self._open[place]
 
-    def sides(self, named: Named, topics: Sequence[str], message_type: str | None) -> list[Side]:
+    def sides(self, named: SideParts, topics: Sequence[str], message_type: str | None) -> list[DiffSide]:
         """The sides that one word means."""
         instance = self.instance(named)
         whole = named.target is None
@@ -137,7 +137,7 @@ class _Opener:
             if several and target.topic is not None:
                 when = named.text[len(named.front) :]
                 name = f"{named.front}:{target.topic.label}{when}" if whole else f"{target.topic.label}{when}"
-            made.append(Side(instance, target, name, at, after, several))
+            made.append(DiffSide(instance, target, name, at, after, several))
         return made
 
     def _there(self, instance: Instance, text: str, message_type: str | None) -> list[Target]:
@@ -147,20 +147,20 @@ class _Opener:
         except MissingError:
             return []
 
-    def named(self, text: str) -> Named:
+    def named(self, text: str) -> SideParts:
         """The parts of a word."""
         config, rest = _instance_in(text)
         if config is not None and rest is None:
-            return Named(text, config, None)
+            return SideParts(text, config, None)
         front, at, when = (text if rest is None else rest).rpartition("@")
         if config is not None and rest is not None and rest.startswith("@"):
-            return _with_when(Named(text, config, None), rest[1:])
+            return _with_when(SideParts(text, config, None), rest[1:])
         whole = text if rest is None else rest
-        if not at or self._is_exact(Named(text, config, whole)):
-            return Named(text, config, whole)
-        return _with_when(Named(text, config, front), when)
+        if not at or self._is_exact(SideParts(text, config, whole)):
+            return SideParts(text, config, whole)
+        return _with_when(SideParts(text, config, front), when)
 
-    def _is_exact(self, named: Named) -> bool:
+    def _is_exact(self, named: SideParts) -> bool:
         """Whether the whole word is a file's path or the name of a topic that is configured."""
         assert named.target is not None
         if Path(named.target).is_file():
@@ -168,15 +168,15 @@ class _Opener:
         if named.config is None and not self._invocation.has_config():
             return False
         name, _ = split_target(named.target)
-        config = self.instance(Named(named.text, named.config, None)).config
+        config = self.instance(SideParts(named.text, named.config, None)).config
         return config is not None and any(entry.name == name for entry in config.sow)
 
 
-def _with_when(named: Named, when: str) -> Named:
+def _with_when(named: SideParts, when: str) -> SideParts:
     since, dots, until = when.partition(RANGE)
     if not dots:
-        return Named(named.text, named.config, named.target, when)
-    return Named(named.text, named.config, named.target, until or None, since or "EPOCH")
+        return SideParts(named.text, named.config, named.target, when)
+    return SideParts(named.text, named.config, named.target, until or None, since or "EPOCH")
 
 
 def _instance_in(text: str) -> tuple[Path | None, str | None]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from sowctl.config.configured import Configured
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.reading import options_of
 from sowctl.findings import Place
@@ -75,7 +75,7 @@ EQUIVALENTS: Mapping[str, str] = {
 """Commands by action module; ``{Name}`` is the option of that name, quoted for a shell."""
 
 
-def modules(top: Node) -> tuple[ModuleConfig, ...]:
+def modules(top: ElementNode) -> tuple[ModuleConfig, ...]:
     """The modules of a configuration, in file order."""
     return tuple(
         ModuleConfig(node.value("Name") or "", node.value("Library") or "", options_of(node), node.place)
@@ -84,7 +84,7 @@ def modules(top: Node) -> tuple[ModuleConfig, ...]:
     )
 
 
-def functions(top: Node) -> tuple[FunctionConfig, ...]:
+def functions(top: ElementNode) -> tuple[FunctionConfig, ...]:
     """The functions that modules add, in file order."""
     return tuple(
         FunctionConfig(
@@ -99,7 +99,7 @@ def functions(top: Node) -> tuple[FunctionConfig, ...]:
     )
 
 
-def actions(top: Node) -> tuple[Action, ...]:
+def actions(top: ElementNode) -> tuple[Action, ...]:
     """The actions of a configuration, in file order."""
     return tuple(
         Action(tuple(_step(node) for node in action.all("On", "If", "Do")), action.place)
@@ -108,7 +108,7 @@ def actions(top: Node) -> tuple[Action, ...]:
     )
 
 
-def _step(node: Node) -> ActionStep:
+def _step(node: ElementNode) -> ActionStep:
     kind: Literal["On", "If", "Do"] = "On" if node.tag == "On" else "If" if node.tag == "If" else "Do"
     return ActionStep(kind, node.value("Module") or "", options_of(node), node.place)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.sow import CONFLATED_TOPIC, VIEW
 from sowctl.config.model import OtherEntry
@@ -88,7 +88,7 @@ class Queue(OtherEntry, frozen=True):
     group_domain: str | None
 
 
-def derived_entry(node: Node, row: Element) -> OtherEntry:
+def derived_entry(node: ElementNode, row: Element) -> OtherEntry:
     """The typed entry of a node whose structure is right."""
     if row is VIEW:
         return _view(node)
@@ -97,7 +97,7 @@ def derived_entry(node: Node, row: Element) -> OtherEntry:
     return _queue(node, row)
 
 
-def _view(node: Node) -> View:
+def _view(node: ElementNode) -> View:
     underlying = node.find("UnderlyingTopic")
     joins = () if underlying is None else tuple(join.text for join in underlying.all("Join"))
     name = name_of(node)
@@ -119,7 +119,7 @@ def _view(node: Node) -> View:
     )
 
 
-def _conflated(node: Node) -> ConflatedTopic:
+def _conflated(node: ElementNode) -> ConflatedTopic:
     return ConflatedTopic(
         kind="ConflatedTopic",
         name=name_of(node),
@@ -135,7 +135,7 @@ def _conflated(node: Node) -> ConflatedTopic:
     )
 
 
-def _queue(node: Node, row: Element) -> Queue:
+def _queue(node: ElementNode, row: Element) -> Queue:
     name = name_of(node)
     # A queue without UnderlyingTopic reads the topic of its own name.
     underlying = node.value("UnderlyingTopic") or name

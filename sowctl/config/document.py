@@ -55,7 +55,7 @@ class SourceFile:
         return f"  {content}\n  {' ' * (column - 1 - cut)}^"
 
 
-class Node:
+class ElementNode:
     """One element, never changed after loading: ``text`` has its variables replaced and outer white space removed.
 
     ``inner`` is the offset of its content in ``source``, -1 for an element that the loader made up; ``complete`` is
@@ -69,7 +69,7 @@ class Node:
         tag: str,
         text: str,
         attributes: Mapping[str, str],
-        children: tuple[Node, ...],
+        children: tuple[ElementNode, ...],
         place: Place,
         source: SourceFile,
         inner: int,
@@ -87,7 +87,7 @@ class Node:
     def __repr__(self) -> str:
         return f"Node({self.tag!r}, {self.place})"
 
-    def find(self, *tags: str) -> Node | None:
+    def find(self, *tags: str) -> ElementNode | None:
         """The first child with one of these tags, tags in order of preference."""
         for tag in tags:
             for child in self.children:
@@ -95,7 +95,7 @@ class Node:
                     return child
         return None
 
-    def all(self, *tags: str) -> Iterator[Node]:
+    def all(self, *tags: str) -> Iterator[ElementNode]:
         """All children with one of these tags, in document order."""
         return (child for child in self.children if child.tag in tags)
 
@@ -104,7 +104,7 @@ class Node:
         child = self.find(*tags)
         return None if child is None else child.text
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[ElementNode]:
         """This node and everything below, in document order."""
         yield self
         for child in self.children:
@@ -186,7 +186,7 @@ class Document(Struct, frozen=True, eq=False):
     """Its directory, absolute."""
     root: Path
     """The directory from which relative paths in values count."""
-    top: Node
+    top: ElementNode
     """The AMPSConfig element."""
     fragment: bool
     """Whether the top element was made up around a fragment."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from sowctl.config.document import Document, Node
+from sowctl.config.document import Document, ElementNode
 from sowctl.config.elements.journal import TRANSACTION_LOG
 from sowctl.config.elements.sow import HISTORY, SOW, TOPIC
 from sowctl.config.load import load
@@ -65,7 +65,7 @@ def load_instance(
     return build(document)
 
 
-def _broken(top: Node) -> Iterator[Finding]:
+def _broken(top: ElementNode) -> Iterator[Finding]:
     if not top.value("Name"):
         yield at_node("S004", top, "instance Name is required", "add <Name>")
     # A section may be written under two names; one of each is one too many.
@@ -132,7 +132,7 @@ def _coverage(log: TransactionLog | None) -> Coverage:
     return covers
 
 
-def _entry(node: Node, root: Path, journalled: Coverage) -> SowEntry | None:
+def _entry(node: ElementNode, root: Path, journalled: Coverage) -> SowEntry | None:
     row = SOW.child(node.tag)
     if row is None:
         return None
@@ -143,7 +143,7 @@ def _entry(node: Node, root: Path, journalled: Coverage) -> SowEntry | None:
     return derived_entry(node, row)
 
 
-def _topic(node: Node, root: Path, journalled: Coverage) -> TopicConfig:
+def _topic(node: ElementNode, root: Path, journalled: Coverage) -> TopicConfig:
     name, message_type = name_of(node), node.value("MessageType") or ""
     keys = tuple(path_of(key) for key in node.all("Key"))
     generator = node.find("KeyGenerator")
@@ -185,19 +185,19 @@ def _topic(node: Node, root: Path, journalled: Coverage) -> TopicConfig:
     )
 
 
-def _expiration(node: Node) -> Expiration:
+def _expiration(node: ElementNode) -> Expiration:
     kind, nanoseconds = get(node, TOPIC, "Expiration")
     return Expiration(kind, nanoseconds // 1000)
 
 
-def _history(node: Node) -> History | None:
+def _history(node: ElementNode) -> History | None:
     section = node.find("History")
     if section is None:
         return None
     return History(get(section, HISTORY, "Window") // 1000, get(section, HISTORY, "Granularity") // 1000)
 
 
-def _slabs(node: Node) -> tuple[int, int]:
+def _slabs(node: ElementNode) -> tuple[int, int]:
     """Slab size in bytes and number of slabs; the retired sizes say both where the present ones are absent."""
     size, count = get(node, TOPIC, "SlabSize"), get(node, TOPIC, "InitialSlabCount")
     if node.find("RecordSize", "InitialSize", "IncrementSize") is not None:
@@ -210,7 +210,7 @@ def _slabs(node: Node) -> tuple[int, int]:
     return size, count
 
 
-def _transaction_log(node: Node, root: Path, regex_topics: bool) -> TransactionLog:
+def _transaction_log(node: ElementNode, root: Path, regex_topics: bool) -> TransactionLog:
     archive = node.value("JournalArchiveDirectory")
     size = get(node, TRANSACTION_LOG, "JournalSize")
     client_age = get(node, TRANSACTION_LOG, "InactiveClientAckExpiration")
@@ -271,7 +271,7 @@ def _first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> s
     return texts[0] if texts else default
 
 
-def _message_type(node: Node) -> MessageTypeConfig:
+def _message_type(node: ElementNode) -> MessageTypeConfig:
     settings: dict[str, tuple[str, ...]] = {}
     for child in node.children:
         if child.tag not in ("Name", "Module"):

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.config.document import Document, Node
+from sowctl.config.document import Document, ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
@@ -44,7 +44,7 @@ class Item(Struct, frozen=True):
 
     tag: str
     row: Element
-    node: Node | None
+    node: ElementNode | None
     value: Any
     text: str
     children: tuple[Item, ...]
@@ -80,7 +80,7 @@ def read_items(document: Document) -> Item:
     return _item(document.top, INSTANCE)
 
 
-def _item(node: Node, row: Element) -> Item:
+def _item(node: ElementNode, row: Element) -> Item:
     tag = row.tag or node.tag
     if not _holds_elements(node, row):
         value, text = read(row, node.text)
@@ -95,13 +95,13 @@ def _item(node: Node, row: Element) -> Item:
     return Item(tag, row, node, None, "", tuple(children))
 
 
-def _holds_elements(node: Node, row: Element) -> bool:
+def _holds_elements(node: ElementNode, row: Element) -> bool:
     if node.children:
         return True
     return row.kind in CONTAINERS and row.kind not in ("mixed", "opaque")
 
 
-def _below(row: Element, node: Node, child: Node) -> Element:
+def _below(row: Element, node: ElementNode, child: ElementNode) -> Element:
     """The row of a child; of the Options of an action module, one made from the table of modules."""
     found = row.child(child.tag)
     if found is None:

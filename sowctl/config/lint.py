@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sowctl.config.document import Node, SourceFile
+from sowctl.config.document import ElementNode, SourceFile
 from sowctl.config.problems import UNREADABLE, at_node
 from sowctl.config.rules.survey import Survey
 from sowctl.config.rules.table import by_id, select
@@ -143,7 +143,7 @@ class Peers:
     def __init__(self) -> None:
         self._seen: dict[str, list[Peer]] = {}
 
-    def compare(self, top: Node) -> Iterator[Finding]:
+    def compare(self, top: ElementNode) -> Iterator[Finding]:
         """The finding about an instance that shares its Group with an unequal one before it; it is then kept too."""
         group, name = top.find("Group"), top.value("Name")
         if group is None or not group.text or not name:

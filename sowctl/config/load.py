@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from sowctl.config.document import SPACE, Document, Node
+from sowctl.config.document import SPACE, Document, ElementNode
 from sowctl.config.includes import Files, IncludedPart
 from sowctl.config.parse import Broken
 from sowctl.config.problems import TOO_DEEP, as_error
@@ -100,7 +100,7 @@ class _Tree:
         base = files.directory if root is None else root
         return Document(files.path, files.directory, base, top, wrapped, tuple(files.sources))
 
-    def wrapped(self, part: IncludedPart) -> Node:
+    def wrapped(self, part: IncludedPart) -> ElementNode:
         """AMPSConfig around the top elements, and where none of them is a section, the elements they belong in."""
         # Sections stand below AMPSConfig as they are; loose elements get the sections around them that they belong in.
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
@@ -113,11 +113,11 @@ class _Tree:
             home = () if sections else _home(inner.tags[index].name)
             loose.setdefault(home, []).append((inner, index))
         top = self.around(part, loose, ())
-        return Node("AMPSConfig", "", {}, top, part.source.place(0, "/AMPSConfig"), part.source, -1)
+        return ElementNode("AMPSConfig", "", {}, top, part.source.place(0, "/AMPSConfig"), part.source, -1)
 
     def around(
         self, part: IncludedPart, loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]], above: tuple[str, ...]
-    ) -> tuple[Node, ...]:
+    ) -> tuple[ElementNode, ...]:
         """The loose elements that belong below ``above``, with those made up that are missing in between."""
         prefix = "/".join(("/AMPSConfig", *above))
         made: dict[str, tuple[str, ...]] = {}
@@ -128,7 +128,7 @@ class _Tree:
         nodes = list(self.siblings(loose.get(above, []), prefix))
         for tag, here in made.items():
             place = part.source.place(0, f"{prefix}/{tag}")
-            nodes.append(Node(tag, "", {}, self.around(part, loose, here), place, part.source, -1))
+            nodes.append(ElementNode(tag, "", {}, self.around(part, loose, here), place, part.source, -1))
         return tuple(nodes)
 
     def present(self, part: IncludedPart, numbers: list[int], parent: str) -> list[tuple[IncludedPart, int]]:
@@ -136,7 +136,7 @@ class _Tree:
         found = (self.files.included(part, number, parent) for number in numbers)
         return [child for child in found if child is not None]
 
-    def siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[Node, ...]:
+    def siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[ElementNode, ...]:
         """Build neighbours; a tag that occurs several times gets its number in the element path."""
         # Asked again here: each file is within the limit by itself, and includes nest them.
         if members and prefix.count("/") > MAX_DEPTH:
@@ -155,11 +155,11 @@ class _Tree:
             nodes.append(self.node(part, number, element))
         return tuple(nodes)
 
-    def node(self, part: IncludedPart, number: int, element: str) -> Node:
+    def node(self, part: IncludedPart, number: int, element: str) -> ElementNode:
         tag = part.tags[number]
         parsed = part.elements[number]
         text = parsed.text or ""
-        children: tuple[Node, ...] = ()
+        children: tuple[ElementNode, ...] = ()
         if tag.children:
             # The text between children counts as well: a value broken up by an element is found by the checks.
             text = " ".join((text, *(part.elements[child].tail or "" for child in tag.children)))
@@ -176,7 +176,7 @@ class _Tree:
             )
         # An include that could not be read leaves a gap; rules about missing elements must not judge it.
         complete = len(children) == len(tag.children)
-        return Node(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner, complete)
+        return ElementNode(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner, complete)
 
 
 def _home(tag: str) -> tuple[str, ...]:

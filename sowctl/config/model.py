@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.config.configured import Configured
-from sowctl.config.document import Document, Node
+from sowctl.config.document import Document, ElementNode
 from sowctl.config.matching import search_of, topic_matches
 from sowctl.findings import Place
 from sowctl.values.paths import Path as FieldPath
@@ -86,7 +86,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
     pattern: str | None
     journalled: bool
     place: Place
-    node: Node
+    node: ElementNode
     logical: Logical | None = None
     derived: OtherEntry | None = None
 
@@ -98,7 +98,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
         name: str,
         message_type: str,
         place: Place,
-        node: Node,
+        node: ElementNode,
         *,
         key_mode: Literal["user", "none"],
         slab_size: int,
@@ -164,7 +164,7 @@ class OtherEntry(Configured, frozen=True, eq=False):
     kind: str
     name: str
     message_type: str
-    node: Node
+    node: ElementNode
     place: Place
 
 
@@ -212,7 +212,7 @@ class MessageTypeConfig(Configured, frozen=True, eq=False):
     module: str
     settings: Mapping[str, tuple[str, ...]]
     place: Place
-    node: Node
+    node: ElementNode
 
 
 class InstanceConfig(Configured, frozen=True, eq=False):

@@ -6,7 +6,7 @@ SOW-CFG-001, S001 SOW-CFG-101, F001 SOW-CFG-201, R001 SOW-CFG-301. Reasons witho
 
 from __future__ import annotations
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
 
@@ -30,7 +30,7 @@ def code_of(rule: str) -> str:
 
 def at_node(
     rule: str,
-    node: Node,
+    node: ElementNode,
     message: str,
     hint: str | None = None,
     *,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.kinds import read_value
 from sowctl.values.paths import Path as FieldPath
 
 
-def get(node: Node, section: Element, tag: str) -> Any:
+def get(node: ElementNode, section: Element, tag: str) -> Any:
     """The value of a child by the table: its text read, else the default of its row, else None."""
     row = section.child(tag)
     assert row is not None, tag
@@ -25,37 +25,37 @@ def get(node: Node, section: Element, tag: str) -> Any:
     return None if text is None else read_value(row, text)
 
 
-def microseconds(node: Node, section: Element, tag: str) -> int | None:
+def microseconds(node: ElementNode, section: Element, tag: str) -> int | None:
     """The interval of a child in whole microseconds, or None where neither it nor its row has one."""
     nanoseconds = get(node, section, tag)
     # The dialect has units below a microsecond; times and lifetimes in files have none.
     return None if nanoseconds is None else nanoseconds // 1000
 
 
-def name_of(node: Node) -> str:
+def name_of(node: ElementNode) -> str:
     """The name of an entry, under either of its spellings."""
     return node.value("Name", "Topic") or ""
 
 
-def path_of(node: Node) -> FieldPath:
+def path_of(node: ElementNode) -> FieldPath:
     """The field path that an element holds."""
     from sowctl.values.paths import parse_path
 
     return parse_path(node.text)
 
 
-def texts_of(node: Node, section: str, tag: str = "Field") -> tuple[str, ...]:
+def texts_of(node: ElementNode, section: str, tag: str = "Field") -> tuple[str, ...]:
     """The texts of the ``tag`` elements below ``section``, in file order; none where there is no such section."""
     found = node.find(section)
     return () if found is None else tuple(child.text for child in found.all(tag))
 
 
-def hash_indexes(node: Node) -> tuple[tuple[FieldPath, ...], ...]:
+def hash_indexes(node: ElementNode) -> tuple[tuple[FieldPath, ...], ...]:
     """The fields of each HashIndex, in file order."""
     return tuple(tuple(path_of(key) for key in index.all("Key")) for index in node.all("HashIndex"))
 
 
-def options_of(node: Node) -> tuple[tuple[str, str], ...]:
+def options_of(node: ElementNode) -> tuple[tuple[str, str], ...]:
     """The Options of a module: tag and text, in file order."""
     options = node.find("Options")
     return () if options is None else tuple((child.tag, child.text) for child in options.children)

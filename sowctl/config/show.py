@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sowctl.config.document import Document, Node
+from sowctl.config.document import Document, ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.items import Item, checked, read_items
 from sowctl.messages.xml.tree import escaped, escaped_attribute
@@ -56,7 +56,7 @@ def expanded(document: Document) -> Item:
     return _written(document.top)
 
 
-def _written(node: Node) -> Item:
+def _written(node: ElementNode) -> Item:
     children = tuple(_written(child) for child in node.children)
     return Item(node.tag, _FREE, node, None if children else node.text, "" if children else node.text, children)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 
 
 def distance(left: str, right: str, limit: int = 2) -> int:
@@ -64,7 +64,7 @@ def _nearest_or_longer(word: str, known: tuple[str, ...]) -> str | None:
     return longer[0] if len(longer) == 1 else None
 
 
-def meant(node: Node, tag: str) -> bool:
+def meant(node: ElementNode, tag: str) -> bool:
     """Whether a child is this tag misspelled, or has swallowed it: another rule says so, and it is not missing too."""
     return any(
         nearest_or_longer(child.tag, [tag]) or (child.text and child.find(tag))

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element, walk
 from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, out_of_bounds, read_value, rule_of
 from sowctl.config.problems import at_node
 from sowctl.findings import Finding, Level, Place
 
-DeepCheck = Callable[[Node, Element], Iterator[Finding]]
+DeepCheck = Callable[[ElementNode, Element], Iterator[Finding]]
 TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "BatchSize"})
 """Undocumented names that running instances are known to carry."""
 _PIECE = r"(?s)<!--.*?-->|<\?.*?\?>|(</[^>]*>)|(<[^!](?:[^\"'>]|\"[^\"]*\"|'[^']*')*>)|(<!\[CDATA\[.*?\]\]>|[^<\s]+)|<"
@@ -31,7 +31,7 @@ _INFORMATION = frozenset({"D002", "D009", "D010", "D015"})
 _RETIRED = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a view has no file; remove it"}
 
 
-def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
+def check(node: ElementNode, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
     """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`kinds` does not read."""
     for name in node.attributes:
         message = f"unexpected attribute '{name}' on {node.tag}"
@@ -46,7 +46,7 @@ def check(node: Node, row: Element, deep: DeepCheck | None = None) -> Iterator[F
         yield from _value(node, row, deep)
 
 
-def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
+def _container(node: ElementNode, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for child in node.children:
         below = row.child(child.tag)
@@ -82,7 +82,7 @@ def _container(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Fin
         yield at_node("X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING, place=_stray(node))
 
 
-def _stray(node: Node) -> Place:
+def _stray(node: ElementNode) -> Place:
     """The place of the first text between the children of a section, which should have none."""
     depth = 0
     for match in re.compile(_PIECE).finditer(node.source.text, max(node.inner, 0)):
@@ -98,7 +98,7 @@ def _stray(node: Node) -> Place:
     return node.place
 
 
-def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
+def _value(node: ElementNode, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
     if node.children:
         inside = node.children[0].tag
         hint = f"close {node.tag} before <{inside}>"
@@ -119,7 +119,7 @@ def _value(node: Node, row: Element, deep: DeepCheck | None) -> Iterator[Finding
         yield from deep(node, row)
 
 
-def _size(node: Node, row: Element) -> Iterator[Finding]:
+def _size(node: ElementNode, row: Element) -> Iterator[Finding]:
     odd = odd_interval(node.text) if row.kind in _INTERVALS else None
     wrong = out_of_bounds(row, node.text)
     # What has no unit may be in range.
@@ -139,7 +139,7 @@ def odd_interval(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _other_name(child: Node, row: Element) -> Iterator[Finding]:
+def _other_name(child: ElementNode, row: Element) -> Iterator[Finding]:
     rule = dict(row.synonyms)[child.tag]
     if rule is not None:
         message = f"{child.tag} is another name of {row.tag}"
@@ -150,7 +150,7 @@ def _level(rule: str) -> Level:
     return Level.INFO if rule in _INFORMATION else Level.WARNING
 
 
-def _unknown(child: Node, row: Element, node: Node) -> tuple[Finding, str | None]:
+def _unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Finding, str | None]:
     """The finding about an element that is not known here, and the known one that it was meant to be."""
     if child.tag in TOLERATED:
         message = f"unknown element {child.tag} in {node.tag}"
@@ -188,7 +188,7 @@ def _homes(tag: str) -> str | None:
     return f"it belongs in {' or '.join(list(parents)[:3])}" if parents else None
 
 
-def _named(node: Node) -> str:
+def _named(node: ElementNode) -> str:
     name = node.value("Name", "Topic")
     return f"{node.tag} '{name}'" if name else node.tag
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.matching import is_pattern
 from sowctl.config.problems import at_node
@@ -43,7 +43,7 @@ _CONTEXTS = {
 }
 
 
-def check_text(node: Node, row: Element, functions: Mapping[str, Function]) -> Iterator[Finding]:
+def check_text(node: ElementNode, row: Element, functions: Mapping[str, Function]) -> Iterator[Finding]:
     """The findings of one text by the kind of its row; kinds that are no texts of these languages have none.
 
     ``functions`` are those that the configuration's modules add, by upper-case name.
@@ -59,7 +59,7 @@ def check_text(node: Node, row: Element, functions: Mapping[str, Function]) -> I
         yield from check_expression(node, kind, functions)
 
 
-def check_expression(node: Node, kind: str, functions: Mapping[str, Function]) -> Iterator[Finding]:
+def check_expression(node: ElementNode, kind: str, functions: Mapping[str, Function]) -> Iterator[Finding]:
     """The first fault of a filter, a numeric expression or a constructed field; ``kind`` as in the element table."""
     from sowctl.expressions.check import check
     from sowctl.expressions.context import Context
@@ -92,19 +92,19 @@ def _rule(error: ExpressionError, kind: str) -> str | None:
     return _RULES.get(error.code)
 
 
-def at(node: Node, offset: int) -> Place:
+def at(node: ElementNode, offset: int) -> Place:
     """The place in the file of an offset in the text of a node."""
     line = node.text.count("\n", 0, offset) + 1
     return node.place_in_text(line, offset - node.text.rfind("\n", 0, offset))
 
 
-def _parsed(node: Node, rule: str, shape: str) -> Iterator[Finding]:
+def _parsed(node: ElementNode, rule: str, shape: str) -> Iterator[Finding]:
     error = _attempt(node.text, shape)[1]
     if error is not None:
         yield _finding(node, rule, error)
 
 
-def _finding(node: Node, rule: str, error: ExpressionError) -> Finding:
+def _finding(node: ElementNode, rule: str, error: ExpressionError) -> Finding:
     # Line and column within the expression mean nothing to someone who reads the file: the place in the file takes
     # their part.
     message = error.message.replace(f" at line {error.line}, column {error.column}", "")
@@ -142,7 +142,7 @@ def _trees(text: str, shape: str) -> tuple[Tree, ...]:
     return () if found is None else (found.expression if shape == "field" else found,)
 
 
-def definition(node: Node, projection: bool) -> FieldDefinition | None:
+def definition(node: ElementNode, projection: bool) -> FieldDefinition | None:
     """The constructed field of a node; None where it does not parse."""
     found: Any = _attempt(node.text, "projection" if projection else "field")[0]
     return found[0] if projection and found else found or None
@@ -154,7 +154,7 @@ def filter_tree(text: str) -> Tree | None:
     return found or None
 
 
-def join(node: Node) -> Join | None:
+def join(node: ElementNode) -> Join | None:
     """The condition of a Join; None where it does not parse."""
     found: Any = _attempt(node.text, "join")[0]
     return found or None
@@ -168,19 +168,19 @@ def fields(tree: Tree) -> Iterator[Field]:
     return (node for node in walk(tree) if isinstance(node, Field))
 
 
-def filter_fields(node: Node) -> Iterator[Field]:
+def filter_fields(node: ElementNode) -> Iterator[Field]:
     """The identifiers of a filter or a numeric expression; none where it does not parse."""
     for tree in _trees(node.text, "expression"):
         yield from fields(tree)
 
 
-def grouping(node: Node) -> tuple[Field, ...]:
+def grouping(node: ElementNode) -> tuple[Field, ...]:
     """The identifiers of a Grouping field; none where it does not parse."""
     found: Any = _attempt(node.text, "grouping")[0]
     return found or ()
 
 
-def _grouping(node: Node) -> Iterator[Finding]:
+def _grouping(node: ElementNode) -> Iterator[Finding]:
     error = _attempt(node.text, "grouping")[1]
     if error is None:
         return
@@ -191,7 +191,7 @@ def _grouping(node: Node) -> Iterator[Finding]:
         yield _finding(node, "S034", error)
 
 
-def check_regex(node: Node) -> Iterator[Finding]:
+def check_regex(node: ElementNode) -> Iterator[Finding]:
     """The finding of a text that is a pattern of topic names."""
     if not is_pattern(node.text):
         return

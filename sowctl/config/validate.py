@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sowctl.config.document import Document, Node, SourceFile
+from sowctl.config.document import Document, ElementNode, SourceFile
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.load import load_collecting
@@ -135,7 +135,7 @@ def _checked(document: Document, wanted: frozenset[str], unset: Collection[str])
 def _judged(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
     survey = Survey(document.top, document.root)
 
-    def deep(node: Node, row: Element) -> Iterator[Finding]:
+    def deep(node: ElementNode, row: Element) -> Iterator[Finding]:
         # Without RegexTopicSupport these are names, whatever characters they have.
         if row.kind == "regex" and row.tag in _TOPIC_NAMES and not survey.regex_topics:
             return

@@ -30,7 +30,7 @@ from sowctl.expressions.syntax.trees import walk
 from sowctl.values.fields import Row
 
 if TYPE_CHECKING:
-    from sowctl.expressions.rows.construct import Fields
+    from sowctl.expressions.rows.construct import ConstructedFields
     from sowctl.expressions.rows.projection import Projection
 
 MOST_KEPT = 10_000
@@ -146,9 +146,11 @@ def compile_node(
 
 def compile_fields(
     texts: Sequence[str], context: Context = Context.ENRICHMENT, extra: Mapping[str, Function] = NO_FUNCTIONS
-) -> Fields:
+) -> ConstructedFields:
     """Compile the fields of one phase. Raises ExpressionError, also for two fields with one destination."""
-    from sowctl.expressions.rows.construct import Fields  # for publishing with preprocessing or enrichment alone
+    from sowctl.expressions.rows.construct import (
+        ConstructedFields,  # for publishing with preprocessing or enrichment alone
+    )
 
     definitions = []
     seen: set[tuple[str, ...]] = set()
@@ -164,7 +166,7 @@ def compile_fields(
             raise expression_error("SOW-EXP-022", what, text, field.place)
         seen.add(field.destination.names)
         definitions.append((field, compile_node(field.expression, text, context, extra)))
-    return Fields(definitions)
+    return ConstructedFields(definitions)
 
 
 def compile_view_filter(

@@ -32,7 +32,7 @@ _SHORTEST = 5
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
-class Row(Struct, frozen=True):
+class RecordRow(Struct, frozen=True):
     """One record: its payload's members, its metadata (empty unless a column asks for it) and the payload."""
 
     members: dict[str, Any]
@@ -53,11 +53,11 @@ class ShownColumns:
         self._wants_meta = any(isinstance(column, str) for column in columns)
         self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
 
-    def rows(self, batch: Batch) -> Iterator[Row]:
+    def rows(self, batch: Batch) -> Iterator[RecordRow]:
         """The records of a batch; their metadata where a column shows some."""
         return _rows(batch, self._wants_meta, self._known if self.chosen else None)
 
-    def cells(self, row: Row) -> list[Any]:
+    def cells(self, row: RecordRow) -> list[Any]:
         """The values of one record in column order."""
         # Most records have the known members only, and cost one comparison.
         if not self.chosen and not self._known.issuperset(row.members):
@@ -106,7 +106,7 @@ class ShownColumns:
             self.left_out[name] = self.left_out.get(name, 0) + records
 
     @staticmethod
-    def _value(column: Column, row: Row) -> Any:
+    def _value(column: Column, row: RecordRow) -> Any:
         if isinstance(column, Path):
             return at(row.members, column)
         if column == "data":
@@ -133,7 +133,7 @@ def heading(column: Column, *, facts: bool = False) -> str:
     return f"/{name}" if name in NAMES and not facts else name
 
 
-def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[Row]]:
+def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[RecordRow]]:
     """The columns for these records, and all their rows."""
     columns, found = open_batches(batches, options)
     return columns, (row for batch in found for row in columns.rows(batch))
@@ -234,7 +234,7 @@ def _is_wide(text: bytes) -> bool:
     return False
 
 
-def _rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) -> Iterator[Row]:
+def _rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) -> Iterator[RecordRow]:
     """The records of a batch; only members of these ``names`` are asked for, where they are given."""
     if names is None:
         _refuse_wide(batch, batch.payloads)
@@ -245,4 +245,4 @@ def _rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) 
         if record.has_data:
             view = batch.members_view
             found = members(record.payload, view) if names is None else some_members(record.payload, view, names)
-        yield Row(found, known, record.payload)
+        yield RecordRow(found, known, record.payload)

@@ -42,7 +42,7 @@ PACKED = ("gz", "zst")
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class Result(Iterable[Batch], Protocol):
+class RepeatableRecords(Iterable[Batch], Protocol):
     """Records that can be asked for again."""
 
     def again(self) -> Iterator[Batch]:
@@ -71,7 +71,7 @@ class Export:
         # Made once before anything is read, so that a package that is missing is told at once.
         self._renderer(self._options)
 
-    def write(self, result: Result, out: BinaryIO) -> Rendered:
+    def write(self, result: RepeatableRecords, out: BinaryIO) -> Rendered:
         """Write all records."""
         batches: Iterable[Batch] = result
         options = self._options

@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from sowctl.browse.app import Browser
-from sowctl.browse.reading import Page as Records
-from sowctl.browse.reading import Reader, Stop, Stopped, Wanted, change_text, pretty
+from sowctl.browse.reading import InstanceReader, PageRequest, Stop, Stopped, change_text, pretty
+from sowctl.browse.reading import PageOfRecords as Records
 from sowctl.engine.instance import Instance
 from sowctl.values.differences import MISSING
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -205,7 +205,7 @@ def test_the_journal_is_followed(lab: Lab) -> None:
 def test_what_takes_long_holds_up_no_key_and_no_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    def forever(_: Reader, wanted: Wanted, stop: Stop) -> Records:
+    def forever(_: InstanceReader, wanted: PageRequest, stop: Stop) -> Records:
         begun.set()
         while not stop():
             time.sleep(0.01)
@@ -220,7 +220,7 @@ def test_what_takes_long_holds_up_no_key_and_no_end(lab: Lab, monkeypatch: pytes
         assert browser.screen.query_one("#filter", Input).value == "/id = 1"
         await pilot.press("escape", "escape", "q")
 
-    monkeypatch.setattr(Reader, "page", forever)
+    monkeypatch.setattr(InstanceReader, "page", forever)
     with lab.open() as instance:
         drive(instance, keys)
     assert ended.wait(5)
@@ -230,7 +230,7 @@ def test_the_loop_turns_while_a_question_computes(lab: Lab, monkeypatch: pytest.
     """A question that decodes and filters holds the interpreter as much as it can; keys come through all the same."""
     begun = threading.Event()
 
-    def computing(_: Reader, wanted: Wanted, stop: Stop) -> Records:
+    def computing(_: InstanceReader, wanted: PageRequest, stop: Stop) -> Records:
         begun.set()
         while not stop():
             sorted(range(5_000), key=lambda number: -number)
@@ -252,7 +252,7 @@ def test_the_loop_turns_while_a_question_computes(lab: Lab, monkeypatch: pytest.
         assert max(late) < 2, late
         await pilot.press("escape", "escape", "q")
 
-    monkeypatch.setattr(Reader, "page", computing)
+    monkeypatch.setattr(InstanceReader, "page", computing)
     with lab.open() as instance:
         drive(instance, keys)
 

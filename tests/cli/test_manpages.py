@@ -10,7 +10,7 @@ import pytest
 
 from sowctl.cli.manual.commandpages import EXITS, main_page, pages
 from sowctl.cli.manual.generated import made, write
-from sowctl.cli.manual.roff import Page, plain, roff
+from sowctl.cli.manual.roff import ManualPage, plain, roff
 from sowctl.cli.manual.viewer import find
 from sowctl.cli.words.table import COMMANDS
 from tests.cli.conftest import Cli
@@ -54,7 +54,7 @@ def test_groff_finds_nothing_wrong() -> None:
 
 
 @every
-def test_the_text_form_has_every_section_and_is_clean(page: Page) -> None:
+def test_the_text_form_has_every_section_and_is_clean(page: ManualPage) -> None:
     text = plain(page)
     for section in page.sections:
         assert f"\n{section.title}\n" in text
@@ -104,7 +104,7 @@ def test_no_such_page(cli: Cli) -> None:
 def test_roff_protects_dots_quotes_and_backslashes() -> None:
     from sowctl.cli.manual.roff import Section, Verbatim
 
-    page = Page("x", 1, "d", "s", (Section("A", (Verbatim((".TH x", "'quoted'", "a\\nb -c")),)),))
+    page = ManualPage("x", 1, "d", "s", (Section("A", (Verbatim((".TH x", "'quoted'", "a\\nb -c")),)),))
     assert roff(page).startswith('.\\" Generated')
     assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in roff(page)
 

@@ -11,7 +11,7 @@ import pytest
 from sowctl.engine.instance import Instance
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.upkeep.backup.manifest import Manifest
+from sowctl.engine.upkeep.backup.manifest import BackupManifest
 from sowctl.engine.upkeep.backup.taking import take_backup
 from sowctl.engine.verbs.upkeep.restore import RestoreReport, restore
 from sowctl.seam import SEAM, Seam
@@ -44,7 +44,7 @@ class BackupLab(QueueLab):
         for name in NAMES:
             self.publish(name, message(id=number % 7, round=number), message(id=100 + number, round=number))
 
-    def take(self, seam: Seam = SEAM, **options: object) -> tuple[Manifest, Path]:
+    def take(self, seam: Seam = SEAM, **options: object) -> tuple[BackupManifest, Path]:
         return take_backup(self.open(seam), self.backups, **options)  # type: ignore[arg-type]
 
     def digests(self, at: int | None = None) -> dict[str, str]:

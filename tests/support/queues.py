@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sowctl.engine.queues.definition import find_queue
 from sowctl.engine.queues.figures import Depth, QueueInfo, depth_of, info_of
-from sowctl.engine.queues.handles import Handle
+from sowctl.engine.queues.handles import MessageHandle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
 from sowctl.engine.topics.queuestates import state_path
 from sowctl.identity.bookmarks import parse_bookmark
@@ -63,7 +63,7 @@ class QueueLab(Lab):
         """Acknowledge by a bookmark alone."""
         found = parse_bookmark(bookmark)
         with self.queue(name) as queue:
-            return queue.acknowledge([Handle((found.publisher, found.sequence))], client, expire=expire)[0]
+            return queue.acknowledge([MessageHandle((found.publisher, found.sequence))], client, expire=expire)[0]
 
     def cancel(
         self, *messages: QueueMessage, delay: float = 0.0, client: str = "me", started: bool = True

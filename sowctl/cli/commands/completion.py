@@ -42,10 +42,10 @@ def run(
         raise UsageError("SOW-CLI-098", "give a shell or --names", hint="sowctl completion bash")
     out = invocation.streams.stdout
     if names is not None:
-        from sowctl.cli.completion.known import Known
+        from sowctl.cli.completion.known import KnownInstance
 
         invocation.config_path()  # raises where there is none: a person may have asked
-        out.write("".join(f"{name}\n" for name, _ in Known(invocation).names(names)).encode())
+        out.write("".join(f"{name}\n" for name, _ in KnownInstance(invocation).names(names)).encode())
         return 0
     from sowctl.cli.completion.scripts import answer, plain, script
 

@@ -44,7 +44,7 @@ def run(
     count = 0
     for found in differences(first, second):
         count += 1
-        change = changes.Change(
+        change = changes.MemberChange(
             found.change,
             found.path,
             found.before,

@@ -24,7 +24,7 @@ from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.looking import Ask
-    from sowctl.engine.profile.sample import Share
+    from sowctl.engine.profile.sample import SampleShare
     from sowctl.engine.verbs.looking.schema import SchemaReport
     from sowctl.messages.base import MessageType as Kind
 
@@ -69,7 +69,7 @@ def run(
     those of the paths with the most are estimated (HyperLogLog, standard error 1.6 %), which ~ and distinct_error say.
     Up to 10,000 paths are told apart.
     """
-    from sowctl.cli.commands.bodies.looking import Wanted, looked_at, path_row, share_of, tell
+    from sowctl.cli.commands.bodies.looking import RecordOptions, looked_at, path_row, share_of, tell
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.profile.jsonschema import json_schema as json_schema_of
     from sowctl.engine.profile.shape import MOST_PATHS
@@ -81,7 +81,7 @@ def run(
     share = share_of(sample)
     chosen = "ndjson" if json_schema else format
     sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force))
-    wanted = Wanted(target, filter or expression, at, message_type, literal_topic, fresh, fix_names)
+    wanted = RecordOptions(target, filter or expression, at, message_type, literal_topic, fresh, fix_names)
     reports = looked_at(invocation, wanted, lambda ask, topic, kind: _read(ask, topic, kind, share))
     for report in reports:
         tell(invocation, report)
@@ -105,7 +105,7 @@ def run(
     return 0
 
 
-def _read(ask: Ask, topic: str, kind: Kind, share: Share) -> SchemaReport:
+def _read(ask: Ask, topic: str, kind: Kind, share: SampleShare) -> SchemaReport:
     from sowctl.engine.verbs.looking.schema import schema
 
     with ask() as batches:

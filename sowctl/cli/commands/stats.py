@@ -77,10 +77,10 @@ def run(
     topics, within --since, --until, --txid and --client; on a terminal a sparkline shows them. So many intervals that
     there are more than 10,000 become twice as long until they are fewer.
     """
-    from sowctl.cli.commands.bodies.looking import Wanted
-    from sowctl.cli.commands.bodies.stats import Counting, Fields, Shown, count_journal, show_fields
+    from sowctl.cli.commands.bodies.looking import RecordOptions
+    from sowctl.cli.commands.bodies.stats import CountOptions, FieldOptions, FigureOptions, count_journal, show_fields
 
-    shown = Shown(format, output, force)
+    shown = FigureOptions(format, output, force)
     if journal:
         about = {
             "PATH": paths,
@@ -90,8 +90,8 @@ def run(
             "--fresh": fresh,
             "--strict": strict,
         }
-        counting = Counting(target, interval or "1m", since, until, txid, client, message_type)
+        counting = CountOptions(target, interval or "1m", since, until, txid, client, message_type)
         return count_journal(invocation, counting, shown, about)
     about = {"--interval": interval, "--since": since, "--until": until, "--txid": txid, "--client": client}
-    wanted = Wanted(target or "", filter, at, message_type, literal_topic, fresh, fix_names, strict=strict)
-    return show_fields(invocation, wanted, Fields(tuple(paths or ()), sample, top, bars), shown, about)
+    wanted = RecordOptions(target or "", filter, at, message_type, literal_topic, fresh, fix_names, strict=strict)
+    return show_fields(invocation, wanted, FieldOptions(tuple(paths or ()), sample, top, bars), shown, about)

@@ -147,10 +147,10 @@ def run(
         from sowctl.engine.following.control import with_text
 
         asked = with_text(asked, options)
-    from sowctl.cli.commands.bodies.places import Keeping, kept
+    from sowctl.cli.commands.bodies.places import PlaceOptions, kept
     from sowctl.cli.commands.bodies.subscribe import Printing
 
-    keeping = Keeping(store, store_config, client, sub_id, commit, ack, commit_every)
+    keeping = PlaceOptions(store, store_config, client, sub_id, commit, ack, commit_every)
 
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         replayed = asked.bookmark is not None or store is not None

@@ -35,7 +35,7 @@ Values = dict[str, dict[str, None]]
 """By path the values of a sample as an expression writes them, in the order in which they were met."""
 
 
-class Known:
+class KnownInstance:
     """What is known of the instance that a command line means; found once, where it is asked for."""
 
     def __init__(self, invocation: Invocation) -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.cli.completion import fields
-from sowctl.cli.completion.known import Known
+from sowctl.cli.completion.known import KnownInstance
 from sowctl.cli.words.declare import NAMED, WITH_STORES, Argument, Option, Parameter
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import FORMATS, GLOBALS, LEADING_VALUES
@@ -59,7 +59,7 @@ class _Line(Struct):
 
 
 def offers(
-    invocation: Invocation, words: Sequence[str], current: str, seen: dict[Settings, Known] | None = None
+    invocation: Invocation, words: Sequence[str], current: str, seen: dict[Settings, KnownInstance] | None = None
 ) -> Offers:
     """What completes ``current`` behind ``words``. ``seen`` keeps what was found out for the next question."""
     line = _read(words)
@@ -68,7 +68,7 @@ def offers(
     asking = copy(invocation)
     asking.settings = replace(invocation.settings, quiet=True, **named)
     seen = {} if seen is None else seen
-    known = seen.setdefault(asking.settings, Known(asking))
+    known = seen.setdefault(asking.settings, KnownInstance(asking))
     if line.unknown:
         return Offers()
     if line.waiting is not None:
@@ -165,7 +165,7 @@ def _those(current: str, words: Iterable[str], *, unfinished: bool = False) -> O
     return Offers(tuple(Offer(one) for one in words if one.startswith(current)), unfinished=unfinished)
 
 
-def _values(parameter: Parameter, line: _Line, current: str, known: Known) -> Offers:
+def _values(parameter: Parameter, line: _Line, current: str, known: KnownInstance) -> Offers:
     """What completes the value of an option, or an operand."""
     declared = parameter.declared
     kind = declared.complete

@@ -11,7 +11,7 @@ from sowctl.findings import Finding, Level
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
-    from sowctl.output.linting.plain import Tally
+    from sowctl.output.linting.plain import FindingCounter
 
 WARNINGS = 10
 """Refused messages of a run that are said one by one."""
@@ -53,10 +53,10 @@ def show_examination(invocation: Invocation, examined: Examined, *, as_json: boo
     """
     import json
 
-    from sowctl.output.linting.plain import Tally
+    from sowctl.output.linting.plain import FindingCounter
     from sowctl.output.reports import as_dict
 
-    tally = Tally()
+    tally = FindingCounter()
     if not as_json:
         status = show_findings(invocation, tally.through(examined), as_json=False, status=5, clean="no damage found")
         show_words(invocation, examined.coverage, as_dict(examined.report) | tally.by_name(), summary)
@@ -67,13 +67,13 @@ def show_examination(invocation: Invocation, examined: Examined, *, as_json: boo
     return 5 if any(found >= Level.ERROR for found in tally.counts) else 0
 
 
-def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> Tally:
+def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> FindingCounter:
     """Write ``findings`` to standard output in a format of ``output/linting/formats.py``; their count."""
     from sowctl.output.linting.formats import renderer
-    from sowctl.output.linting.plain import Tally
+    from sowctl.output.linting.plain import FindingCounter
 
     streams = invocation.streams
-    tally = Tally()
+    tally = FindingCounter()
     colored = streams.colored(streams.stdout)
     show = renderer(format, lambda kind, words: streams.paint(kind, words) if colored else words)
     for text in show(tally.through(findings)):

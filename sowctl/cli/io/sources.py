@@ -59,7 +59,7 @@ def is_packed(name: str) -> bool:
     """Whether :func:`opened` unpacks a file."""
     try:
         with opened(name) as stream:
-            return isinstance(getattr(stream, "raw", None), Unpacked)
+            return isinstance(getattr(stream, "raw", None), UnpackedInput)
     except (OSError, SowError):
         return False
 
@@ -77,12 +77,14 @@ def unpacking(stream: BinaryIO) -> BinaryIO | None:
         packed: Any = igzip.IGzipFile
         damage: Any = isal_zlib.error
         failures = (EOFError, OSError, damage)
-        return cast("BinaryIO", BufferedReader(Unpacked(packed(fileobj=stream).read, failures), 1 << 20))
+        return cast("BinaryIO", BufferedReader(UnpackedInput(packed(fileobj=stream).read, failures), 1 << 20))
     if begin == _ZSTANDARD:
         from zstandard import ZstdError
 
         parts = _frames(stream)
-        return cast("BinaryIO", BufferedReader(Unpacked(lambda _: next(parts, b""), (OSError, ZstdError)), 1 << 20))
+        return cast(
+            "BinaryIO", BufferedReader(UnpackedInput(lambda _: next(parts, b""), (OSError, ZstdError)), 1 << 20)
+        )
     return None
 
 
@@ -104,7 +106,7 @@ def _frames(stream: BinaryIO) -> Iterator[bytes]:
         raise OSError(EIO, "it ends within a frame")
 
 
-class Unpacked(RawIOBase):
+class UnpackedInput(RawIOBase):
     """What comes out of a packed file. It has no descriptor: nothing may be read beside it. Damage, which is one of the
     library's own ``failures``, is an OSError."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from inspect import cleandoc
 from pathlib import Path
 
-from sowctl.cli.manual.roff import Items, Page, Paragraph, Section, Subheading, Verbatim, roff, sentence
+from sowctl.cli.manual.roff import Items, ManualPage, Paragraph, Section, Subheading, Verbatim, roff, sentence
 from sowctl.cli.words.declare import Argument, Option, Parameter
 from sowctl.cli.words.helptext import by_panel, usage
 from sowctl.cli.words.loaded import load
@@ -67,7 +67,7 @@ RELATED = (
 )
 
 
-def main_page() -> Page:
+def main_page() -> ManualPage:
     """``sowctl(1)``."""
     commands: list[Subheading | Items] = []
     for group in GROUPS:
@@ -99,7 +99,7 @@ def main_page() -> Page:
         Section("FILES", (Items(FILES),)),
         Section("SEE ALSO", (Paragraph(", ".join(f"{c.page}(1)" for c in COMMANDS) + ", " + RELATED),)),
     )
-    return Page("sowctl", 1, RELEASED, SOURCE, sections)
+    return ManualPage("sowctl", 1, RELEASED, SOURCE, sections)
 
 
 _HELP = Items(
@@ -107,7 +107,7 @@ _HELP = Items(
 )
 
 
-def command_page(command: Command) -> Page:
+def command_page(command: Command) -> ManualPage:
     """The page of one command."""
     loaded = load(command)
     own = [parameter for parameter in loaded.parameters if parameter not in GLOBALS]
@@ -132,10 +132,10 @@ def command_page(command: Command) -> Page:
         Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
         Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),
     ]
-    return Page(command.page, 1, RELEASED, SOURCE, tuple(sections))
+    return ManualPage(command.page, 1, RELEASED, SOURCE, tuple(sections))
 
 
-def pages() -> tuple[Page, ...]:
+def pages() -> tuple[ManualPage, ...]:
     """All pages of section 1."""
     return (main_page(), *map(command_page, COMMANDS))
 

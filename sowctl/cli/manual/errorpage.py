@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sowctl.cli.manual.commandpages import EXITS, SOURCE
-from sowctl.cli.manual.roff import Items, Page, Paragraph, Section, roff
+from sowctl.cli.manual.roff import Items, ManualPage, Paragraph, Section, roff
 from sowctl.codes import AREAS, ErrorCode, table
 from sowctl.version import RELEASED
 
@@ -33,7 +33,7 @@ def made(directory: Path) -> dict[str, str]:
     return {"sowctl-errors.7": roff(errors_page())}
 
 
-def errors_page() -> Page:
+def errors_page() -> ManualPage:
     """The page as values."""
     codes = table()
     areas = []
@@ -49,7 +49,7 @@ def errors_page() -> Page:
         Section("EXIT STATUS", (statuses,)),
         Section("SEE ALSO", (Paragraph(_SEE_ALSO),)),
     )
-    return Page("sowctl-errors", 7, RELEASED, SOURCE, sections, "sowctl/codes")
+    return ManualPage("sowctl-errors", 7, RELEASED, SOURCE, sections, "sowctl/codes")
 
 
 def _item(code: ErrorCode) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class Section(Struct, frozen=True):
     blocks: tuple[Block, ...]
 
 
-class Page(Struct, frozen=True):
+class ManualPage(Struct, frozen=True):
     """A page; ``date`` and ``source`` are fixed texts for its foot, ``made_from`` is what to change instead of it."""
 
     name: str
@@ -62,7 +62,7 @@ class Page(Struct, frozen=True):
     made_from: str = "the commands"
 
 
-def roff(page: Page) -> str:
+def roff(page: ManualPage) -> str:
     """The page in man(7) macros."""
     lines = [
         GENERATED.format(page.made_from),
@@ -78,7 +78,7 @@ def roff(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plain(page: Page, columns: int = 80) -> str:
+def plain(page: ManualPage, columns: int = 80) -> str:
     """The page as text, for where there is no formatter."""
     head = f"{page.name.upper()}({page.number})"
     lines = [f"{head}{'sowctl manual':^{columns - 2 * len(head)}}{head}", ""]

@@ -30,7 +30,7 @@ _OVERSTRUCK = re.compile(b"[^\\n]\x08")
 _NUMBERS = tuple(map(str, SECTIONS))
 
 
-def find(words: Sequence[str]) -> pages.Page | Path:
+def find(words: Sequence[str]) -> pages.ManualPage | Path:
     """The page of a command (made here and now), or the file of a hand-written one.
 
     Raises :class:`~sowctl.errors.MissingError` ``SOW-CLI-020``.
@@ -56,17 +56,17 @@ def find(words: Sequence[str]) -> pages.Page | Path:
     raise MissingError("SOW-CLI-020", f"there is no page {' '.join(words)!r}", hint="sowctl man lists the commands")
 
 
-def formatted(source: pages.Page | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:
+def formatted(source: pages.ManualPage | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:
     """The page as text; None where ``pager`` was wanted and man(1) has shown it."""
     if pager and shutil.which("man"):
         with tempfile.TemporaryDirectory() as place:
             path = source if isinstance(source, Path) else Path(place) / f"{source.name}.{source.number}"
-            if isinstance(source, pages.Page):
+            if isinstance(source, pages.ManualPage):
                 path.write_text(pages.roff(source), encoding="utf-8")
             # A man(1) that cannot show a file by its path fails, and the page is then printed.
             if subprocess.run(["man", "-l", str(path)], env=dict(environ), check=False).returncode == 0:
                 return None
-    if isinstance(source, pages.Page):
+    if isinstance(source, pages.ManualPage):
         return pages.plain(source).encode()
     for command in _FORMATTERS:
         if shutil.which(command[0], path=environ.get("PATH")):

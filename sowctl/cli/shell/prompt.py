@@ -16,14 +16,14 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output import ColorDepth
 
 from sowctl.cli.completion.offers import offers
-from sowctl.cli.main import INTERRUPTED, Ended
+from sowctl.cli.main import INTERRUPTED, EndedBySignal
 from sowctl.cli.shell.lines import being_written, goes_on, quoted
 from sowctl.cli.shell.running import ENDING, LEAVING, Runner
 from sowctl.errors import UsageError
 from sowctl.output.display import display
 
 if TYPE_CHECKING:
-    from sowctl.cli.completion.known import Known
+    from sowctl.cli.completion.known import KnownInstance
     from sowctl.cli.context import Invocation, Settings
 
 PROMPT = "sowctl> "
@@ -54,7 +54,7 @@ def converse(invocation: Invocation, **terminal: Any) -> int:
         while not runner.left and status not in ENDING:
             try:
                 text = session.prompt(PROMPT)
-            except Ended:
+            except EndedBySignal:
                 raise
             except KeyboardInterrupt:
                 # Ctrl-C at the prompt drops the line; the signals that end the process were raised above.
@@ -103,7 +103,7 @@ class LineCompleter(Completer):
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
-        self._seen: dict[Settings, Known] = {}
+        self._seen: dict[Settings, KnownInstance] = {}
 
     def forget(self) -> None:
         """A command was run: names, fields and values may be other ones."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.modules import ACTION_MODULES, INVENTED, MISSPELLED, Module
 from sowctl.config.kinds import read_value
@@ -20,7 +20,7 @@ from sowctl.config.structure import odd_interval
 from sowctl.findings import Level
 
 
-def steps(action: Node) -> Iterator[tuple[Node, Node, Module | None]]:
+def steps(action: ElementNode) -> Iterator[tuple[ElementNode, ElementNode, Module | None]]:
     """The On, If and Do of an action with their Module element and its row, if the module is known."""
     for step in action.all("On", "If", "Do"):
         module = step.find("Module")
@@ -28,7 +28,7 @@ def steps(action: Node) -> Iterator[tuple[Node, Node, Module | None]]:
             yield step, module, ACTION_MODULES[step.tag].get(module.text)
 
 
-def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
+def unknown_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Module of an On, If or Do is not known.
 
     Why: an instance refuses to start with an unknown module.
@@ -46,7 +46,7 @@ def unknown_module(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(module, f"'{module.text}' is not a known {step.tag} action module", hint)
 
 
-def misspelled_module(node: Node, survey: Survey) -> Iterator[Problem]:
+def misspelled_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Do module with a name that looks right and is wrong.
 
     Why: the name is often copied from elsewhere; no such module exists.
@@ -59,7 +59,7 @@ def misspelled_module(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(module, f"'{module.text}' is a common misspelling of {real}", f"write {real}")
 
 
-def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def option_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action module without an option that it requires.
 
     Why: the module has no default for it.
@@ -78,7 +78,7 @@ def option_missing(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(options or step, f"{module.text} requires option {name}", hint)
 
 
-def unknown_option(node: Node, survey: Survey) -> Iterator[Problem]:
+def unknown_option(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an option that its action module does not document; an error where it is one that exists, misspelled.
 
     Why: a module does not read what it does not know, so the action does something else than the file says.
@@ -105,7 +105,7 @@ def unknown_option(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(option, message, hint, level=Level.WARNING)
 
 
-def _values(action: Node, kinds: tuple[str, ...]) -> Iterator[Problem]:
+def _values(action: ElementNode, kinds: tuple[str, ...]) -> Iterator[Problem]:
     for option, kind in _options(action):
         if kind in kinds:
             try:
@@ -117,7 +117,7 @@ def _values(action: Node, kinds: tuple[str, ...]) -> Iterator[Problem]:
                 yield Problem(option, f"{option.tag}: {odd[0]}", odd[1], level=Level.WARNING)
 
 
-def _options(action: Node) -> Iterator[tuple[Node, str]]:
+def _options(action: ElementNode) -> Iterator[tuple[ElementNode, str]]:
     """The options of known modules with their kinds; those with variables of the running action are left out."""
     for step, _, known in steps(action):
         options = step.find("Options")
@@ -127,7 +127,7 @@ def _options(action: Node) -> Iterator[tuple[Node, str]]:
                 yield option, kind
 
 
-def schedule(node: Node, survey: Survey) -> Iterator[Problem]:
+def schedule(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Every is neither an interval nor a time of day.
 
     Why: the action would never run.
@@ -137,7 +137,7 @@ def schedule(node: Node, survey: Survey) -> Iterator[Problem]:
     yield from _values(node, ("every",))
 
 
-def usage(node: Node, survey: Survey) -> Iterator[Problem]:
+def usage(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: GreaterThan is not a percentage.
 
     Why: the usage of a file system is compared in percent.
@@ -147,7 +147,7 @@ def usage(node: Node, survey: Survey) -> Iterator[Problem]:
     yield from _values(node, ("usage",))
 
 
-def intervals(node: Node, survey: Survey) -> Iterator[Problem]:
+def intervals(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Age, Duration or GracePeriod is not an interval.
 
     Why: the unit decides what is removed.
@@ -157,7 +157,7 @@ def intervals(node: Node, survey: Survey) -> Iterator[Problem]:
     yield from _values(node, ("interval",))
 
 
-def filters(node: Node, survey: Survey) -> Iterator[Problem]:
+def filters(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Filter or Condition of an action that is no expression.
 
     Why: the action fails each time it runs. Texts with ``{{NAME}}`` are not judged: they are complete at run time only.
@@ -170,7 +170,7 @@ def filters(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(option, finding.message, finding.hint, finding.place)
 
 
-def patterns(node: Node, survey: Survey) -> Iterator[Problem]:
+def patterns(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Topic of an action is no regular expression.
 
     Why: the action could never find its topics.
@@ -183,7 +183,7 @@ def patterns(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(option, finding.message, finding.hint, finding.place)
 
 
-def event_or_variable(node: Node, survey: Survey) -> Iterator[Problem]:
+def event_or_variable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: execute-event with both Event and EventVariable, or with neither.
 
     Why: it raises one event.
@@ -199,7 +199,7 @@ def event_or_variable(node: Node, survey: Survey) -> Iterator[Problem]:
             )
 
 
-def topic_and_type(node: Node, survey: Survey) -> Iterator[Problem]:
+def topic_and_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: compact-sow with Topic and no MessageType, or the reverse.
 
     Why: together they name one topic; without both, all topics are compacted.

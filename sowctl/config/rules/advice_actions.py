@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.model import file_of
 from sowctl.config.rules.globs import covers
 from sowctl.config.rules.measures import affordable
@@ -27,7 +27,7 @@ _BEFORE = frozenset({"sudo", "nice", "ionice", "nohup", "exec"})
 JOURNAL_FILES = ("{}.00001.journal.gz", "{}.index.gz", "{}.topic.index", "{}.clients.ack", "{}.queues.ack")
 
 
-def deletes_everything(node: Node, survey: Survey) -> Iterator[Problem]:
+def deletes_everything(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Filter of delete-sow is true for every record.
 
     Why: each run empties the topic; where it is journaled, every delete is written there too.
@@ -69,7 +69,7 @@ def _always(text: str) -> bool:
     return False
 
 
-def dangerous_command(node: Node, survey: Survey) -> Iterator[Problem]:
+def dangerous_command(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: execute-system with data that clients supply, or with a command that may run long.
 
     Why: the command goes through a shell, so data with a quote or a semicolon in it runs as a command; and the thread
@@ -104,7 +104,7 @@ def _slow(command: str) -> str | None:
     return None
 
 
-def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
+def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: actions that publish to a topic on whose messages one of them runs again, without any condition.
 
     Why: a loop without an end is not supported; it fills the journals and never stops. Loops with a Filter or an If
@@ -128,9 +128,9 @@ def publish_loop(node: Node, survey: Survey) -> Iterator[Problem]:
     # starts.
     for topic in topics:
         graph[topic] = [on.action for on in triggers if _starts(on, topic, survey)]
-    reported: set[Node] = set()
+    reported: set[ElementNode] = set()
     for loop in _loops([on.action for on in triggers], graph):
-        actions = [member for member in loop if isinstance(member, Node)]
+        actions = [member for member in loop if isinstance(member, ElementNode)]
         # One finding for actions that are part of several loops.
         if reported.isdisjoint(actions):
             reported.update(actions)
@@ -185,7 +185,7 @@ def _loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]])
                 waiting.append(iter(graph.get(member, ())))
 
 
-def removes_needed_files(node: Node, survey: Survey) -> Iterator[Problem]:
+def removes_needed_files(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Pattern of remove-files covers files of the journal, of topics, or of the statistics.
 
     Why: it removes what the instance works with; only files that end in ``.journal`` are refused.

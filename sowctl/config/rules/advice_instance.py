@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sowctl.config.document import VARIABLE, Node
+from sowctl.config.document import VARIABLE, ElementNode
 from sowctl.config.rules.measures import switch
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import BUILT_IN_TYPES, is_transient, replicates
@@ -19,7 +19,7 @@ _UNVERIFIED = frozenset({"AllowSelfSigned", "AllowUnverifiedPeer"})
 _TRANSPORT_PATHS = ("FileName", "MessageDiskPath", "Certificate", "PrivateKey", "CAFile", "CAPath")
 
 
-def numa_tuned(node: Node, survey: Survey) -> Iterator[Problem]:
+def numa_tuned(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: NUMA tuning is switched on.
 
     Why: it binds threads to processors; on shared hosts, in virtual machines and in containers that is a hindrance.
@@ -33,7 +33,7 @@ def numa_tuned(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(enabled, message, "write disabled there; elsewhere remove it, enabled is the default")
 
 
-def relative_path(node: Node, survey: Survey) -> Iterator[Problem]:
+def relative_path(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a relative path in an instance that listens.
 
     Why: a server counts it from its working directory, and a service starts elsewhere than a person; sowctl itself
@@ -43,7 +43,7 @@ def relative_path(node: Node, survey: Survey) -> Iterator[Problem]:
     """
     if not survey.serves:
         return
-    places: dict[str, list[tuple[Node, str]]] = {}
+    places: dict[str, list[tuple[ElementNode, str]]] = {}
     for found, text in _paths(survey):
         if text and not text.startswith(("/", "{{", "${")) and text not in (":memory:", "disabled"):
             directory = text.removeprefix("./").rpartition("/")[0]
@@ -56,7 +56,7 @@ def relative_path(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(found, message, f"write an absolute path, such as {start}")
 
 
-def _paths(survey: Survey) -> Iterator[tuple[Node, str]]:
+def _paths(survey: Survey) -> Iterator[tuple[ElementNode, str]]:
     """The elements that hold a path, and the path, in document order of their sections."""
     top = survey.top
     for owner, names in (
@@ -84,7 +84,7 @@ def _paths(survey: Survey) -> Iterator[tuple[Node, str]]:
                 yield option, option.text
 
 
-def awkward_name(node: Node, survey: Survey) -> Iterator[Problem]:
+def awkward_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Name of the instance has a space, ``/``, ``\\``, ``$`` or ``~``.
 
     Why: it is part of the names of journal files, and is typed into shells.
@@ -98,7 +98,7 @@ def awkward_name(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(name, message, "use letters, digits, -, _ and dots")
 
 
-def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
+def clear_secret(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a password, token or key is written into the file.
 
     Why: whoever can read the file learns the secret, and the admin interface shows the whole file.
@@ -125,7 +125,7 @@ def clear_secret(node: Node, survey: Survey) -> Iterator[Problem]:
                 )
 
 
-def unverified_peer(node: Node, survey: Survey) -> Iterator[Problem]:
+def unverified_peer(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an option of a module switches the verification of certificates off.
 
     Why: any program can pose as the other side, so the encryption protects nothing.
@@ -138,7 +138,7 @@ def unverified_peer(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(found, message, "remove it, and name the authority that signed the certificate")
 
 
-def unused_definition(node: Node, survey: Survey) -> Iterator[Problem]:
+def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Module, MessageType or Protocol that nothing refers to.
 
     Why: it is dead configuration, or a reference to it is misspelled. Message types that a Transport of any type may
@@ -178,7 +178,7 @@ def _type_words(survey: Survey) -> set[str | None]:
     return {*BUILT_IN_TYPES, *(found.text for found in survey.tree if found.tag == "MessageType")}
 
 
-def validation_off(node: Node, survey: Survey) -> Iterator[Problem]:
+def validation_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ConfigValidation is disabled.
 
     Why: a server then takes wrong values as they are, with unpredictable effects, loss of data included. sowctl
@@ -192,7 +192,7 @@ def validation_off(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(given, message, "remove it, and correct what is then reported")
 
 
-def batch_size(node: Node, survey: Survey) -> Iterator[Problem]:
+def batch_size(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: BatchSize in a configuration.
 
     Why: it is no element of a configuration but a parameter of the ``sow`` command, where a client sets it, up to

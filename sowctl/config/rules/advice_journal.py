@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.rules.measures import affordable, interval, size, switch, within
 from sowctl.config.rules.rule import Problem
@@ -20,7 +20,7 @@ EXAMPLES = 3
 TRIES = 1000
 
 
-def size_for_production(node: Node, survey: Survey) -> Iterator[Problem]:
+def size_for_production(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: JournalSize is less than 250MB or more than 2GB.
 
     Why: small files make many rotations, which suits development only; large ones are slow to remove and to recover.
@@ -33,7 +33,7 @@ def size_for_production(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(given, message, "remove it to use the default, 1GB; smaller sizes are for development")
 
 
-def never_removed(node: Node, survey: Survey) -> Iterator[Problem]:
+def never_removed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TransactionLog, and no action that removes journals.
 
     Why: journals are never removed by themselves, so they grow until the disk is full. Compressing and archiving only
@@ -46,7 +46,7 @@ def never_removed(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "no remove-journal action: journals grow without bound", hint)
 
 
-def direct_io_off(node: Node, survey: Survey) -> Iterator[Problem]:
+def direct_io_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: O_DIRECT is disabled.
 
     Why: writes then pass through the cache of the operating system; what was acknowledged may be lost when power fails.
@@ -59,7 +59,7 @@ def direct_io_off(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(direct, message, "remove it, unless the file system cannot write directly")
 
 
-def flush_interval_changed(node: Node, survey: Survey) -> Iterator[Problem]:
+def flush_interval_changed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FlushInterval is not 100ms, the default.
 
     Why: the default is good for most loads; a smaller one may enlarge the journals, a larger one delays others.
@@ -73,7 +73,7 @@ def flush_interval_changed(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(given, message, "leave the default unless measured; smaller may enlarge journals")
 
 
-def unanchored_name(node: Node, survey: Survey) -> Iterator[Problem]:
+def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Name of a journal topic is a regular expression without anchors, and records more than it seems to.
 
     Why: it is searched for anywhere in a topic name, and a dot stands for any character. A name that is plain but for
@@ -173,7 +173,7 @@ def _anchored(pattern: str) -> str:
     return f"{'^' if before else ''}{pattern}{'$' if behind else ''}"
 
 
-def records_nothing(node: Node, survey: Survey) -> Iterator[Problem]:
+def records_nothing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TransactionLog without Topic.
 
     Why: it records nothing; that is legal, and rarely meant.
@@ -184,7 +184,7 @@ def records_nothing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "TransactionLog without Topic records nothing", "add a <Topic> with Name and MessageType")
 
 
-def acknowledgements_expire_early(node: Node, survey: Survey) -> Iterator[Problem]:
+def acknowledgements_expire_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: InactiveClientAckExpiration is shorter than journals are kept.
 
     Why: what is forgotten about a publisher cannot tell its repeated messages from new ones, while the messages
@@ -201,7 +201,7 @@ def acknowledgements_expire_early(node: Node, survey: Survey) -> Iterator[Proble
         yield Problem(given, f"{message}: duplicates are not detected", f"write {kept.text} or more")
 
 
-def removed_too_early(node: Node, survey: Survey) -> Iterator[Problem]:
+def removed_too_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: journals are removed before they are archived, before a queue's messages expire, or inside a History.
 
     Why: what is removed cannot be archived any more, and neither a replay nor a rebuild reaches further back.
@@ -227,10 +227,10 @@ class _Span(Struct, frozen=True):
 
     nanoseconds: int
     text: str
-    node: Node
+    node: ElementNode
 
 
-def _span(node: Node | None) -> Iterator[_Span]:
+def _span(node: ElementNode | None) -> Iterator[_Span]:
     number = interval(node)
     if node is not None and number is not None:
         yield _Span(number, node.text, node)

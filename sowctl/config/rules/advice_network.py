@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.measures import affordable, interval, interval_text, size, size_text
 from sowctl.config.rules.rule import Problem
@@ -15,7 +15,7 @@ SHARE = 5
 """A limit above a fifth of memory is much."""
 
 
-def replication_name(node: Node, survey: Survey) -> Iterator[Problem]:
+def replication_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a replication Transport with another Name than its Type.
 
     Why: log lines and statistics show the Name; as the Type, it says what the connection is.
@@ -28,7 +28,7 @@ def replication_name(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(name, message, f"write <Name>{kind}</Name> here and wherever the name is used")
 
 
-def no_sync_destination(node: Node, survey: Survey) -> Iterator[Problem]:
+def no_sync_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an instance that accepts publishes replicates to no destination with SyncType sync.
 
     Why: a publisher is told that a message is safe before another instance has it; on failover it may be lost.
@@ -42,7 +42,7 @@ def no_sync_destination(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, message, "write <SyncType>sync</SyncType> in the one that clients fail over to")
 
 
-def no_pass_through(node: Node, survey: Survey) -> Iterator[Problem]:
+def no_pass_through(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination without PassThrough, in an instance that others replicate to and that has several.
 
     Why: messages that arrive by replication are not passed on; they end after one hop.
@@ -61,7 +61,7 @@ def no_pass_through(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(destination, message, "add <PassThrough>.*</PassThrough> in a mesh of more than two")
 
 
-def unequal_group(node: Node, survey: Survey) -> Iterator[Problem]:
+def unequal_group(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination of this instance's own Group is sent only a part of what the transaction log records.
 
     Why: a Group says that its instances are fully equivalent; a client that fails over to one with less misses data.
@@ -81,7 +81,7 @@ def unequal_group(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(group, message, "replicate everything inside a Group, or use another Group")
 
 
-def _lacking(destination: Node, survey: Survey) -> str | None:
+def _lacking(destination: ElementNode, survey: Survey) -> str | None:
     """What an instance of the same group would not have, in words."""
     topics = list(destination.all("Topic"))
     for topic in topics:
@@ -101,7 +101,7 @@ def _lacking(destination: Node, survey: Survey) -> str | None:
     return None
 
 
-def age_limit(node: Node, survey: Survey) -> Iterator[Problem]:
+def age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ClientMessageAgeLimit is set in an instance with SOW topics.
 
     Why: a client whose oldest waiting message is older than this is disconnected, and the result of a large SOW query
@@ -119,7 +119,7 @@ def age_limit(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(given, message, "make it longer than the slowest client needs for its largest query")
 
 
-def memory_limit(node: Node, survey: Survey) -> Iterator[Problem]:
+def memory_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: MessageMemoryLimit is more than a fifth of the memory.
 
     Why: waiting messages then push other data out of memory, and the machine swaps.
@@ -141,7 +141,7 @@ def _rounded(number: int) -> str:
     return f"{number >> 20}MB"
 
 
-def tcp_with_certificate(node: Node, survey: Survey) -> Iterator[Problem]:
+def tcp_with_certificate(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport of type tcp with Certificate and PrivateKey.
 
     Why: both together switch TLS on, which the type does not show.

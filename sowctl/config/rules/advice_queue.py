@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.measures import count
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
 
-def _leases(node: Node) -> bool:
+def _leases(node: ElementNode) -> bool:
     return (node.value("Semantics") or "at-least-once").lower() == "at-least-once"
 
 
-def one_at_a_time(node: Node, survey: Survey) -> Iterator[Problem]:
+def one_at_a_time(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a queue gives each subscription one message at a time, which is the default.
 
     Why: a consumer waits for a round trip after each message; with two or more, the next one is there already.
@@ -29,7 +29,7 @@ def one_at_a_time(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(backlog or node, message, "write 2 or more, unless messages must be taken one at a time")
 
 
-def without_lease(node: Node, survey: Survey) -> Iterator[Problem]:
+def without_lease(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an at-least-once queue without LeasePeriod.
 
     Why: a consumer that hangs keeps its messages until it disconnects; no other consumer gets them.
@@ -42,7 +42,7 @@ def without_lease(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, message, "add <LeasePeriod>30s</LeasePeriod>, or as long as a message takes at worst")
 
 
-def two_ways_to_save_memory(node: Node, survey: Survey) -> Iterator[Problem]:
+def two_ways_to_save_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: TargetQueueDepth and FileBackedMetadata in one queue.
 
     Why: each keeps the memory of a long queue small; together they are usually unnecessary.

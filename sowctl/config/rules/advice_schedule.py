@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.measures import HOUR, interval, interval_text
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectStep
@@ -16,11 +16,11 @@ HALF = 0.6
 """About a half, generously."""
 
 
-def _scheduled(step: SubjectStep) -> Node | None:
+def _scheduled(step: SubjectStep) -> ElementNode | None:
     return step.option("Every") if step.module == "amps-action-on-schedule" else None
 
 
-def counts_from_start(node: Node, survey: Survey) -> Iterator[Problem]:
+def counts_from_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a schedule of an hour or more that is an interval.
 
     Why: an interval counts from the start of the instance, not from the hour or from midnight, and again after each
@@ -37,7 +37,7 @@ def counts_from_start(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(every, message, "use HH:MM, such as 02:00, if the time of day matters")
 
 
-def compacts_often(node: Node, survey: Survey) -> Iterator[Problem]:
+def compacts_often(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: compact-sow more often than every six hours.
 
     Why: updates pause while a topic is compacted.
@@ -45,7 +45,7 @@ def compacts_often(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: run it at a quiet time, such as ``Sunday at 03:00``.
     """
     # Any of the events of an action starts all of its steps, so one that comes often is enough.
-    often: dict[int, Node] = {}
+    often: dict[int, ElementNode] = {}
     for step in survey.steps:
         every = _scheduled(step)
         number = interval(every)
@@ -58,7 +58,7 @@ def compacts_often(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(every, message, "run it at a quiet time, such as Sunday at 03:00")
 
 
-def proxied_automatically(node: Node, survey: Survey) -> Iterator[Problem]:
+def proxied_automatically(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: enable-proxied-transfer in an action that runs by itself.
 
     Why: it is for disaster recovery; while the owner of a queue is alive, messages may be delivered twice.
@@ -77,7 +77,7 @@ def proxied_automatically(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(where, message, "run it from amps-action-on-admin, so that a person decides")
 
 
-def flapping(node: Node, survey: Survey) -> Iterator[Problem]:
+def flapping(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Age of upgrade-replication is more than about half the Age of downgrade-replication.
 
     Why: a destination that is just fast enough is downgraded and upgraded in turn.

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.globs import covers
 from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
@@ -20,7 +20,7 @@ _ESCAPE = r"%[A-Za-z]"
 _NOT_PRODUCTION = r"(?i)\b(dev\w*|test\w*|qa|uat|demo|local|sandbox|staging)\b"
 
 
-def statistics_grow(node: Node, survey: Survey) -> Iterator[Problem]:
+def statistics_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Admin keeps its statistics in a file, and no action truncates them.
 
     Why: the database grows for as long as the instance runs.
@@ -36,7 +36,7 @@ def statistics_grow(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(file, message, "add an Action with amps-action-do-truncate-statistics, or remove <FileName>")
 
 
-def logs_grow(node: Node, survey: Survey) -> Iterator[Problem]:
+def logs_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a log is written to files, and no action removes or compresses them.
 
     Why: the disk fills. A log that overwrites one file at each rotation does not grow, and is left alone.
@@ -81,7 +81,7 @@ def _glob(file: str) -> str:
     return f"{directory}{slash}{before}*{behind}"
 
 
-def nothing_logged(node: Node, survey: Survey) -> Iterator[Problem]:
+def nothing_logged(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an instance that listens has no Logging target, or none that writes messages of level info.
 
     Why: by default nothing is logged; without info, the log of a production instance does not show what happened.
@@ -99,12 +99,12 @@ def nothing_logged(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(sections[0], "no Logging target at info or more verbose", hint)
 
 
-def _levels(target: Node) -> set[str]:
+def _levels(target: ElementNode) -> set[str]:
     texts = (target.value("Level") or "", target.value("Levels") or "")
     return {word.strip().lower() for text in texts for word in text.split(",")}
 
 
-def rotation_overwrites(node: Node, survey: Survey) -> Iterator[Problem]:
+def rotation_overwrites(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: RotationThreshold in a Target whose FileName is always the same.
 
     Why: each rotation overwrites the log before it.
@@ -120,7 +120,7 @@ def rotation_overwrites(node: Node, survey: Survey) -> Iterator[Problem]:
     yield Problem(node, message, f"write <FileName>{directory}{slash}{stem}-%Y%m%d-%n{dot}{extension}</FileName>")
 
 
-def admin_open(node: Node, survey: Survey) -> Iterator[Problem]:
+def admin_open(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Admin listens on all addresses and asks for no logon.
 
     Why: anyone who reaches the port can disconnect clients and shut the server down.
@@ -138,7 +138,7 @@ def admin_open(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(address, message, f"write localhost:{port}, or add <Authentication>")
 
 
-def log_shows_data(node: Node, survey: Survey) -> Iterator[Problem]:
+def log_shows_data(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a log of level trace or developer, or one that includes message 12-0010.
 
     Why: it writes out what messages contain, and the commands of clients with their logon. Where Environment names a

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.measures import DEFAULT_SLAB, count, size, size_text, within
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
@@ -24,7 +24,7 @@ LARGE_START = 1 << 30
 LARGE_START_PER_CORE = 128 << 20
 
 
-def _slab(node: Node) -> int | None:
+def _slab(node: ElementNode) -> int | None:
     """The slab size of a topic, the default included; None where it cannot be told."""
     # The retired sizes make the slab then (behaviour 11.31); these rules judge SlabSize alone.
     if node.find("RecordSize", "IncrementSize") is not None and node.find("SlabSize") is None:
@@ -33,7 +33,7 @@ def _slab(node: Node) -> int | None:
     return DEFAULT_SLAB if slab is None else size(slab)
 
 
-def message_too_large(node: Node, survey: Survey) -> Iterator[Problem]:
+def message_too_large(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the largest message that the author expects does not fit into a slab of the topic.
 
     Why: a message is kept in one slab, which has 64 bytes of its own; a larger message cannot be stored at all.
@@ -57,7 +57,7 @@ def _fitting(largest: int) -> str:
     return f"{-(-4 * largest >> 20)}MB"
 
 
-def slab_without_need(node: Node, survey: Survey) -> Iterator[Problem]:
+def slab_without_need(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SlabSize is set where the default, 5MB, would do.
 
     Why: the default suits messages up to about 1MB; a size of one's own has to be kept right by hand.
@@ -77,7 +77,7 @@ def slab_without_need(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(slab, message, "remove SlabSize, unless measurements speak for it")
 
 
-def slab_too_small(node: Node, survey: Survey) -> Iterator[Problem]:
+def slab_too_small(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a slab holds fewer than four of the largest messages that the author expects.
 
     Why: what is left at the end of a slab is wasted, and growth comes in steps of hardly more than one message.
@@ -91,7 +91,7 @@ def slab_too_small(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node.find("SlabSize") or node, message, f"write <SlabSize>{_fitting(largest)}</SlabSize>")
 
 
-def slabs_below_cores(node: Node, survey: Survey) -> Iterator[Problem]:
+def slabs_below_cores(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SlabSize is so large that the topic will have fewer slabs than there are processors.
 
     Why: a query searches slabs in parallel; with few slabs, processors stand idle.
@@ -121,7 +121,7 @@ def _share(limit: int, cores: int) -> str:
     return f"{share >> 20}MB" if share >= 1 << 20 else f"{max(share >> 10, 1)}KB"
 
 
-def large_at_start(node: Node, survey: Survey) -> Iterator[Problem]:
+def large_at_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SlabSize and InitialSlabCount make a file that is large before it holds a record.
 
     Why: each processor that writes reserves slabs of its own, so a file starts at about the number of processors times
@@ -145,7 +145,7 @@ def large_at_start(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(where, f"file starts at about {many}", "lower SlabSize or InitialSlabCount if that is too much")
 
 
-def hint_rounded(node: Node, survey: Survey) -> Iterator[Problem]:
+def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ExpectedKeyCountHint is no power of two.
 
     Why: it is rounded up to one; the number in the file is not the one in use.
@@ -161,7 +161,7 @@ def hint_rounded(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(hint, message, f"write {rounded} to say what happens")
 
 
-def hint_above_memory(node: Node, survey: Survey) -> Iterator[Problem]:
+def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ExpectedKeyCountHint asks for an index that memory cannot hold.
 
     Why: the index is sized at start, at least 16 bytes for each expected key, whether the keys come or not.
@@ -181,7 +181,7 @@ def hint_above_memory(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(hint, message, "write the number of records that are really expected")
 
 
-def index_repeats_key(node: Node, survey: Survey) -> Iterator[Problem]:
+def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a HashIndex over the Key fields of a topic, or over the Grouping fields of a view.
 
     Why: records are found by these fields anyway; a second index costs memory and time and is never better.
@@ -204,7 +204,7 @@ def index_repeats_key(node: Node, survey: Survey) -> Iterator[Problem]:
             )
 
 
-def _grouped(view: Node) -> set[str] | None:
+def _grouped(view: ElementNode) -> set[str] | None:
     """The output fields that hold the grouping fields of a view; None where one is not projected as it is."""
     outputs: dict[str, str] = {}
     for section in view.all("Projection"):

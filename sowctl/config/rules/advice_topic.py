@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.model import file_of
 from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
@@ -19,11 +19,11 @@ SHORT_LIVED = HOUR
 MANY_RECORDS = 1_000_000
 
 
-def _persistent(node: Node) -> bool:
+def _persistent(node: ElementNode) -> bool:
     return (node.value("Durability", "Duration") or "persistent").lower() == "persistent"
 
 
-def slash_in_file_name(node: Node, survey: Survey) -> Iterator[Problem]:
+def slash_in_file_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName has ``%n``, and the topic name has a slash after its first character.
 
     Why: a server puts the name into the path as it is, so the slash begins a directory, which nothing creates; sowctl
@@ -38,7 +38,7 @@ def slash_in_file_name(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(file, message, "create it on the server, or name the file without %n")
 
 
-def file_outside(node: Node, survey: Survey) -> Iterator[Problem]:
+def file_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName leaves the directory of the configuration through ``..`` or a link.
 
     Why: a copy of the directory is then not a copy of the instance, and two copies write to one store.
@@ -59,7 +59,7 @@ def file_outside(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(file, f"FileName '{file.text}' leaves the directory of the configuration through a link", hint)
 
 
-def name_like_a_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
+def name_like_a_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the name of a SOW entry has characters of a regular expression, such as a dot.
 
     Why: in the SOW the name stands for itself, but a subscription takes it for a pattern and matches more than it.
@@ -73,7 +73,7 @@ def name_like_a_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, message, "use letters, digits, - _ and /; if many topics are meant, write <Pattern>")
 
 
-def lost_on_restart(node: Node, survey: Survey) -> Iterator[Problem]:
+def lost_on_restart(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a transient topic that the transaction log does not record.
 
     Why: a transient topic is rebuilt from the log at start; without it, its contents are gone. This is by design, and
@@ -105,7 +105,7 @@ def _comparable(survey: Survey) -> bool:
     return affordable(len(patterns), topics, 1) and affordable(hard, topics)
 
 
-def file_ignored(node: Node, survey: Survey) -> Iterator[Problem]:
+def file_ignored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName in a transient topic.
 
     Why: a transient topic has no file; a reader of the line looks for one.
@@ -119,7 +119,7 @@ def file_ignored(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, message, "remove <FileName>, or <Durability> if the records should stay")
 
 
-def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a persistent topic that the transaction log does not record.
 
     Why: its records cannot be replayed or replicated, and if its file is lost, nothing can rebuild it.
@@ -145,7 +145,7 @@ def _missing(entry: SubjectEntry, survey: Survey) -> bool:
     return stored and not survey.journalled(entry.name, entry.type)
 
 
-def history_too_fine(node: Node, survey: Survey) -> Iterator[Problem]:
+def history_too_fine(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a History that keeps versions less than a second apart for more than a day.
 
     Why: nearly every update becomes a version of its own, so storage grows with the update rate times the window.
@@ -162,7 +162,7 @@ def history_too_fine(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(step, f"{message} keeps nearly every update", "write a Granularity such as 1m")
 
 
-def crowded_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
+def crowded_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Pattern topic that expects a million records or more, by its ExpectedKeyCountHint.
 
     Why: all logical topics share one store and its indexes; with many records in each, separate topics are faster.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.sources import sources
 from sowctl.config.rules.survey import Survey
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Node as Tree
 
 
-def _projected(view: Node) -> Iterator[tuple[Node, Tree]]:
+def _projected(view: ElementNode) -> Iterator[tuple[ElementNode, Tree]]:
     for section in view.all("Projection"):
         for field in section.all("Field"):
             definition = texts.definition(field, projection=True)
@@ -24,7 +24,7 @@ def _projected(view: Node) -> Iterator[tuple[Node, Tree]]:
                 yield field, definition.expression
 
 
-def neither_aggregated_nor_grouped(node: Node, survey: Survey) -> Iterator[Problem]:
+def neither_aggregated_nor_grouped(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a view projects a field that is in no aggregate and that Grouping does not determine.
 
     Why: such a field has the value of the message that was processed last; when that record is deleted, it stays.
@@ -49,7 +49,7 @@ def neither_aggregated_nor_grouped(node: Node, survey: Survey) -> Iterator[Probl
                 break
 
 
-def _names(field: Node) -> tuple[Field, ...]:
+def _names(field: ElementNode) -> tuple[Field, ...]:
     return texts.grouping(field)
 
 
@@ -58,7 +58,7 @@ def _name(field: Field, joined: bool) -> tuple[str, str]:
     return (field.qualifier[-1] if joined and field.qualifier else "", str(field.path))
 
 
-def _determine(grouped: set[tuple[str, str]], view: Node, survey: Survey, joined: bool) -> set[str]:
+def _determine(grouped: set[tuple[str, str]], view: ElementNode, survey: Survey, joined: bool) -> set[str]:
     """Add to ``grouped`` what joins make equal to it; the topics of which each group has one record."""
     equal: dict[tuple[str, str], list[tuple[str, str]]] = {}
     fields: dict[str, set[tuple[str, str]]] = {}
@@ -107,7 +107,7 @@ def _outside_aggregates(tree: Tree) -> Iterator[Field]:
             waiting.extend(reversed(part.children()))
 
 
-def aggregate_inside_if(node: Node, survey: Survey) -> Iterator[Problem]:
+def aggregate_inside_if(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an aggregate inside ``IF``.
 
     Why: live updates of such a field were seen to be wrong on a server of version 5.3.5.135.
@@ -135,7 +135,7 @@ def _inside_if(tree: Tree) -> Call | None:
     return None
 
 
-def fast_source(node: Node, survey: Survey) -> Iterator[Problem]:
+def fast_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a view computes on every update of a topic that the same file conflates for others.
 
     Why: a topic that is worth a ConflatedTopic changes often, and each change recalculates the view.
@@ -161,7 +161,7 @@ def fast_source(node: Node, survey: Survey) -> Iterator[Problem]:
                 break
 
 
-def join_fans_out(node: Node, survey: Survey) -> Iterator[Problem]:
+def join_fans_out(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Join whose left topic may have many rows for one row of the right.
 
     Why: an update on the right recalculates every matching row on the left; with many rows, that is slow.
@@ -169,7 +169,7 @@ def join_fans_out(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: nothing has to change; know the cost, and publish the right side no more often than needed.
     """
     entry = survey.entry(node)
-    pairs: dict[tuple[str, str], tuple[Node, list[str], str]] = {}
+    pairs: dict[tuple[str, str], tuple[ElementNode, list[str], str]] = {}
     for underlying in node.all("UnderlyingTopic"):
         for join in underlying.all("Join"):
             condition = texts.join(join)

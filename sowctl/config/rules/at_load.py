@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Rule
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level
@@ -28,7 +28,7 @@ LOADING: tuple[Rule, ...] = (
 )
 
 
-def first_error(top: Node) -> Iterator[Finding]:
+def first_error(top: ElementNode) -> Iterator[Finding]:
     """Findings of those rules, lazily, in the order above."""
     survey = Survey(top, Path())
     for rule in LOADING:

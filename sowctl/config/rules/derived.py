@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.sources import ViewSource, resolve, sources
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Node as Tree
 
 
-def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
+def cross_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a view over a topic of another message type that does not write the type everywhere.
 
     Why: an unqualified name is looked up with the view's own message type. A name that one topic alone has is meant all
@@ -49,7 +49,7 @@ def cross_type(node: Node, survey: Survey) -> Iterator[Problem]:
         yield from _unqualified(node, 2, entry.type)
 
 
-def _unqualified(node: Node, wanted: int, own: str) -> Iterator[Problem]:
+def _unqualified(node: ElementNode, wanted: int, own: str) -> Iterator[Problem]:
     """Fields whose qualifier is shorter than the view needs."""
     known = {source.name: source.type for source in sources(node)}
     for field, tree in _fields(node):
@@ -62,7 +62,7 @@ def _unqualified(node: Node, wanted: int, own: str) -> Iterator[Problem]:
             yield Problem(field, f"{field.tag}: {name} names no message type", "write [type].[topic]./field", place)
 
 
-def _fields(view: Node) -> Iterator[tuple[Node, Tree]]:
+def _fields(view: ElementNode) -> Iterator[tuple[ElementNode, Tree]]:
     for section in view.all("Projection"):
         for field in section.all("Field"):
             definition = texts.definition(field, projection=True)
@@ -74,7 +74,7 @@ def _fields(view: Node) -> Iterator[tuple[Node, Tree]]:
                 yield field, name
 
 
-def join_unqualified(node: Node, survey: Survey) -> Iterator[Problem]:
+def join_unqualified(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a field of a Join view without its topic.
 
     Why: several topics could have it.
@@ -92,7 +92,7 @@ def join_unqualified(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(field, message, "write [topic] and a point before it", place)
 
 
-def unreachable_field(node: Node, survey: Survey) -> Iterator[Problem]:
+def unreachable_field(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a field refers to a topic that UnderlyingTopic does not name.
 
     Why: the view never reads that topic.
@@ -124,7 +124,7 @@ def unreachable_field(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(field, message, hint, texts.at(field, name.span[0]))
 
 
-def output_type(node: Node, survey: Survey) -> Iterator[Problem]:
+def output_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a View whose message type cannot be written field by field.
 
     Why: a view constructs its messages; binary, protobuf, struct and composite-global cannot be constructed.
@@ -136,7 +136,7 @@ def output_type(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(kind, f"message type {kind.text} cannot be the output of a View", "use json or another text type")
 
 
-def filter_with_join(node: Node, survey: Survey) -> Iterator[Problem]:
+def filter_with_join(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Filter in a View with Join.
 
     Why: a filter looks at one message; a join has several.
@@ -148,7 +148,7 @@ def filter_with_join(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(condition, "View Filter is not allowed with Join", "filter in a view below this one")
 
 
-def join_and_text(node: Node, survey: Survey) -> Iterator[Problem]:
+def join_and_text(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: UnderlyingTopic has both a name and Join.
 
     Why: it is either one topic or a join of topics.
@@ -160,7 +160,7 @@ def join_and_text(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(underlying, "View uses Join and plain text in UnderlyingTopic", "keep one of the two")
 
 
-def other_type(node: Node, survey: Survey) -> Iterator[Problem]:
+def other_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a ConflatedTopic over a topic of another message type.
 
     Why: conflation passes messages on as they are.
@@ -177,7 +177,7 @@ def other_type(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(kind, message, f"write <MessageType>{types[0]}</MessageType>")
 
 
-def topic_format(node: Node, survey: Survey) -> Iterator[Problem]:
+def topic_format(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: TopicFormat is missing over a Pattern topic, given over another, or not usable.
 
     Why: each logical topic needs a conflated name of its own, made from ``%n``; it is a name, not a pattern.
@@ -200,7 +200,7 @@ def topic_format(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(form, "TopicFormat must not contain regular expression characters", "it makes one topic name")
 
 
-def index_not_projected(node: Node, survey: Survey) -> Iterator[Problem]:
+def index_not_projected(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a HashIndex of a View names a field that the view does not project.
 
     Why: no record has the field, so the index can never be used.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import is_transient
 from sowctl.config.rules.survey import Survey
@@ -15,7 +15,7 @@ NOT_ENRICHED = NOT_CONSTRUCTIBLE - {"composite-global"}
 """Types of topics that rule F021 speaks of; of composite-global publishing itself says that it cannot be written."""
 
 
-def no_fields(node: Node, survey: Survey) -> Iterator[Problem]:
+def no_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Key, HashIndex, Index, Filter, Priority or BarrierExpression for a message type without fields.
 
     Why: a binary payload is not looked into.
@@ -30,7 +30,7 @@ def no_fields(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(child, message, "remove it; publishers supply the keys of such topics")
 
 
-def binary_source(node: Node, survey: Survey) -> Iterator[Problem]:
+def binary_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a View over a topic whose message type has no fields.
 
     Why: there is nothing to project.
@@ -47,7 +47,7 @@ def binary_source(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(source.node, message)
 
 
-def not_enriched(node: Node, survey: Survey) -> Iterator[Problem]:
+def not_enriched(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Preprocessing or Enrichment for a message type whose messages cannot be changed.
 
     Why: binary, protobuf and struct messages cannot be written field by field.
@@ -61,7 +61,7 @@ def not_enriched(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(child, f"message type {kind} cannot be enriched", f"remove {child.tag}")
 
 
-def duplicate_destination(node: Node, survey: Survey) -> Iterator[Problem]:
+def duplicate_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: two fields of one Projection, Preprocessing or Enrichment with the same destination.
 
     Why: only one of the values could stay.
@@ -69,7 +69,7 @@ def duplicate_destination(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: give each its own destination.
     """
     for section in node.all("Projection", "Preprocessing", "Enrichment"):
-        first: dict[str, Node] = {}
+        first: dict[str, ElementNode] = {}
         for field in section.all("Field"):
             definition = texts.definition(field, projection=section.tag == "Projection")
             if definition is None:
@@ -81,7 +81,7 @@ def duplicate_destination(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(field, message, "give each field its own destination")
 
 
-def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
+def lookup_unavailable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: VALUE_LOOKUP where no Lookup is declared, or in a transient topic that recovers old messages.
 
     Why: the function reads tables that a module declares, and a recovery would look up today's values for old messages.
@@ -105,7 +105,7 @@ def lookup_unavailable(node: Node, survey: Survey) -> Iterator[Problem]:
                     yield Problem(field, f"VALUE_LOOKUP cannot be used {why}", None, texts.at(field, call.span[0]))
 
 
-def part_number_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def part_number_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an identifier that does not begin with the number of a part, for a composite-local message type.
 
     Why: such a message is a list of parts, and a field belongs to one of them.
@@ -123,7 +123,7 @@ def part_number_missing(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(owner, message, f"write /0/... to /{parts - 1}/..." if parts else "write /0/..., /1/...")
 
 
-def _identifiers(entry: Node) -> Iterator[tuple[Node, object]]:
+def _identifiers(entry: ElementNode) -> Iterator[tuple[ElementNode, object]]:
     """The fields that an entry names in messages of its own type, each with the element that names it."""
     for key in (*entry.all("Key", "Index"), *(key for index in entry.all("HashIndex") for key in index.all("Key"))):
         yield key, key.text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.kinds import out_of_bounds, read_bytes
 from sowctl.values.units import INTERVALS, SIZES, format_interval, parse_count, parse_interval, parse_switch
@@ -21,7 +21,7 @@ TOO_LARGE = 1 << 62
 _BUDGET = 20_000_000
 
 
-def _read(node: Node | None, read: Callable[[str], int]) -> int | None:
+def _read(node: ElementNode | None, read: Callable[[str], int]) -> int | None:
     if node is None:
         return None
     try:
@@ -31,28 +31,28 @@ def _read(node: Node | None, read: Callable[[str], int]) -> int | None:
     return None if value > TOO_LARGE else value
 
 
-def interval(node: Node | None) -> int | None:
+def interval(node: ElementNode | None) -> int | None:
     """The interval of an element in nanoseconds."""
     return _read(node, parse_interval)
 
 
-def size(node: Node | None) -> int | None:
+def size(node: ElementNode | None) -> int | None:
     """The size of an element in bytes, units of 1024."""
     return _read(node, read_bytes)
 
 
-def count(node: Node | None) -> int | None:
+def count(node: ElementNode | None) -> int | None:
     """The number of an element."""
     return _read(node, parse_count)
 
 
-def switch(node: Node | None) -> bool | None:
+def switch(node: ElementNode | None) -> bool | None:
     """Whether an element says true or enabled."""
     word = _read(node, parse_switch)
     return None if word is None else bool(word)
 
 
-def within(node: Node, low: str, high: str) -> bool:
+def within(node: ElementNode, low: str, high: str) -> bool:
     """Whether a readable size lies between two others, both included, be a kilobyte 1000 or 1024 bytes."""
     return out_of_bounds(Element(node.tag, "1", "bytes", low=low, high=high, bounds="S027"), node.text) is None
 

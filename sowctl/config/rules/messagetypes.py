@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 
 
-def _module(node: Node) -> str:
+def _module(node: ElementNode) -> str:
     return node.value("Module") or node.value("Name") or ""
 
 
-def composite_without_parts(node: Node, survey: Survey) -> Iterator[Problem]:
+def composite_without_parts(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a composite message type without MessageType parts.
 
     Why: a composite message is a sequence of parts, each of a known type.
@@ -25,7 +25,7 @@ def composite_without_parts(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "composite message type needs at least one MessageType part", "list its parts in order")
 
 
-def protobuf_incomplete(node: Node, survey: Survey) -> Iterator[Problem]:
+def protobuf_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a protobuf message type without Type, ProtoPath or ProtoFile.
 
     Why: protobuf messages cannot be read without their definition.
@@ -39,7 +39,7 @@ def protobuf_incomplete(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(node, f"protobuf message type needs {needed}", f"add <{needed}>")
 
 
-def struct_without_fields(node: Node, survey: Survey) -> Iterator[Problem]:
+def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a struct message type without Field.
 
     Why: the layout is made of its fields.
@@ -50,7 +50,7 @@ def struct_without_fields(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "struct message type needs at least one Field", "add <Field>/name = code</Field>")
 
 
-def equals_sign(node: Node, survey: Survey) -> Iterator[Problem]:
+def equals_sign(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the fields of a fix or nvfix message type end with the equals sign.
 
     Why: the equals sign ends the tags, so no message could be read.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 
 
-def priority_and_barrier(node: Node, survey: Survey) -> Iterator[Problem]:
+def priority_and_barrier(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Priority and BarrierExpression in one queue.
 
     Why: a barrier holds messages in order; a priority reorders them.
@@ -23,7 +23,7 @@ def priority_and_barrier(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(barrier, "Priority and BarrierExpression exclude each other", "keep one of the two")
 
 
-def target_depth(node: Node, survey: Survey) -> Iterator[Problem]:
+def target_depth(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: TargetQueueDepth with Priority or BarrierExpression.
 
     Why: a queue that keeps only part of itself in memory delivers in order.
@@ -35,7 +35,7 @@ def target_depth(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(depth, f"TargetQueueDepth excludes {other.tag}", "keep one of the two")
 
 
-def owner_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def owner_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a GroupLocalQueue without InitialOwner.
 
     Why: the instances of the group must agree who owns the messages at first.
@@ -46,7 +46,7 @@ def owner_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "GroupLocalQueue needs InitialOwner", "add the Name of the owning instance")
 
 
-def owner_elsewhere(node: Node, survey: Survey) -> Iterator[Problem]:
+def owner_elsewhere(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: InitialOwner or GroupLocalQueueDomain in a Queue or LocalQueue.
 
     Why: only a GroupLocalQueue has them.
@@ -59,12 +59,12 @@ def owner_elsewhere(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(child, f"{child.tag} is only for GroupLocalQueue", f"remove it from this {node.tag}")
 
 
-def _underlying(node: Node) -> tuple[Node, str]:
+def _underlying(node: ElementNode) -> tuple[ElementNode, str]:
     found = node.find("UnderlyingTopic")
     return (found, found.text) if found is not None else (node, node.value("Name", "Topic") or "")
 
 
-def publish_target_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def publish_target_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: UnderlyingTopic is a regular expression and there is no DefaultPublishTarget.
 
     Why: a message published to the queue itself would have no single topic to go to.
@@ -79,7 +79,7 @@ def publish_target_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, message, "add it with the name of one topic that the expression matches")
 
 
-def publish_target_outside(node: Node, survey: Survey) -> Iterator[Problem]:
+def publish_target_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: DefaultPublishTarget is not matched by UnderlyingTopic.
 
     Why: what is published to the queue would never appear in it.
@@ -93,7 +93,7 @@ def publish_target_outside(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(target, message, f"UnderlyingTopic is {name!r}")
 
 
-def unfair(node: Node, survey: Survey) -> Iterator[Problem]:
+def unfair(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an at-most-once queue with a FairnessModel other than round-robin.
 
     Why: without leases there is no backlog by which to be fair.
@@ -105,7 +105,7 @@ def unfair(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(model, "at-most-once queues support only round-robin fairness", "remove FairnessModel")
 
 
-def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the topic of a queue is not in the transaction log.
 
     Why: a queue keeps its messages in the log.
@@ -121,7 +121,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(where, f"queue topic '{name}' is not in the transaction log", hint)
 
 
-def journalled_otherwise(node: Node, survey: Survey) -> Iterator[Problem]:
+def journalled_otherwise(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the topic of a queue is in the transaction log with another message type only.
 
     Why: name and message type together are the topic.
@@ -156,7 +156,7 @@ def _regex(name: str, survey: Survey) -> bool:
     return survey.regex_topics and is_pattern(name)
 
 
-def lease_without_effect(node: Node, survey: Survey) -> Iterator[Problem]:
+def lease_without_effect(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: LeasePeriod, MaxCancels, MaxDeliveries or Leasing in an at-most-once queue.
 
     Why: such a queue removes a message when it sends it; nothing is leased, returned or delivered again.
@@ -170,7 +170,7 @@ def lease_without_effect(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(child, message, "remove it, or write <Semantics>at-least-once</Semantics>")
 
 
-def also_a_topic(node: Node, survey: Survey) -> Iterator[Problem]:
+def also_a_topic(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a queue with the name and message type of a Topic in SOW.
 
     Why: the two are one topic to the server; mostly the queue was meant to read the topic, which UnderlyingTopic says.

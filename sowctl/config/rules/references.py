@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import BUILT_IN_TYPES, TYPE_MODULES, file_of_library, replicates
 from sowctl.config.rules.survey import Survey
@@ -24,14 +24,14 @@ SECURITY_MODULES = frozenset(
 FILTER_MODULES = frozenset({"amps-topic-translator", "amps-conflated-topic-translator"})
 
 
-def _unknown_type(node: Node | None, survey: Survey) -> Iterator[Problem]:
+def _unknown_type(node: ElementNode | None, survey: Survey) -> Iterator[Problem]:
     if node is not None and node.text and node.text not in survey.types:
         close = nearest(node.text, survey.types)
         hint = f"did you mean {close}?" if close else "define it in MessageTypes"
         yield Problem(node, f"message type '{node.text}' is neither built in nor defined", hint)
 
 
-def entry_type(node: Node, survey: Survey) -> Iterator[Problem]:
+def entry_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the MessageType of a SOW entry is not known.
 
     Why: nothing could read the messages.
@@ -41,7 +41,7 @@ def entry_type(node: Node, survey: Survey) -> Iterator[Problem]:
     yield from _unknown_type(node.find("MessageType"), survey)
 
 
-def other_types(node: Node, survey: Survey) -> Iterator[Problem]:
+def other_types(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a transport, journal topic, composite part, replicated topic or action names an unknown message type.
 
     Why: the reference leads nowhere.
@@ -78,7 +78,7 @@ def _parts(survey: Survey) -> Iterator[Problem]:
         before.add(message_type.value("Name") or "")
 
 
-def _modules_used(survey: Survey) -> Iterator[tuple[Node, frozenset[str]]]:
+def _modules_used(survey: Survey) -> Iterator[tuple[ElementNode, frozenset[str]]]:
     top = survey.top
     for place in (top, *top.all("Admin"), *survey.nodes("Transport")):
         for section in place.all("Authentication", "Entitlement"):
@@ -100,7 +100,7 @@ def _modules_used(survey: Survey) -> Iterator[tuple[Node, frozenset[str]]]:
                 yield from ((module, SECURITY_MODULES) for module in section.all("Module"))
 
 
-def undefined_module(node: Node, survey: Survey) -> Iterator[Problem]:
+def undefined_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Module that is neither built in nor loaded in Modules.
 
     Why: the instance cannot start without it.
@@ -115,7 +115,7 @@ def undefined_module(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(module, f"module '{name}' is not defined in Modules", hint)
 
 
-def generator_not_registered(node: Node, survey: Survey) -> Iterator[Problem]:
+def generator_not_registered(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a KeyGenerator whose module is neither built in nor registered by an installed Python package.
 
     Why: a Library is never loaded; without something that stands in for it nothing can be published to the topic here.
@@ -137,7 +137,7 @@ def generator_not_registered(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(module, message, f"install a Python package that registers '{name}' in {KEY_GENERATORS}")
 
 
-def undefined_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
+def undefined_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport names a Protocol that is neither built in nor defined.
 
     Why: the transport cannot be opened.
@@ -154,7 +154,7 @@ def undefined_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(protocol, f"protocol '{protocol.text}' is neither built in nor defined", hint)
 
 
-def duplicate_names(node: Node, survey: Survey) -> Iterator[Problem]:
+def duplicate_names(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: two transports, modules, message types, protocols or functions of one name.
 
     Why: a reference to the name would be ambiguous.
@@ -162,7 +162,7 @@ def duplicate_names(node: Node, survey: Survey) -> Iterator[Problem]:
     Instead: rename one.
     """
     for subject in ("Transport", "Module", "MessageType", "Protocol", "Function"):
-        first: dict[str, Node] = {}
+        first: dict[str, ElementNode] = {}
         for other in survey.nodes(subject):
             name = other.value("Name")
             if name and subject == "Function":

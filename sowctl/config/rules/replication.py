@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import QUEUES
@@ -12,7 +12,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 
 
-def unnamed(node: Node, survey: Survey) -> Iterator[Problem]:
+def unnamed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with neither Name nor Group.
 
     Why: nothing says which instance it is.
@@ -23,7 +23,7 @@ def unnamed(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "Destination needs a Name or a Group", "add one of them")
 
 
-def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a replicated topic that the transaction log does not record.
 
     Why: replication reads the log.
@@ -55,7 +55,7 @@ def not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(name, message, f"add it to TransactionLog with MessageType {kind}")
 
 
-def local_queue(node: Node, survey: Survey) -> Iterator[Problem]:
+def local_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a LocalQueue is replicated.
 
     Why: its messages belong to one instance.
@@ -70,7 +70,7 @@ def local_queue(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(name, f"LocalQueue {queue.name} is replicated", "leave it out, or make it a Queue")
 
 
-def itself(node: Node, survey: Survey) -> Iterator[Problem]:
+def itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with the Name of this instance.
 
     Why: an instance does not replicate to itself; mostly the file was copied from the other side.
@@ -83,7 +83,7 @@ def itself(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(name, message, "write the Name of the other instance")
 
 
-def too_few_sync(node: Node, survey: Survey) -> Iterator[Problem]:
+def too_few_sync(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Tuning asks for more synchronous destinations than there are.
 
     Why: an action that downgrades a destination keeps that many synchronous, so it can never downgrade one.

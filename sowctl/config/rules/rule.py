@@ -44,7 +44,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.problems import at_node
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level, Place
@@ -56,7 +56,7 @@ class Problem(Struct, frozen=True):
     With ``secret`` the line is not shown: what it holds must not go into a log.
     """
 
-    node: Node
+    node: ElementNode
     message: str
     hint: str | None = None
     place: Place | None = None
@@ -64,7 +64,7 @@ class Problem(Struct, frozen=True):
     secret: bool = False
 
 
-RuleFunction: TypeAlias = Callable[[Node, Survey], Iterable[Problem]]
+RuleFunction: TypeAlias = Callable[[ElementNode, Survey], Iterable[Problem]]
 
 
 class Rule(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.includes import REFERENCE_VERSION
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
@@ -15,7 +15,7 @@ from sowctl.config.spelling import meant
 from sowctl.findings import Level
 
 
-def archive_is_journal(node: Node, survey: Survey) -> Iterator[Problem]:
+def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: JournalArchiveDirectory is JournalDirectory, which is an error, or lies below it, which is a warning.
 
     Why: archiving frees the journal's device by moving files to another; within one directory tree it frees nothing.
@@ -34,7 +34,7 @@ def archive_is_journal(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(archive, "JournalArchiveDirectory shares a device with JournalDirectory", hint)
 
 
-def log_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
+def log_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Logging target to a file without FileName.
 
     Why: the log has nowhere to go.
@@ -46,7 +46,7 @@ def log_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, f"Logging Target protocol {protocol} needs FileName", "add <FileName>")
 
 
-def sql_transport(node: Node, survey: Survey) -> Iterator[Problem]:
+def sql_transport(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SQLTransport names no Transport, or one whose protocol is not websocket.
 
     Why: the browser interface speaks websocket.
@@ -65,7 +65,7 @@ def sql_transport(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(reference, message, "name a Transport with <Protocol>websocket</Protocol>")
 
 
-def two_purposes(node: Node, survey: Survey) -> Iterator[Problem]:
+def two_purposes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: one file named for two purposes: statistics, a log, a socket, the chains of a key generator, a store.
 
     Why: one would overwrite the other.
@@ -81,7 +81,7 @@ def two_purposes(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(file, f"{text} is used for two purposes: {other} and {purpose}", "give each its own file")
 
 
-def _files(survey: Survey) -> Iterator[tuple[str, Node, str]]:
+def _files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:
     sections = [("statistics", node) for node in survey.nodes("Admin")]
     sections += [("the log", node) for node in survey.nodes("Target")]
     sections += [("a socket", node) for node in survey.nodes("Transport")]
@@ -102,7 +102,7 @@ def _files(survey: Survey) -> Iterator[tuple[str, Node, str]]:
             yield "a store", file, file_of(file.text, entry.name, entry.type)
 
 
-def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
+def version_needed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the file asks for a later version of the dialect than this program knows.
 
     Why: it may use what is not understood here.
@@ -119,7 +119,7 @@ def version_needed(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(asked, message, "it may use what is not known here", level=level)
 
 
-def challenge_without_authentication(node: Node, survey: Survey) -> Iterator[Problem]:
+def challenge_without_authentication(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: WWWAuthenticate in an Admin section without Authentication.
 
     Why: it says how a browser is asked for credentials; without Authentication no browser is asked.

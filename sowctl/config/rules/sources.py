@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.model import DEEPEST
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectEntry, is_transient
@@ -27,10 +27,10 @@ class ViewSource(Struct, frozen=True):
 
     type: str | None
     name: str
-    node: Node
+    node: ElementNode
 
 
-def sources(view: Node) -> Iterator[ViewSource]:
+def sources(view: ElementNode) -> Iterator[ViewSource]:
     """The sources of a view; of a Join that does not parse, none."""
     underlying = view.find("UnderlyingTopic")
     if underlying is None:
@@ -66,7 +66,7 @@ def _itself(source: ViewSource, entry: SubjectEntry) -> SubjectEntry | None:
     return entry if (source.name, source.type or entry.type) == (entry.name, entry.type) else None
 
 
-def undefined_source(node: Node, survey: Survey) -> Iterator[Problem]:
+def undefined_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: UnderlyingTopic names a topic that the SOW does not define with this message type.
 
     Why: there is nothing to derive from; names are case-sensitive.
@@ -86,7 +86,7 @@ def undefined_source(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(source.node, message, f"did you mean {close}?" if close else "define it before this entry")
 
 
-def undefined_join_source(node: Node, survey: Survey) -> Iterator[Problem]:
+def undefined_join_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Join names a topic that the SOW does not define.
 
     Why: there is nothing to join.
@@ -101,7 +101,7 @@ def undefined_join_source(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(source.node, f"Join refers to '{source.name}', which is not defined in the SOW", hint)
 
 
-def join_order(node: Node, survey: Survey) -> Iterator[Problem]:
+def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Join of a topic with itself, or one whose first topic no Join before it names.
 
     Why: rows begin with the first topic of the first Join; each Join attaches its second topic to one that is there.
@@ -134,7 +134,7 @@ def _meant(source: ViewSource, entry: SubjectEntry, survey: Survey) -> tuple[str
     return (source.type or entry.type, source.name) if found is None else (found.type, found.name)
 
 
-def defined_later(node: Node, survey: Survey) -> Iterator[Problem]:
+def defined_later(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the source of a view or conflated topic comes after it in the file.
 
     Why: entries are created in the file's order.
@@ -153,7 +153,7 @@ def defined_later(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(source.node, message, f"it stands at {found.node.place}")
 
 
-def pattern_source(node: Node, survey: Survey) -> Iterator[Problem]:
+def pattern_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a View over a topic with Pattern.
 
     Why: the records of a Pattern topic belong to many logical topics; a view reads one.
@@ -168,7 +168,7 @@ def pattern_source(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(source.node, f"Pattern topic '{source.name}' cannot underlie a View", hint)
 
 
-def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
+def cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: views or conflated topics that derive from each other in a circle.
 
     Why: none of them could be made first.
@@ -198,7 +198,7 @@ def cycle(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(entry.node, f"cycle among views or conflated topics: {text}", "let one read a Topic")
 
 
-def too_deep(node: Node, survey: Survey) -> Iterator[Problem]:
+def too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: more than 50 views or conflated topics that stand on each other.
 
     Why: each is read through the one below it, and sowctl opens no more than 50 at once.
@@ -259,7 +259,7 @@ def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
     return part
 
 
-def starts_empty(node: Node, survey: Survey) -> Iterator[Problem]:
+def starts_empty(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a view or conflated topic over a transient topic that the transaction log does not record.
 
     Why: after a restart the source is empty, and so is what derives from it.

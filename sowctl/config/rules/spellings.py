@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import TYPE_MODULES, replicates
 from sowctl.config.rules.survey import Survey
@@ -13,7 +13,7 @@ from sowctl.config.rules.transport import LEGACY
 INSECURE = frozenset({"SSLv2", "SSLv3", "TLSv1"})
 
 
-def protocol_json(node: Node, survey: Survey) -> Iterator[Problem]:
+def protocol_json(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the protocol json.
 
     Why: it is an accepted synonym of amps, and looks as if it limited the message types.
@@ -25,7 +25,7 @@ def protocol_json(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(protocol, "protocol json is a synonym of amps", "write amps")
 
 
-def legacy_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
+def legacy_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport with one of the protocols fix, nvfix, soap and xml.
 
     Why: they are frozen: each carries one message type, and what came later, such as Pattern topics, cannot be queried.
@@ -37,7 +37,7 @@ def legacy_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(protocol, f"legacy protocol {protocol.text}", "write <Protocol>amps</Protocol>")
 
 
-def level_debug(node: Node, survey: Survey) -> Iterator[Problem]:
+def level_debug(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the log level debug.
 
     Why: it is obsolete and means info, so less is logged than its name says.
@@ -49,7 +49,7 @@ def level_debug(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(level, "log level debug is obsolete and means info", "write info, trace or developer")
 
 
-def vacuum_statistics(node: Node, survey: Survey) -> Iterator[Problem]:
+def vacuum_statistics(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action with amps-action-do-vacuum-statistics.
 
     Why: the module is accepted and does nothing any more.
@@ -62,7 +62,7 @@ def vacuum_statistics(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(module, "vacuum-statistics does nothing any more", "remove the step")
 
 
-def type_as_module(node: Node, survey: Survey) -> Iterator[Problem]:
+def type_as_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Type in a MessageType names its module.
 
     Why: the element was retired in 4.0, and now means the message of a protobuf definition.
@@ -76,7 +76,7 @@ def type_as_module(node: Node, survey: Survey) -> Iterator[Problem]:
         )
 
 
-def insecure_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
+def insecure_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SecureSocketProtocols names SSLv2, SSLv3 or TLSv1.
 
     Why: these can be broken; the default list is better.
@@ -91,7 +91,7 @@ def insecure_protocol(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(listed, f"{', '.join(weak)} enabled: insecure", "write TLSv1.2 TLSv1.3, or remove it")
 
 
-def null_equivalency(node: Node, survey: Survey) -> Iterator[Problem]:
+def null_equivalency(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a View with JoinNullEquivalency enabled.
 
     Why: it makes missing fields equal in a join, as early versions did; it exists for compatibility only.
@@ -103,7 +103,7 @@ def null_equivalency(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(switch, "JoinNullEquivalency enabled: compatibility only", "remove it")
 
 
-def compliance_two(node: Node, survey: Survey) -> Iterator[Problem]:
+def compliance_two(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: AMPSVersionCompliance 2 in a MessageType.
 
     Why: it keeps the FIX tags of AMPS 2.x in header fields, for clients of that time.

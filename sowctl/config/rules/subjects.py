@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.messages.types import DEFINED_TYPES, MESSAGE_TYPES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class SubjectEntry(Struct, frozen=True):
     kind: str
     name: str
     type: str
-    node: Node
+    node: ElementNode
     number: int
 
     @property
@@ -62,32 +62,32 @@ class SubjectEntry(Struct, frozen=True):
 class SubjectStep(Struct, frozen=True):
     """One On, If or Do of an action that names a module, and the Options element, if there is one."""
 
-    action: Node
-    node: Node
+    action: ElementNode
+    node: ElementNode
     module: str
-    options: Node | None
+    options: ElementNode | None
 
-    def option(self, name: str) -> Node | None:
+    def option(self, name: str) -> ElementNode | None:
         """The option of this name."""
         return None if self.options is None else self.options.find(name)
 
 
-def is_transient(topic: Node) -> bool:
+def is_transient(topic: ElementNode) -> bool:
     """Whether a topic has no store of its own."""
     return (topic.value("Durability", "Duration") or "").lower() == "transient"
 
 
-def replicates(transport: Node) -> bool:
+def replicates(transport: ElementNode) -> bool:
     """Whether other instances connect to a transport, rather than clients."""
     return (transport.value("Type") or "").lower().startswith("amps-replication")
 
 
-def file_of_library(module: Node) -> str:
+def file_of_library(module: ElementNode) -> str:
     """The name of the file that a module loads, wherever it lies."""
     return (module.value("Library") or "").rpartition("/")[2]
 
 
-def known_types(declared: Iterable[Node]) -> dict[str, str]:
+def known_types(declared: Iterable[ElementNode]) -> dict[str, str]:
     """Message types that can be named where these are declared, and the module behind each."""
     known = {name: name for name in BUILT_IN_TYPES}
     for node in declared:
@@ -99,7 +99,7 @@ def known_types(declared: Iterable[Node]) -> dict[str, str]:
     return known
 
 
-def added_functions(modules: Iterable[Node], declared: Iterable[Node]) -> dict[str, Function]:
+def added_functions(modules: Iterable[ElementNode], declared: Iterable[ElementNode]) -> dict[str, Function]:
     """The functions that modules and declarations add to the language, by upper-case name, for checking only."""
     from sowctl.expressions.functions.legacy import LEGACY, LIBRARY
     from sowctl.expressions.functions.signature import function

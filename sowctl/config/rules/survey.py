@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import any_search, is_pattern, topic_matches
 from sowctl.config.rules.subjects import KINDS, MEMBERS, QUEUES, SubjectEntry, SubjectStep, added_functions, known_types
 from sowctl.config.spelling import meant
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Survey:
     """The configuration as rules see it. Everything but the entries is worked out when first asked for."""
 
-    def __init__(self, top: Node, root: Path) -> None:
+    def __init__(self, top: ElementNode, root: Path) -> None:
         self.top = top
         self.root = root
         nodes = [node for section in top.all("SOW", "TopicMetaData") for node in section.children if node.tag in KINDS]
@@ -32,7 +32,7 @@ class Survey:
             for number, node in enumerate(nodes)
         )
 
-    def nodes(self, subject: str) -> Iterable[Node]:
+    def nodes(self, subject: str) -> Iterable[ElementNode]:
         """The nodes of a subject, in document order.
 
         ``AMPSConfig`` is the top; ``Entries`` are all entries of SOW, ``Queues`` those of the three kinds of queue, and
@@ -53,18 +53,18 @@ class Survey:
             return (entry.node for entry in self.entries if entry.kind == subject)
         return self.top.all(subject)
 
-    def children(self, section: str, tag: str) -> Iterator[Node]:
+    def children(self, section: str, tag: str) -> Iterator[ElementNode]:
         """All ``tag`` elements of all ``section`` elements at the top."""
         return (node for part in self.top.all(section) for node in part.all(tag))
 
-    def again(self, node: Node) -> bool:
+    def again(self, node: ElementNode) -> bool:
         """Whether this stands in a section that is there a second time (S003), whose content may be there twice."""
         return id(node) in self._again
 
     @cached_property
     def _again(self) -> frozenset[int]:
         seen: set[str] = set()
-        found: list[Node] = []
+        found: list[ElementNode] = []
         for section in self.top.children:
             # Both names of the section are one section.
             tag = "SOW" if section.tag == "TopicMetaData" else section.tag
@@ -72,7 +72,7 @@ class Survey:
             seen.add(tag)
         return frozenset(map(id, found))
 
-    def entry(self, node: Node) -> SubjectEntry:
+    def entry(self, node: ElementNode) -> SubjectEntry:
         """The entry of a node."""
         return self._by_node[id(node)]
 
@@ -133,9 +133,9 @@ class Survey:
             return False
 
     @cached_property
-    def tree(self) -> tuple[Node, ...]:
+    def tree(self) -> tuple[ElementNode, ...]:
         """Every element of the file, in document order."""
-        found: list[Node] = []
+        found: list[ElementNode] = []
         waiting = [self.top]
         while waiting:
             node = waiting.pop()
@@ -143,7 +143,7 @@ class Survey:
             waiting.extend(reversed(node.children))
         return tuple(found)
 
-    def order(self, node: Node) -> int:
+    def order(self, node: ElementNode) -> int:
         """The number of an element in document order."""
         return self._order[id(node)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.matching import is_pattern
 from sowctl.config.rules.actions import steps
 from sowctl.config.rules.rule import Problem
@@ -17,7 +17,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.findings import Level
 
 
-def archive_without_directory(node: Node, survey: Survey) -> Iterator[Problem]:
+def archive_without_directory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: archive-journal, and TransactionLog has no JournalArchiveDirectory.
 
     Why: there is nowhere to move the journals to.
@@ -31,7 +31,7 @@ def archive_without_directory(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(module, message, "add <JournalArchiveDirectory> to TransactionLog")
 
 
-def undefined_target(node: Node, survey: Survey) -> Iterator[Problem]:
+def undefined_target(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action on a topic or transport that is not defined; an error where it must be a topic of SOW.
 
     Why: it does nothing, or fails each time it runs.
@@ -105,7 +105,7 @@ _LEASING = {
 """Modules that subscribe to a topic, and the option that names it."""
 
 
-def monitors_queue(node: Node, survey: Survey) -> Iterator[Problem]:
+def monitors_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action that watches the messages of a queue.
 
     Why: it subscribes; a subscription leases messages, and the action never acknowledges them.

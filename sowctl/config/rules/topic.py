@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sowctl.config import texts
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.kinds import Wrong, read_expiration
 from sowctl.config.model import file_of
 from sowctl.config.rules.rule import Problem
@@ -21,11 +21,11 @@ SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Che
 """Topics that the server publishes and that a SOW may record."""
 
 
-def _durability(node: Node) -> str:
+def _durability(node: ElementNode) -> str:
     return (node.value("Durability", "Duration") or "persistent").lower()
 
 
-def persistent_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
+def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a persistent topic, which is the default, has no FileName.
 
     Why: its records have nowhere to go, so the topic cannot be created.
@@ -39,7 +39,7 @@ def persistent_without_file(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "Durability is persistent but there is no FileName", hint)
 
 
-def history_with_expiration(node: Node, survey: Survey) -> Iterator[Problem]:
+def history_with_expiration(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a topic with History whose Expiration is not disabled.
 
     Why: history promises that versions stay for its window; expiration removes them earlier.
@@ -55,7 +55,7 @@ LONGEST_LIFETIME = parse_interval("400000w")
 """7,665 years: what begins in this century and lives longer ends beyond the year 9999."""
 
 
-def lifetime_beyond_dates(node: Node, survey: Survey) -> Iterator[Problem]:
+def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an Expiration of more than 400000w.
 
     Why: it ends beyond the year 9999, the last that has a date, so the records never expire.
@@ -75,7 +75,7 @@ def lifetime_beyond_dates(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(expiration, message, "remove <Expiration> if records should stay, or write a lifetime that ends")
 
 
-def pattern_excludes(node: Node, survey: Survey) -> Iterator[Problem]:
+def pattern_excludes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a topic with Pattern also has History, Preprocessing or Enrichment.
 
     Why: the records of many logical topics share one definition that cannot carry these.
@@ -88,7 +88,7 @@ def pattern_excludes(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(child, f"a Pattern topic cannot have {child.tag}", "define such topics by their own names")
 
 
-def domain_without_key(node: Node, survey: Survey) -> Iterator[Problem]:
+def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: KeyDomain in a topic without Key.
 
     Why: the domain separates generated keys; keys that publishers or a module supply have none.
@@ -101,7 +101,7 @@ def domain_without_key(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(domain, "KeyDomain needs at least one Key", "add <Key>, or remove KeyDomain")
 
 
-def key_and_generator(node: Node, survey: Survey) -> Iterator[Problem]:
+def key_and_generator(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Key and KeyGenerator in one topic.
 
     Why: both would decide the identity of a record, and nothing says which wins.
@@ -113,7 +113,7 @@ def key_and_generator(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(generator, "Key and KeyGenerator exclude each other", "keep one of the two")
 
 
-def empty_history(node: Node, survey: Survey) -> Iterator[Problem]:
+def empty_history(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a History window of zero, or a granularity above the window.
 
     Why: such a history keeps nothing.
@@ -136,7 +136,7 @@ def empty_history(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(granularity, "Granularity is greater than Window", "history would hold nothing")
 
 
-def defined_twice(node: Node, survey: Survey) -> Iterator[Problem]:
+def defined_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: two SOW entries with the same name and message type.
 
     Why: the pair of name and message type is the identity of a topic.
@@ -157,7 +157,7 @@ def defined_twice(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(entry.node, message, "rename or remove one of them")
 
 
-def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
+def shared_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: two persistent topics with the same file, after ``%n`` is replaced.
 
     Why: a file holds one topic; two writers of one file destroy each other's records.
@@ -177,7 +177,7 @@ def shared_file(node: Node, survey: Survey) -> Iterator[Problem]:
             yield Problem(file, message, "use %n in FileName, or give each topic its own file")
 
 
-def file_of_the_instance(node: Node, survey: Survey) -> Iterator[Problem]:
+def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName names a file of the journal, or the configuration itself.
 
     Why: a store and what it is made from cannot be one file; sowctl refuses to write such a topic.
@@ -200,7 +200,7 @@ def file_of_the_instance(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(file, f"FileName '{file.text}' names the configuration itself", hint)
 
 
-def recovery_without_journal(node: Node, survey: Survey) -> Iterator[Problem]:
+def recovery_without_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: RecoveryPoint in a topic that the transaction log does not record.
 
     Why: it says from where in the journal a topic is recovered; there is nothing to recover from.
@@ -213,7 +213,7 @@ def recovery_without_journal(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(point, "RecoveryPoint has no effect: topic is not journaled", hint)
 
 
-def key_enriched(node: Node, survey: Survey) -> Iterator[Problem]:
+def key_enriched(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Enrichment writes a Key field.
 
     Why: the key of the record is made before the Enrichment runs, so record and key no longer agree.
@@ -229,7 +229,7 @@ def key_enriched(node: Node, survey: Survey) -> Iterator[Problem]:
                 yield Problem(field, message, "move it to Preprocessing")
 
 
-def behind_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
+def behind_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an entry whose name an earlier Pattern topic matches.
 
     Why: the first definition that fits a topic counts, so this one is never reached.
@@ -249,7 +249,7 @@ def behind_pattern(node: Node, survey: Survey) -> Iterator[Problem]:
                 break
 
 
-def pattern_not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
+def pattern_not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Pattern topic whose own Name is in no Topic of the transaction log.
 
     Why: the journal looks at the physical Name; the logical names that the Pattern matches are not considered.
@@ -264,7 +264,7 @@ def pattern_not_journalled(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, message, f"add {entry.name} to TransactionLog with MessageType {entry.type}")
 
 
-def reserved_name(node: Node, survey: Survey) -> Iterator[Problem]:
+def reserved_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an entry with a name below ``/AMPS/``, other than a topic that records what the server publishes there.
 
     Why: the names are the server's own; an entry may clash with one of its topics, now or in a later version.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config.document import Node
+from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import replicates
 from sowctl.config.rules.survey import Survey
@@ -13,11 +13,11 @@ from sowctl.config.spelling import meant
 LEGACY = frozenset({"fix", "nvfix", "soap", "xml"})
 
 
-def _type(node: Node) -> str:
+def _type(node: ElementNode) -> str:
     return (node.value("Type") or "").lower()
 
 
-def address_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def address_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport, other than of type amps-unix, without InetAddr.
 
     Why: there is nothing to listen on.
@@ -28,7 +28,7 @@ def address_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "Transport needs an InetAddr", "add <InetAddr> with a port or host:port")
 
 
-def protocol_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def protocol_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport for clients without Protocol.
 
     Why: a server refuses it; only replication transports have a protocol of their own.
@@ -39,7 +39,7 @@ def protocol_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "Transport requires a Protocol", "add <Protocol>amps</Protocol>")
 
 
-def certificate_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def certificate_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TLS Transport without Certificate or PrivateKey.
 
     Why: a TLS endpoint must identify itself.
@@ -52,7 +52,7 @@ def certificate_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, f"{kind} needs Certificate and PrivateKey", "add the paths of both files")
 
 
-def socket_missing(node: Node, survey: Survey) -> Iterator[Problem]:
+def socket_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an amps-unix Transport without FileName.
 
     Why: the socket needs a path.
@@ -63,7 +63,7 @@ def socket_missing(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "amps-unix needs FileName", "add the path of the socket")
 
 
-def nothing_to_verify(node: Node, survey: Survey) -> Iterator[Problem]:
+def nothing_to_verify(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: VerifyClient without CAFile and CAPath.
 
     Why: there is no authority to verify a client against.
@@ -76,7 +76,7 @@ def nothing_to_verify(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, "VerifyClient True needs CAFile or CAPath", hint)
 
 
-def legacy_without_type(node: Node, survey: Survey) -> Iterator[Problem]:
+def legacy_without_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport with a legacy protocol and no MessageType.
 
     Why: fix, nvfix, soap and xml carry messages of one type, which must be said.
@@ -89,7 +89,7 @@ def legacy_without_type(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(node, f"Protocol {protocol} requires a MessageType", "add <MessageType>, or use Protocol amps")
 
 
-def several_replication(node: Node, survey: Survey) -> Iterator[Problem]:
+def several_replication(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: more than one incoming replication Transport.
 
     Why: an instance accepts replication on one.
@@ -101,7 +101,7 @@ def several_replication(node: Node, survey: Survey) -> Iterator[Problem]:
         yield Problem(other, "only one incoming replication Transport is allowed", "remove this one")
 
 
-def port_used_twice(node: Node, survey: Survey) -> Iterator[Problem]:
+def port_used_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: two addresses of this instance with the same port and overlapping hosts.
 
     Why: the second bind fails and the instance does not start.

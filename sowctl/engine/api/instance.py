@@ -16,7 +16,7 @@ from sowctl.errors import MissingError
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.api.given import Message
-    from sowctl.engine.following.stores.place import Place
+    from sowctl.engine.following.stores.place import SubscriptionPlace
     from sowctl.engine.reports import PublishReport
     from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.subscribe import Subscription
@@ -96,17 +96,17 @@ class InstanceHandle(Instance, frozen=True):
         topics = followed(self, target, replayed=options.bookmark is not None)
         return subscribe(self, topics, options, joining=joining(self, target))
 
-    def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> Place:
+    def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> SubscriptionPlace:
         """Where a subscription goes on, in a bookmark store: a topic, or a file with the ending ``.bookmarks``.
 
         Subscribe with its ``recent`` for a bookmark, iterate over its ``events(subscription)``, and ``acknowledge``
         each event that is processed. It is written every so many seconds, and when it is closed.
         """
         from sowctl.engine.following.stores.opening import open_store
-        from sowctl.engine.following.stores.place import Place
+        from sowctl.engine.following.stores.place import SubscriptionPlace
         from sowctl.engine.following.stores.protocol import Subscriber
 
-        return Place(open_store(self, store, RowVerbs()), Subscriber(client, sub_id), self, every)
+        return SubscriptionPlace(open_store(self, store, RowVerbs()), Subscriber(client, sub_id), self, every)
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import Depth, QueueInfo
-    from sowctl.engine.queues.handles import Handle, Outcome
+    from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
 
 
@@ -89,7 +89,7 @@ class QueueHandle:
 
         return info_of(self._queue)
 
-    def _named(self, message: QueueMessage) -> Handle:
+    def _named(self, message: QueueMessage) -> MessageHandle:
         from sowctl.engine.queues.queue import handle_of
 
         named = handle_of(message)

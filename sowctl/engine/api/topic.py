@@ -199,12 +199,14 @@ class TopicHandle:
         Raises UsageError where the two sides are one state, or have no keys in common.
         """
         from sowctl.engine.api.differences import Differences
-        from sowctl.engine.verbs.looking.diff import Side, compare
+        from sowctl.engine.verbs.looking.diff import DiffSide, compare
 
         second = self if other is None else other
         options = words.diff_options(filter, keywords)
-        before = Side(self.instance, self.target, _named(self.name, at), instant(self.instance, at))
-        after = Side(second.instance, second.target, _named(second.name, other_at), instant(second.instance, other_at))
+        before = DiffSide(self.instance, self.target, _named(self.name, at), instant(self.instance, at))
+        after = DiffSide(
+            second.instance, second.target, _named(second.name, other_at), instant(second.instance, other_at)
+        )
         if (before.instance, before.target, before.at) == (after.instance, after.target, after.at):
             raise UsageError(
                 "SOW-DIF-005", "there is nothing to compare it with", hint="another topic, or a time: diff(at='-1h')"

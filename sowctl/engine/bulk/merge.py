@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
-from sowctl.engine.bulk.segments import DELETE, Order, Rows, SegmentColumns, SegmentInfo, SegmentReader, SegmentWriter
+from sowctl.engine.bulk.segments import (
+    DELETE,
+    Order,
+    SegmentColumns,
+    SegmentInfo,
+    SegmentReader,
+    SegmentRows,
+    SegmentWriter,
+)
 from sowctl.identity.keyspace import parts_of
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ PART = 1000
 
 
 class StagedRow(NamedTuple):
-    """One staged message; the fields of :class:`Rows` in their order."""
+    """One staged message; the fields of :class:`SegmentRows` in their order."""
 
     file: int
     position: int
@@ -106,10 +114,10 @@ def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInf
         for row in rows:
             part.append(row)
             if len(part) == PART:
-                writer.add(Rows(*map(list, zip(*part, strict=True))))
+                writer.add(SegmentRows(*map(list, zip(*part, strict=True))))
                 part = []
         if part:
-            writer.add(Rows(*map(list, zip(*part, strict=True))))
+            writer.add(SegmentRows(*map(list, zip(*part, strict=True))))
         # Without a message there is no segment: an empty one would have no order to be merged by.
         if writer.last == (-1, -1):
             writer.discard()

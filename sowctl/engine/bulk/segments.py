@@ -3,8 +3,8 @@
 A segment is temporary: written once by a task, read by the commit of the run it belongs to, removed with it; no other
 program reads one. It is a row of blocks like a journal's: a header, the columns, and the payloads, both with checksums
 and compressed apart, so that a commit reads columns without payloads. Messages stand in the order of the input:
-ascending by file and position. What is written are :class:`Rows`, what is read are :class:`SegmentColumns`. Written by
-:mod:`sowctl.engine.bulk.task` and :mod:`sowctl.engine.bulk.merge`, read by :mod:`sowctl.engine.bulk.commit`.
+ascending by file and position. What is written are :class:`SegmentRows`, what is read are :class:`SegmentColumns`.
+Written by :mod:`sowctl.engine.bulk.task` and :mod:`sowctl.engine.bulk.merge`, read by :mod:`sowctl.engine.bulk.commit`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SegmentColumns(DescribedStruct):
         return len(self.keys)
 
 
-class Rows(Struct):
+class SegmentRows(Struct):
     """Messages to write, by columns of plain values; ``keys`` and ``checks`` 8 bytes each."""
 
     files: list[int] = field(default_factory=list)
@@ -106,17 +106,17 @@ class Rows(Struct):
     def __len__(self) -> int:
         return len(self.keys)
 
-    def part(self, start: int, stop: int) -> Rows:
+    def part(self, start: int, stop: int) -> SegmentRows:
         """Some of them."""
-        return Rows(*(getattr(self, name)[start:stop] for name in self.__struct_fields__))
+        return SegmentRows(*(getattr(self, name)[start:stop] for name in self.__struct_fields__))
 
-    def extend(self, other: Rows) -> None:
+    def extend(self, other: SegmentRows) -> None:
         """Add those of another."""
         for name in self.__struct_fields__:
             getattr(self, name).extend(getattr(other, name))
 
 
-def pack(rows: Rows) -> bytes:
+def pack(rows: SegmentRows) -> bytes:
     """A block with its header."""
     import numpy
     import xxhash
@@ -179,7 +179,7 @@ class SegmentWriter:
         self._final = directory / name
         # Under another name until it is whole: a task that dies leaves nothing that could be taken for a segment.
         self._path = directory / f"{name}.tmp"
-        self._rows = Rows()
+        self._rows = SegmentRows()
         self._size = 0
         self._entries = 0
         self._bytes = 0
@@ -191,7 +191,7 @@ class SegmentWriter:
         except OSError as problem:
             raise _unwritable(problem, self._path) from problem
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: SegmentRows) -> None:
         """Add messages, in their order; ValueError where the order does not ascend."""
         orders = list(zip(rows.files, rows.positions, strict=True))
         if not orders:
@@ -209,7 +209,7 @@ class SegmentWriter:
             self._flush()
 
     def _flush(self) -> None:
-        rows, self._rows, self._size = self._rows, Rows(), 0
+        rows, self._rows, self._size = self._rows, SegmentRows(), 0
         try:
             for start, stop in _bounds(rows.payloads):
                 part = rows.part(start, stop)

@@ -24,8 +24,8 @@ from sowctl.engine.bulk.segments import (
     HAS_TIME,
     HAS_USER_KEY,
     PUBLISH,
-    Rows,
     SegmentInfo,
+    SegmentRows,
     SegmentWriter,
 )
 from sowctl.engine.bulk.staging import OPERATIONS, Staged, StagePlan
@@ -125,7 +125,7 @@ class StageTask:
             return self._preparer.prepare(payloads, envelopes)
         return _deletions([envelope.sow_key or "" for envelope in envelopes])
 
-    def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> Rows:
+    def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> SegmentRows:
         count = len(ready.places)
         flags = [self._operation] * count if codes is None else codes
         if codes is None and ready.deltas is not None and self._operation == PUBLISH:
@@ -151,7 +151,7 @@ class StageTask:
             for place, text in enumerate(column or ()):
                 if text is not None:
                     flags[place] |= bit
-        return Rows(
+        return SegmentRows(
             [file] * count,
             [positions[place] for place in ready.places],
             [digest[:8] for digest in ready.digests],
@@ -165,7 +165,7 @@ class StageTask:
             [b""] * count if codes is None and self._operation == DELETE else ready.payloads,
         )
 
-    def _stage(self, rows: Rows) -> None:
+    def _stage(self, rows: SegmentRows) -> None:
         if not len(rows):
             return
         # A segment ascends, which lets the commit merge whole segments. Where input comes back, another one begins.

@@ -37,7 +37,7 @@ REST = 4
 """A view is computed anew behind a pause of so many times what that takes: it leaves most of a processor to others."""
 
 
-class Rows:
+class DerivedRows:
     """The rows of a derived topic as they were last seen, by digests of their messages.
 
     They may change with their sources; and with time alone where a source's records expire, or in the intervals of a

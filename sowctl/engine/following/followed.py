@@ -17,7 +17,7 @@ from sowctl.values.times import SECOND
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.conflation import Conflation
-    from sowctl.engine.following.derived import Rows
+    from sowctl.engine.following.derived import DerivedRows
     from sowctl.engine.following.replay import Replay
     from sowctl.engine.following.storetail import StoreTail
     from sowctl.engine.instance import Instance
@@ -32,7 +32,7 @@ class Followed(DescribedStruct):
 
     feed: Feed
     store: StoreTail | None = None
-    rows: Rows | None = None
+    rows: DerivedRows | None = None
 
     @property
     def files(self) -> list[Path]:
@@ -48,9 +48,9 @@ def followed_by(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Fol
     for one in wanted:
         followed = found[one.ref] = Followed(_feed(instance, one))
         if one.config.derived is not None:
-            from sowctl.engine.following.derived import Rows
+            from sowctl.engine.following.derived import DerivedRows
 
-            followed.rows = Rows(instance, one.config)
+            followed.rows = DerivedRows(instance, one.config)
         elif one.stored_alone:
             from sowctl.engine.following.storetail import StoreTail
 

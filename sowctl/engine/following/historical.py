@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.instant import Together
-from sowctl.engine.following.spans import NotFound, Span, resolve, resolve_nothing
+from sowctl.engine.following.spans import NotFound, TxidSpan, resolve, resolve_nothing
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.past import way_at
 from sowctl.engine.sources.versions import VersionsSource
@@ -42,7 +42,7 @@ class Past(DescribedStruct, frozen=True):
     instant at which its state was the one before the first entry; None: now.
     """
 
-    span: Span
+    span: TxidSpan
     caught_up: int
     states: dict[Topic, Micros | None]
 

@@ -49,7 +49,7 @@ def parse_rate(text: str) -> Rate:
     raise UsageError("SOW-FOL-020", f"{text!r} is not a rate", hint="such as 1000, 500KB, 2X or .5X")
 
 
-class Pace:
+class ReplayPace:
     """Tells message by message how long to wait. ``longest``: seconds between two messages at most.
 
     ``monotonic`` is a clock in seconds that only goes on.

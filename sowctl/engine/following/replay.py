@@ -16,7 +16,7 @@ from sowctl.engine.following.bookmarks import parse
 from sowctl.engine.following.events import Delivery, Events
 from sowctl.engine.following.historical import Past, find_past, open_past
 from sowctl.engine.following.instant import Together
-from sowctl.engine.following.pacing import Pace, parse_rate
+from sowctl.engine.following.pacing import ReplayPace, parse_rate
 from sowctl.engine.following.spans import NotFound
 from sowctl.errors import UsageError
 from sowctl.store.codec import all_stamps
@@ -63,7 +63,7 @@ class Replay:
             )
         self._not_found = policy_of(options.bookmark_not_found)
         rate = None if options.rate is None else parse_rate(options.rate)
-        self._pace = None if rate is None else Pace(rate, options.rate_max_gap, monotonic)
+        self._pace = None if rate is None else ReplayPace(rate, options.rate_max_gap, monotonic)
         self._monotonic = monotonic
         self._source: Iterator[Delivery] | None = None
         self._rest: Events | None = None
@@ -154,13 +154,13 @@ class Replay:
                 yield delivery
         self._source = None
 
-    def _held(self, pace: Pace, events: Events) -> bool:
+    def _held(self, pace: ReplayPace, events: Events) -> bool:
         """Whether one of the events has to wait."""
         self._count, pause = pace.ready(events.times, [len(payload) for payload in events.payloads])
         self._resume = self._monotonic() + pause
         return pause > 0
 
-    def _let_go(self, pace: Pace, events: Events) -> Iterator[Delivery]:
+    def _let_go(self, pace: ReplayPace, events: Events) -> Iterator[Delivery]:
         """What goes before the one that has to wait; the rest is kept."""
         self._rest = events.part(self._count, None)
         if self._count:

@@ -38,7 +38,7 @@ class NotFound(Enum):
     NOW = "now"
 
 
-class Span(DescribedStruct, frozen=True):
+class TxidSpan(DescribedStruct, frozen=True):
     """The entries behind the txid ``after``, up to the txid ``until`` where there is one.
 
     ``since`` leaves out what is older than this instant. ``before`` is an end that the log has not reached: the span
@@ -82,7 +82,7 @@ def resolve(
     wanted: Wanted,
     topics: frozenset[Topic] | None = None,
     not_found: NotFound | None = None,
-) -> Span:
+) -> TxidSpan:
     """The entries of ``log`` that ``wanted`` means; None for ``topics`` stands for all of them.
 
     A start that the journals do not hold follows ``not_found``. Without one, what was never there begins now, and
@@ -100,7 +100,7 @@ def resolve(
     return start if wanted.end is None else places.end(start, wanted.end)
 
 
-def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | None = None) -> Span:
+def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | None = None) -> TxidSpan:
     """What :func:`resolve` says of a journal that has not begun: nothing is there, so all of it is still to come."""
     unknown = [mark for mark in wanted.start.marks if not isinstance(mark, Instant) and mark not in (EPOCH, NOW)]
     if len(unknown) == len(wanted.start.marks) and not_found is NotFound.FAIL:
@@ -110,12 +110,12 @@ def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | No
     times = [mark.time + (wanted.start.inclusive is False) for mark in wanted.start.marks if isinstance(mark, Instant)]
     since = min(times) if times and len(times) + len(unknown) == len(wanted.start.marks) else 0
     if wanted.end is None:
-        return Span(0, since=since)
+        return TxidSpan(0, since=since)
     ends = [mark.time + bool(wanted.end.inclusive) for mark in wanted.end.marks if isinstance(mark, Instant)]
     if ends:
-        return Span(0, since=since, before=max(ends))
+        return TxidSpan(0, since=since, before=max(ends))
     if EPOCH in wanted.end.marks or NOW in wanted.end.marks:
-        return Span(0, 0)
+        return TxidSpan(0, 0)
     raise _nothing(wanted.end)
 
 
@@ -134,10 +134,10 @@ class _Places:
         self._last = log.last_txid()
         self._first = log.first_txid
 
-    def start(self, side: Side, not_found: NotFound | None) -> Span:
+    def start(self, side: Side, not_found: NotFound | None) -> TxidSpan:
         """The span from a start on, without an end."""
         found = self._found(side)
-        known: list[Span] = []
+        known: list[TxidSpan] = []
         for mark, place in found.items():
             if place is not None:
                 known.append(self._from(place, side.inclusive))
@@ -145,7 +145,7 @@ class _Places:
             # cannot be given, unless no entry that is wanted is gone.
             elif self._is_gone(mark):
                 if not side.inclusive and self._nothing_lost(mark):
-                    known.append(Span(self._first - 1))
+                    known.append(TxidSpan(self._first - 1))
                 elif not_found is None:
                     raise self._too_old(mark)
         if known:
@@ -153,17 +153,17 @@ class _Places:
             # Among entries' places a time stands for its place in the log alone: what comes behind the earliest place
             # must all be given, whatever the clock of its publisher said.
             only_times = all(span.since for span in known)
-            return earliest if only_times else Span(earliest.after)
+            return earliest if only_times else TxidSpan(earliest.after)
         if not_found is None and (undone := self._undone(side)) is not None:
             raise undone
         if not_found is NotFound.FAIL:
             raise self._unknown(side)
         if not_found is NotFound.EPOCH:
-            return Span(self._first - 1)
+            return TxidSpan(self._first - 1)
         self._instance.notify(f"{_named(side)} is not in the journals: beginning now, behind txid {self._last}")
-        return Span(self._last)
+        return TxidSpan(self._last)
 
-    def end(self, start: Span, side: Side) -> Span:
+    def end(self, start: TxidSpan, side: Side) -> TxidSpan:
         """``start`` with an end."""
         inclusive = bool(side.inclusive)
         known = {mark: place for mark, place in self._found(side).items() if place is not None}
@@ -171,16 +171,16 @@ class _Places:
             raise self._unknown(side)
         ahead = [place.time + inclusive for place in known.values() if place.time is not None and place.ahead]
         if ahead:
-            return Span(start.after, None, start.since, max(ahead))
+            return TxidSpan(start.after, None, start.since, max(ahead))
         # NOW is behind the last entry, so that an end there leaves nothing out, whatever its bracket.
         until = max(self._until(place, inclusive or mark == NOW) for mark, place in known.items())
-        return Span(start.after, until, start.since)
+        return TxidSpan(start.after, until, start.since)
 
-    def _from(self, place: _Place, inclusive: bool | None) -> Span:
+    def _from(self, place: _Place, inclusive: bool | None) -> TxidSpan:
         if place.time is not None:
             # A time begins with its own entries, unless a bracket says otherwise (decision 59).
-            return Span(place.last, since=place.time + (inclusive is False))
-        return Span(place.first - 1 if inclusive else place.last)
+            return TxidSpan(place.last, since=place.time + (inclusive is False))
+        return TxidSpan(place.first - 1 if inclusive else place.last)
 
     def _until(self, place: _Place, inclusive: bool) -> int:
         if place.time is not None:

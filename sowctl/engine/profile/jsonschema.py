@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sowctl.engine.profile.shape import Shape
+    from sowctl.engine.profile.shape import PathProfile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema(root: Shape, title: str) -> dict[str, Any]:
+def json_schema(root: PathProfile, title: str) -> dict[str, Any]:
     """The schema of the messages below ``root``. A member is required where no object lacked it."""
     return {"$schema": DIALECT, "title": title, **_of(root)}
 
 
-def _of(shape: Shape) -> dict[str, Any]:
+def _of(shape: PathProfile) -> dict[str, Any]:
     types = [name for name, count in shape.types.items() if count]
     if "integer" in types and "number" in types:
         # There a number may be an integer.

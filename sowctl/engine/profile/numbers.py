@@ -1,9 +1,9 @@
 """The numbers of one path: how many, minimum, maximum, mean, quantiles, histogram, in bounded memory.
 
-All numbers are held as long as the paths of a question have room for them (:class:`Store`); then quantiles are exact.
-Where they outgrow it, the path with the most numbers keeps the sketch of Manku, Rajagopalan and Lindsay (1998): buffers
-of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank by the
-weight of one number of that buffer at most; the sum of these is known, and is told as ``error``.
+All numbers are held as long as the paths of a question have room for them (:class:`NumberBudget`); then quantiles are
+exact. Where they outgrow it, the path with the most numbers keeps the sketch of Manku, Rajagopalan and Lindsay (1998):
+buffers of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank
+by the weight of one number of that buffer at most; the sum of these is known, and is told as ``error``.
 
 Called by the verb ``stats``.
 """
@@ -39,10 +39,10 @@ class Bar(Struct, frozen=True):
     count: int
 
 
-class Numbers:
+class NumberProfile:
     """The numbers of one path. ``count`` are finite; ``infinite`` ones, too large for a double, are only counted."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: NumberBudget) -> None:
         self.count = 0
         self.infinite = 0
         self.minimum: int | float | None = None
@@ -182,12 +182,12 @@ class Numbers:
         return [Bar(low, high, int(count)) for low, high, count in zip(edges, edges[1:], counts, strict=False)]
 
 
-class Store:
+class NumberBudget:
     """What the numbers of one question may take together."""
 
     def __init__(self, held: int = HELD) -> None:
         self.limit = held
-        self.paths: list[Numbers] = []
+        self.paths: list[NumberProfile] = []
 
     def settle(self) -> None:
         """Make room where there is none left. Called after each batch."""

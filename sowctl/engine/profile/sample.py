@@ -22,7 +22,7 @@ that of 1,000 paths few payloads cost as much as many; as trees they take about 
 _ALL = 1 << 64
 
 
-class Share(Struct, frozen=True):
+class SampleShare(Struct, frozen=True):
     """What is looked at: ``most`` records, or each one with the probability ``part``; None, None: all of them."""
 
     most: int | None = None
@@ -38,7 +38,7 @@ class Sampled:
     """Iterate for the payloads of a sample of one topic's ``batches``, at most ``most`` at a time and bytes as
     :data:`TOGETHER` says; ``seen`` and ``taken`` count meanwhile."""
 
-    def __init__(self, batches: Iterable[RecordBatch], share: Share, most: int | None = None) -> None:
+    def __init__(self, batches: Iterable[RecordBatch], share: SampleShare, most: int | None = None) -> None:
         self.seen = 0
         self.taken = 0
         self._batches = batches

@@ -32,20 +32,20 @@ _NAMES[type(None)] = "null"
 """The names of types; a number without point and exponent that fits 64 bits is an integer, any other a number."""
 
 
-class Shape:
+class PathProfile:
     """What is known of one path. ``names`` lead there, ``"*"`` stands for the elements of an array (:attr:`stars`).
 
     ``types`` counts values by type. ``missing``: objects that could have this member and do not.
     """
 
-    def __init__(self, whole: Shapes, parent: Shape | None = None, name: str | None = None) -> None:
+    def __init__(self, whole: Shapes, parent: PathProfile | None = None, name: str | None = None) -> None:
         self.types: Counter[str] = Counter()
         self.empty = 0
         """Texts without characters, which the language takes for NULL."""
         self.lengths: tuple[int, int] | None = None
         """The fewest and the most elements of an array."""
-        self.members: dict[str, Shape] = {}
-        self.elements: Shape | None = None
+        self.members: dict[str, PathProfile] = {}
+        self.elements: PathProfile | None = None
         self.parent = parent
         self.name = name
         self.tally = Tally(whole.room) if whole.room is not None else None
@@ -149,7 +149,7 @@ class Shape:
                 self.members[name] = member
             member.add(column)
 
-    def walk(self) -> Iterator[Shape]:
+    def walk(self) -> Iterator[PathProfile]:
         """This path and all below it, members in the order in which they came first."""
         yield self
         if self.elements is not None:
@@ -168,15 +168,15 @@ class Shapes:
         """How often a path was met that is one too many to be told apart."""
         self._most = most
         self._count = 0
-        self.root = Shape(self)
+        self.root = PathProfile(self)
 
-    def begin(self, parent: Shape, name: str | None) -> Shape | None:
+    def begin(self, parent: PathProfile, name: str | None) -> PathProfile | None:
         """A path that was not met before; None where there are too many."""
         if self._count >= self._most:
             self.left_out += 1
             return None
         self._count += 1
-        return Shape(self, parent, name)
+        return PathProfile(self, parent, name)
 
     def add(self, found: Sequence[Tree]) -> None:
         """Take the trees of a batch."""

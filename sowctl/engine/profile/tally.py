@@ -28,7 +28,7 @@ LONGEST = 100
 Value = str | int | float
 
 
-class Cut(Struct, frozen=True):
+class ClippedText(Struct, frozen=True):
     """A text too long to be held: its beginning, and the hash of all of it."""
 
     begins: str
@@ -55,7 +55,7 @@ class Tally:
 
     def __init__(self, room: Room, *, top: bool = False) -> None:
         self.booleans = [0, 0]
-        self.held: Counter[Value | Cut] = Counter()
+        self.held: Counter[Value | ClippedText] = Counter()
         self.examples: list[Value | bool] = []
         self._top = top
         self._missed = 0
@@ -79,7 +79,7 @@ class Tally:
         """Count numbers or texts, all of ``values`` of one kind."""
         if not values:
             return
-        keys: Sequence[Value | Cut] = values
+        keys: Sequence[Value | ClippedText] = values
         if type(values[0]) is str and max(map(len, values)) > LONGEST:  # type: ignore[arg-type]  # all are texts
             keys = [_cut(value) if len(value) > LONGEST else value for value in values]  # type: ignore[arg-type]
         if len(self.examples) < 3:
@@ -93,7 +93,7 @@ class Tally:
             self.held.update(counts)
             self._thin()
 
-    def _note(self, values: dict[Value | Cut, None] | dict[bool, None]) -> None:
+    def _note(self, values: dict[Value | ClippedText, None] | dict[bool, None]) -> None:
         for value in values:
             shown = _shown(value)
             if len(self.examples) < 3 and not any(
@@ -154,16 +154,16 @@ class Room:
             tally.sketch()
 
 
-def _cut(text: str) -> Cut:
-    return Cut(text[:LONGEST], xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")))
+def _cut(text: str) -> ClippedText:
+    return ClippedText(text[:LONGEST], xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")))
 
 
-def _shown(value: Value | Cut | bool) -> Value | bool:
-    return f"{value.begins}..." if isinstance(value, Cut) else value
+def _shown(value: Value | ClippedText | bool) -> Value | bool:
+    return f"{value.begins}..." if isinstance(value, ClippedText) else value
 
 
-def _hash(value: Value | Cut) -> int:
-    if isinstance(value, Cut):
+def _hash(value: Value | ClippedText) -> int:
+    if isinstance(value, ClippedText):
         return xxhash.xxh3_64_intdigest(value.hashed, 1)
     if isinstance(value, str):
         return xxhash.xxh3_64_intdigest(value.encode("utf-8", "surrogatepass"), 2)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.columns import Columns
     from sowctl.journal.reader import Journal
-    from sowctl.store.queue.rows import Rows
+    from sowctl.store.queue.rows import StateRows
 
 AT_ONCE = 50_000
 """Messages that one change takes in at most: a long journal is read in several, and no lock is held for long."""
@@ -49,7 +49,7 @@ class Backlog:
             self._made = self._make()
         return self._made
 
-    def catch_up(self, rows: Rows, log: Journal, last: int, now: int) -> bool:
+    def catch_up(self, rows: StateRows, log: Journal, last: int, now: int) -> bool:
         """Take in what is behind the state's position, up to the txid ``last``; whether that was all, or all that
         TargetQueueDepth has room for.
 
@@ -89,7 +89,7 @@ class Backlog:
             found = self._known[name] = topic_matches(self._queue.underlying, name, self._regex)
         return found
 
-    def _take(self, rows: Rows, block: Block, now: int, room: int | None) -> int:
+    def _take(self, rows: StateRows, block: Block, now: int, room: int | None) -> int:
         """The entries of one block, ``room`` messages at most; how many messages there were."""
         state = rows.state
         after, until = state.applied, block.last_txid
@@ -153,7 +153,7 @@ class Backlog:
             return chosen, None
         return chosen, _headers(block, places, chosen)
 
-    def _enter(self, rows: Rows, block: Block, places: Sequence[int], now: int) -> None:
+    def _enter(self, rows: StateRows, block: Block, places: Sequence[int], now: int) -> None:
         """Make the messages at these places pending."""
         columns, first = block.columns(), block.first_txid
         made: dict[str, Sequence[int]] = {}
@@ -184,7 +184,7 @@ class Backlog:
         if rows.has_deferred():
             self._settle_deferred(rows, block, txids, made, now)
 
-    def _append(self, rows: Rows, block: Block, txids: array[int], made: dict[str, Sequence[int]]) -> None:
+    def _append(self, rows: StateRows, block: Block, txids: array[int], made: dict[str, Sequence[int]]) -> None:
         place = block.start.number, block.start.offset, block.start.txid
         last = rows.last_page()
         at = 0
@@ -216,7 +216,7 @@ class Backlog:
         return found
 
     def _settle_deferred(
-        self, rows: Rows, block: Block, txids: array[int], made: dict[str, Sequence[int]], now: int
+        self, rows: StateRows, block: Block, txids: array[int], made: dict[str, Sequence[int]], now: int
     ) -> None:
         """Finish the messages whose acknowledgements came before them."""
         times, first = block.columns().times, block.first_txid
@@ -234,7 +234,7 @@ class Backlog:
                 finish(rows, spot)
                 count_end(rows, QueueEntry(ACK, name), now)
 
-    def _apply_entries(self, rows: Rows, block: Block, after: int, until: int) -> None:
+    def _apply_entries(self, rows: StateRows, block: Block, after: int, until: int) -> None:
         """What entries about the queue itself say, in their order."""
         ref = self._queue.name, self._queue.message_type
         if ref not in block.topics:

@@ -25,7 +25,7 @@ class Lease(Struct, frozen=True):
     barrier: bool = False
 
 
-class Handle(Struct, frozen=True):
+class MessageHandle(Struct, frozen=True):
     """Which message is meant: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
 
     name: tuple[int, int]

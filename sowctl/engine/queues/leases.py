@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.queues.barriers import Barriers
 from sowctl.engine.queues.fairness import Seat, share
-from sowctl.engine.queues.handles import Handle, Lease, Outcome
+from sowctl.engine.queues.handles import Lease, MessageHandle, Outcome
 from sowctl.engine.queues.returning import return_one
 from sowctl.engine.queues.settling import (
     DEFERRED,
@@ -178,7 +178,9 @@ def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> Iterato
         start = states.find(READY, stop, last)
 
 
-def acknowledge(turn: Turn, handles: Sequence[Handle], client: int | None, *, expire: bool = False) -> list[Outcome]:
+def acknowledge(
+    turn: Turn, handles: Sequence[MessageHandle], client: int | None, *, expire: bool = False
+) -> list[Outcome]:
     """Finish messages; with ``expire`` they are dropped unprocessed. ``client`` is the holder that asks, if known.
 
     A bookmark of a message that is not there yet is remembered (DeferredAckExpiration).
@@ -207,7 +209,7 @@ def acknowledge(turn: Turn, handles: Sequence[Handle], client: int | None, *, ex
     return outcomes
 
 
-def _run(handles: Sequence[Handle], place: int, page: Page, index: int, owner: int) -> int:
+def _run(handles: Sequence[MessageHandle], place: int, page: Page, index: int, owner: int) -> int:
     """How many leases in a row, from that at ``index`` on, are those that the handles from ``place`` on name."""
     most = min(len(handles) - place, len(page) - index)
     count = 1
@@ -222,7 +224,7 @@ def _run(handles: Sequence[Handle], place: int, page: Page, index: int, owner: i
     return count
 
 
-def _late(turn: Turn, handle: Handle) -> Outcome:
+def _late(turn: Turn, handle: MessageHandle) -> Outcome:
     """An acknowledgement of what is not pending: dead, done before, or not there yet."""
     rows, name = turn.rows, handle.name
     txid = txid_of(rows, turn.owner, name)
@@ -243,7 +245,7 @@ def _late(turn: Turn, handle: Handle) -> Outcome:
     return "deferred"
 
 
-def cancel(turn: Turn, handles: Iterable[Handle], client: int | None, *, started: bool = True) -> list[Outcome]:
+def cancel(turn: Turn, handles: Iterable[MessageHandle], client: int | None, *, started: bool = True) -> list[Outcome]:
     """Return leased messages to the queue; ``started`` False: untouched, which is no delivery and no cancel."""
     outcomes: list[Outcome] = []
     for handle in handles:
@@ -265,7 +267,7 @@ def cancel(turn: Turn, handles: Iterable[Handle], client: int | None, *, started
     return outcomes
 
 
-def renew(turn: Turn, handles: Iterable[Handle], client: int | None) -> list[Outcome]:
+def renew(turn: Turn, handles: Iterable[MessageHandle], client: int | None) -> list[Outcome]:
     """Let leases last for another LeasePeriod from now on."""
     period = turn.queue.lease_period_us
     until = NEVER if period is None else turn.now + period
@@ -304,7 +306,7 @@ def requeue(turn: Turn, names: Sequence[Name]) -> list[Outcome]:
     return outcomes
 
 
-def _meant(turn: Turn, handle: Handle, client: int | None) -> tuple[Spot | None, Outcome]:
+def _meant(turn: Turn, handle: MessageHandle, client: int | None) -> tuple[Spot | None, Outcome]:
     """The pending message that may be finished: None, and why, where there is none."""
     rows, name = turn.rows, handle.name
     # The usual bookmark is that of the instance: its number is the txid.
@@ -323,7 +325,7 @@ def _meant(turn: Turn, handle: Handle, client: int | None) -> tuple[Spot | None,
     return spot, "done"
 
 
-def _leased(turn: Turn, handle: Handle, client: int | None) -> tuple[Spot | None, Outcome]:
+def _leased(turn: Turn, handle: MessageHandle, client: int | None) -> tuple[Spot | None, Outcome]:
     """The leased message that is meant."""
     spot, outcome = _meant(turn, handle, client)
     if spot is not None and spot[1].states[spot[2]] != LEASED:
@@ -337,4 +339,4 @@ def pages_of(turn: Turn) -> Iterable[tuple[int, Page]]:
         yield first, turn.rows.page(first)
 
 
-__all__ = ["Handle", "Lease", "Outcome", "acknowledge", "cancel", "lease", "pages_of", "renew", "requeue"]
+__all__ = ["Lease", "MessageHandle", "Outcome", "acknowledge", "cancel", "lease", "pages_of", "renew", "requeue"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 
-class Outlook(Struct):
+class QueueOutlook(Struct):
     """``state``: ``current``, ``behind`` or ``no state``. Messages as of the last change: pending, leased, dead, and
     how long the oldest pending one has been there. ``behind``: up to so many entries of the journal came since.
     """
@@ -41,9 +41,9 @@ class Outlook(Struct):
     behind: int = 0
 
 
-def outlook(instance: Instance, queue: Queue) -> Outlook:
+def outlook(instance: Instance, queue: Queue) -> QueueOutlook:
     """What is known of a queue. Raises LockedError ``SOW-QUE-010``, and the DamageErrors of file and journal."""
-    found = Outlook()
+    found = QueueOutlook()
     if not has_log(instance):
         return found
     path = state_path(instance, queue)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.queues.bodies import Bodies
-from sowctl.engine.queues.handles import Handle, Lease, Outcome
+from sowctl.engine.queues.handles import Lease, MessageHandle, Outcome
 from sowctl.engine.queues.settling import FORCED, GONE, QueueEntry, bury, count_end, finish, name_of, spot_of
 from sowctl.engine.queues.turn import Turn
 from sowctl.engine.queues.turns import Turns
@@ -65,7 +65,7 @@ class QueueMessage(Struct, frozen=True):
         return f"{self.name[0]}|{self.name[1]}|"
 
 
-class Seen(Struct, frozen=True):
+class SeenMessage(Struct, frozen=True):
     """A message as a change saw it, without its payload."""
 
     txid: int
@@ -150,7 +150,7 @@ class OpenQueue:
 
         return self.messages(self.turns.make(act, journals=self._journals))
 
-    def acknowledge(self, handles: Iterable[Handle], client: str = "", *, expire: bool = False) -> list[Outcome]:
+    def acknowledge(self, handles: Iterable[MessageHandle], client: str = "", *, expire: bool = False) -> list[Outcome]:
         """Finish messages; durable when this returns. ``client`` as for :meth:`lease`, where Leasing is strict."""
         from sowctl.engine.queues import leases
 
@@ -160,7 +160,7 @@ class OpenQueue:
             journals=True,
         )
 
-    def cancel(self, handles: Iterable[Handle], client: str = "", *, started: bool = True) -> list[Outcome]:
+    def cancel(self, handles: Iterable[MessageHandle], client: str = "", *, started: bool = True) -> list[Outcome]:
         """Return leased messages; see :func:`sowctl.engine.queues.leases.cancel`."""
         from sowctl.engine.queues import leases
 
@@ -169,7 +169,7 @@ class OpenQueue:
             lambda turn: leases.cancel(turn, chosen, client_of(turn, client, make=False), started=started)
         )
 
-    def renew(self, handles: Iterable[Handle], client: str = "") -> list[Outcome]:
+    def renew(self, handles: Iterable[MessageHandle], client: str = "") -> list[Outcome]:
         """Let leases last for another LeasePeriod."""
         from sowctl.engine.queues import leases
 
@@ -218,19 +218,19 @@ class OpenQueue:
         """The first ``count`` messages in the order of delivery; dead ones last; with ``unleased`` only what is not."""
         return list(self.bodies_of(self.seen(count, unleased=unleased)))
 
-    def seen(self, count: int | None = None, *, unleased: bool = False) -> list[Seen]:
+    def seen(self, count: int | None = None, *, unleased: bool = False) -> list[SeenMessage]:
         """As :meth:`peek`, without payloads."""
         if not self.exists:
             return []
         return self.turns.make(lambda turn: _seen(turn, count, unleased=unleased))
 
-    def dead(self) -> list[Seen]:
+    def dead(self) -> list[SeenMessage]:
         """The dead messages, without payloads."""
         if not self.exists:
             return []
         return self.turns.make(lambda turn: [_dead_one(turn, txid) for txid in turn.rows.dead()])
 
-    def bodies_of(self, seen: Iterable[Seen]) -> Iterator[QueueMessage]:
+    def bodies_of(self, seen: Iterable[SeenMessage]) -> Iterator[QueueMessage]:
         """Messages with what the journal has of them; those that were pruned are left out."""
         for one in seen:
             body = self.bodies.of(one.txid, one.place)
@@ -347,7 +347,7 @@ class OpenQueue:
     def _journals(self) -> bool:
         return self.queue.semantics == "at-most-once"
 
-    def _message(self, seen: Seen, body: Body) -> QueueMessage:
+    def _message(self, seen: SeenMessage, body: Body) -> QueueMessage:
         topic, time, _, payload, correlation = body
         return QueueMessage(
             topic,
@@ -370,9 +370,9 @@ class OpenQueue:
         )
 
 
-def handle_of(message: QueueMessage, delay_us: int = 0) -> Handle:
+def handle_of(message: QueueMessage, delay_us: int = 0) -> MessageHandle:
     """What names the lease of a message."""
-    return Handle(message.name, message.token, delay_us)
+    return MessageHandle(message.name, message.token, delay_us)
 
 
 def client_of(turn: Turn, name: str, *, make: bool = True) -> int:
@@ -408,12 +408,12 @@ def _drop_gone(turn: Turn, gone: Iterable[Lease]) -> None:
             count_end(turn.rows, QueueEntry(EXPIRE, one.name, GONE), turn.now)
 
 
-def _seen(turn: Turn, count: int | None, *, unleased: bool) -> list[Seen]:
+def _seen(turn: Turn, count: int | None, *, unleased: bool) -> list[SeenMessage]:
     rows = turn.rows
     names = {number: holder.name for number, holder in rows.holders().items()}
     barrier = rows.first_barrier()
     limit = None if barrier is None else barrier[0]
-    found: list[Seen] = []
+    found: list[SeenMessage] = []
     ranked = bool(turn.queue.priority)
     for first in rows.firsts():
         # Without priorities pages are in the order of delivery, and what is asked for is at the beginning.
@@ -430,13 +430,13 @@ def _seen(turn: Turn, count: int | None, *, unleased: bool) -> list[Seen]:
     return found if count is None else found[:count]
 
 
-def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int, str]) -> Seen:
+def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int, str]) -> SeenMessage:
     state, txid = page.states[index], page.txids[index]
     word = STATES[state]
     if limit is not None and state in (READY, BARRIER) and txid >= limit:
         word = "ready" if txid == limit and turn.rows.first_pending() == limit else "blocked"
     place = page.place_of(index)
-    return Seen(
+    return SeenMessage(
         txid,
         name_of(page, index, turn.owner),
         word,
@@ -452,11 +452,11 @@ def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int,
     )
 
 
-def _dead_one(turn: Turn, txid: int) -> Seen:
+def _dead_one(turn: Turn, txid: int) -> SeenMessage:
     dead = turn.rows.dead_one(txid)
     assert dead is not None
     name = (dead.publisher, dead.sequence) if dead.sequence else (turn.owner, txid)
-    return Seen(
+    return SeenMessage(
         txid,
         name,
         "dead",

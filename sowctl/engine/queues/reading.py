@@ -22,12 +22,12 @@ from sowctl.store.codec import encode
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
     from sowctl.engine.sources.source import Source
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
 
 _BATCH = 1000
 
 
-def open_entry(moment: Moment, entry: OtherEntry) -> Source:
+def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
     """The queue as of a moment, which has to be the present. Raises UsageError ``SOW-QUE-014`` for the past."""
     assert isinstance(entry, Queue)
     instance = moment.instance

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
-    from sowctl.store.queue.rows import Rows
+    from sowctl.store.queue.rows import StateRows
 
 
 _HOLDERS = 0x7FFFFFFF
@@ -34,7 +34,7 @@ CHANGED = "the definition of the queue has changed"
 AHEAD = "it knows of more than the journal has"
 
 
-class Kept(Struct, frozen=True):
+class PendingState(Struct, frozen=True):
     """What only the state knew of a pending message."""
 
     txid: int
@@ -46,7 +46,7 @@ class Kept(Struct, frozen=True):
     until: int
 
 
-def proven_end(rows: Rows, log: Journal) -> int:
+def proven_end(rows: StateRows, log: Journal) -> int:
     """The last txid of the journal, which a state may prove to be too low.
 
     What a change of this state has written was synced before the state was committed, so it cannot be gone by a crash.
@@ -59,7 +59,7 @@ def proven_end(rows: Rows, log: Journal) -> int:
     return log.last_txid()
 
 
-def stale(rows: Rows, digest: bytes, log: Journal, last: int) -> str | None:
+def stale(rows: StateRows, digest: bytes, log: Journal, last: int) -> str | None:
     """Why the state has to be made anew, in words; None where it is the journal's and the configuration's.
 
     ``digest`` is that of the queue's definition, ``last`` the last txid of the journal.
@@ -76,7 +76,7 @@ def stale(rows: Rows, digest: bytes, log: Journal, last: int) -> str | None:
     return None
 
 
-def of_another_copy(rows: Rows, log: Journal) -> bool:
+def of_another_copy(rows: StateRows, log: Journal) -> bool:
     """Whether the last block that the state knows is another one in this journal: two copies went on separately."""
     state = rows.state
     return state.block is not None and not log.has_block(state.block, state.applied)
@@ -175,13 +175,13 @@ def _before(log: Journal, since: int) -> int:
     return log.last_txid()
 
 
-def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[Kept]:
+def begin_anew(rows: StateRows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[PendingState]:
     """Empty the state and begin behind a txid; what of the old state is worth keeping, for :func:`give_back`.
 
     Nothing is without ``keep``: in another journal the same txids may be other messages, and a lease on one of them
     would let its worker acknowledge what it never saw.
     """
-    kept: list[Kept] = []
+    kept: list[PendingState] = []
     holders = {}
     state = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now)
     # Holders count on from the clock where no file tells the last one: a worker from before keeps its number.
@@ -201,14 +201,14 @@ def begin_anew(rows: Rows, queue: Queue, log: Journal, began: int, now: int, *, 
     return kept
 
 
-def _worth_keeping(rows: Rows) -> Iterable[Kept]:
+def _worth_keeping(rows: StateRows) -> Iterable[PendingState]:
     for first in list(rows.firsts()):
         page = rows.page(first)
         if not any(page.deliveries) and not any(page.cancels) and not any(page.tokens) and not any(page.until):
             continue
         for index, state in enumerate(page.states):
             if state != DONE and (page.deliveries[index] or page.cancels[index] or state in (LEASED, DELAYED)):
-                yield Kept(
+                yield PendingState(
                     page.txids[index],
                     state,
                     page.deliveries[index],
@@ -219,7 +219,7 @@ def _worth_keeping(rows: Rows) -> Iterable[Kept]:
                 )
 
 
-def give_back(rows: Rows, kept: Iterable[Kept]) -> None:
+def give_back(rows: StateRows, kept: Iterable[PendingState]) -> None:
     """Put counters and leases back at the messages that are still pending."""
     for one in kept:
         spot = spot_of(rows, one.txid)

@@ -16,7 +16,7 @@ from sowctl.store.queue.page import BARRIER, DONE, LEASED, READY, BlockPlace, Pa
 from sowctl.store.queue.values import Dead
 
 if TYPE_CHECKING:
-    from sowctl.store.queue.rows import Name, Rows
+    from sowctl.store.queue.rows import Name, StateRows
 
 TIME_LIMIT, FORCED, MAX_CANCELS, MAX_DELIVERIES, GONE = (
     "time_limit",
@@ -40,7 +40,7 @@ class QueueEntry(Struct, frozen=True):
     reason: str = ""
 
 
-def spot_of(rows: Rows, txid: int) -> Spot | None:
+def spot_of(rows: StateRows, txid: int) -> Spot | None:
     """The pending message with this txid."""
     found = rows.page_of(txid)
     if found is None:
@@ -50,7 +50,7 @@ def spot_of(rows: Rows, txid: int) -> Spot | None:
     return None if index < 0 or page.states[index] == DONE else (first, page, index)
 
 
-def txid_of(rows: Rows, owner: int, name: Name) -> int | None:
+def txid_of(rows: StateRows, owner: int, name: Name) -> int | None:
     """The txid of a message by its bookmark; None for one of a client that the queue does not have.
 
     ``owner`` is the publisher id of the instance, which numbers by txids what has no publisher.
@@ -65,7 +65,7 @@ def name_of(page: Page, index: int, owner: int) -> Name:
     return (page.publishers[index], sequence) if sequence else (owner, page.txids[index])
 
 
-def finish(rows: Rows, spot: Spot, *, keep_name: bool = False) -> None:
+def finish(rows: StateRows, spot: Spot, *, keep_name: bool = False) -> None:
     """The message leaves the queue."""
     _, page, index = spot
     let_go(rows, spot)
@@ -76,7 +76,7 @@ def finish(rows: Rows, spot: Spot, *, keep_name: bool = False) -> None:
         rows.drop_name((page.publishers[index], page.sequences[index]))
 
 
-def let_go(rows: Rows, spot: Spot) -> None:
+def let_go(rows: StateRows, spot: Spot) -> None:
     """The lease of a message ends, if there is one; its state is the caller's business."""
     _, page, index = spot
     if page.states[index] == LEASED:
@@ -86,7 +86,7 @@ def let_go(rows: Rows, spot: Spot) -> None:
     page.holders[index] = page.tokens[index] = page.until[index] = 0
 
 
-class Entries:
+class SettlementEntries:
     """Entries by columns, in the order in which they are written: those of a batch differ in little."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Entries:
         self.sequences.extend(sequences)
         self.reasons += [reason] * count
 
-    def extend(self, other: Entries) -> None:
+    def extend(self, other: SettlementEntries) -> None:
         """Others behind these."""
         self.operations += other.operations
         self.publishers.extend(other.publishers)
@@ -124,8 +124,8 @@ class Entries:
 class Ends:
     """Messages that leave the queue together, for one reason: what they have in common is done once."""
 
-    def __init__(self, rows: Rows, owner: int, operation: int, reason: str) -> None:
-        self.entries = Entries()
+    def __init__(self, rows: StateRows, owner: int, operation: int, reason: str) -> None:
+        self.entries = SettlementEntries()
         self._rows, self._owner, self._operation, self._reason = rows, owner, operation, reason
         self._holders: Counter[int] = Counter()
 
@@ -173,7 +173,7 @@ class Ends:
             holder.acked += count
 
 
-def die(rows: Rows, spot: Spot, reason: str, now: int) -> None:
+def die(rows: StateRows, spot: Spot, reason: str, now: int) -> None:
     """The message is delivered no more, and kept as dead."""
     _, page, index = spot
     place = page.place_of(index)
@@ -192,7 +192,7 @@ def die(rows: Rows, spot: Spot, reason: str, now: int) -> None:
     rows.put_dead(page.txids[index], dead)
 
 
-def bury(rows: Rows, txid: int) -> bool:
+def bury(rows: StateRows, txid: int) -> bool:
     """Forget a dead message; whether it was there."""
     dead = rows.dead_one(txid)
     if dead is None:
@@ -203,7 +203,7 @@ def bury(rows: Rows, txid: int) -> bool:
     return True
 
 
-def revive(rows: Rows, txid: int) -> bool:
+def revive(rows: StateRows, txid: int) -> bool:
     """Put a dead message back into the queue with its counters at 0; whether it was there."""
     dead = rows.dead_one(txid)
     if dead is None:
@@ -231,7 +231,7 @@ def revive(rows: Rows, txid: int) -> bool:
     return True
 
 
-def _split(rows: Rows, page: Page, txid: int) -> None:
+def _split(rows: StateRows, page: Page, txid: int) -> None:
     """Pages do not overlap: what of a page is behind ``txid`` becomes a page of its own."""
     index = sum(1 for one in page.txids if one < txid)
     if index == len(page):
@@ -255,7 +255,7 @@ def earlier(one: int, other: int) -> int:
     return min(one, other) if one and other else one or other
 
 
-def count_end(rows: Rows, entry: QueueEntry, now: int) -> None:
+def count_end(rows: StateRows, entry: QueueEntry, now: int) -> None:
     """Count a message that left the queue."""
     state = rows.state
     if entry.operation == ACK:
@@ -265,7 +265,7 @@ def count_end(rows: Rows, entry: QueueEntry, now: int) -> None:
         state.expired[entry.reason] = state.expired.get(entry.reason, 0) + 1
 
 
-def apply_entry(rows: Rows, owner: int, entry: QueueEntry, time: int, defer_us: int) -> None:
+def apply_entry(rows: StateRows, owner: int, entry: QueueEntry, time: int, defer_us: int) -> None:
     """Do what an entry of the journal says; nothing where that was done already. ``time`` is the entry's."""
     txid = txid_of(rows, owner, entry.name)
     if entry.operation == REQUEUE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sowctl.engine.queues.settling import Entries
+from sowctl.engine.queues.settling import SettlementEntries
 from sowctl.store.queue.page import PAGE_MESSAGES
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.queues.settling import QueueEntry
     from sowctl.journal.reader import Journal
-    from sowctl.store.queue.rows import Rows
+    from sowctl.store.queue.rows import StateRows
 
 
 class NeedsJournal(Exception):
@@ -26,7 +26,7 @@ class Turn:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: StateRows,
         log: Journal,
         queue: Queue,
         owner: int,
@@ -40,7 +40,7 @@ class Turn:
         self.queue = queue
         self.owner = owner
         self.now = now
-        self.entries = Entries()
+        self.entries = SettlementEntries()
         self.alive: frozenset[int] | None = None
         """The workers that live, where that was just looked up."""
         self._random = random
@@ -59,7 +59,7 @@ class Turn:
             raise NeedsJournal
         self.entries.add(entry)
 
-    def journal_all(self, entries: Entries) -> None:
+    def journal_all(self, entries: SettlementEntries) -> None:
         """The same for several. Raises NeedsJournal."""
         if len(entries) and not self._journals:
             raise NeedsJournal

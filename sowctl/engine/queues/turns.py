@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.instance import Instance
     from sowctl.engine.queues.expressions import QueueExpressions
-    from sowctl.engine.queues.recovery import Kept
+    from sowctl.engine.queues.recovery import PendingState
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
 
@@ -180,7 +180,7 @@ class Turns:
             self.instance.notify(lacks)
         self._read_up(turn, kept, last)
 
-    def _read_up(self, turn: Turn, kept: list[Kept], last: int) -> None:
+    def _read_up(self, turn: Turn, kept: list[PendingState], last: int) -> None:
         """Leases that are to be given back cannot wait for another change: then the journal is read in this one."""
         if kept:
             while not self.backlog.catch_up(turn.rows, self.log, last, turn.now):

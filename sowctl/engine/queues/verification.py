@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sowctl.config.derived import Queue
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
-    from sowctl.store.queue.rows import Rows
+    from sowctl.store.queue.rows import StateRows
 
 CODE = "SOW-QUE-020"
 _SHOWN = 5
@@ -140,7 +140,7 @@ def _backlog(instance: Instance, queue: Queue) -> Backlog:
     return Backlog(queue, lambda: QueueExpressions(instance, queue), instance.publisher, regex=regex)
 
 
-def _within(rows: Rows) -> Iterator[str]:
+def _within(rows: StateRows) -> Iterator[str]:
     """The pages against the indexes and counters that follow from them."""
     state = rows.state
     counts: Counter[int] = Counter()
@@ -185,7 +185,7 @@ def _within(rows: Rows) -> Iterator[str]:
         yield "messages are leased to holders that are not there"
 
 
-def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Rows) -> Iterator[_Difference]:
+def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: StateRows) -> Iterator[_Difference]:
     """The pending and dead messages against those of a state that is made of the journal alone."""
     state, now = rows.state, instance.now
     mine = _pending(rows, now)
@@ -223,7 +223,7 @@ def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: Ro
     yield _Difference("{} messages are dead here or in the journal and not in both, such as {}", own ^ dead)
 
 
-def _pending(rows: Rows, now: int) -> dict[int, int]:
+def _pending(rows: StateRows, now: int) -> dict[int, int]:
     """The pending messages and the ends of their lifetimes, 0 for none."""
     found: dict[int, int] = {}
     for first in list(rows.firsts()):

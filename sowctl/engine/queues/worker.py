@@ -30,7 +30,7 @@ from sowctl.remote.place import on_disk
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import Depth
-    from sowctl.engine.queues.handles import Handle, Outcome
+    from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
 
 PLACEHOLDER = "{}"
@@ -82,7 +82,7 @@ class _Job:
         self.renewed = time.monotonic()
 
     @property
-    def handles(self) -> list[Handle]:
+    def handles(self) -> list[MessageHandle]:
         """The leases that this command works under; barriers have none."""
         return [handle_of(message) for message in self.messages if message.token]
 

@@ -23,7 +23,7 @@ from sowctl.arrow.needed import need
 from sowctl.engine.tables.named import JOURNAL, NamedTable, fields_of, table_named
 from sowctl.engine.tables.statement import Names, names_of, words_of
 from sowctl.engine.tables.topic import TableRead
-from sowctl.engine.views.moment import Moment, together
+from sowctl.engine.views.moment import ViewInstant, together
 from sowctl.engine.views.opening import open_entry
 from sowctl.errors import UsageError
 
@@ -194,7 +194,7 @@ class Database:
                 hint = "ask for one of them in a statement of its own: CREATE TABLE x AS SELECT ..."
                 raise UsageError("SOW-EXC-020", words, hint=hint)
 
-        def read(moment: Moment) -> dict[str, pyarrow.Table]:
+        def read(moment: ViewInstant) -> dict[str, pyarrow.Table]:
             self.reads = []
             return {one.name: one.read(moment, names, place, self.reads.append) for one in tables}
 

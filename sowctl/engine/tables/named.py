@@ -17,7 +17,7 @@ from sowctl.engine.tables.topic import Told, topic_table
 from sowctl.engine.topics.logplaces import read_moment
 from sowctl.engine.topics.patterns import has_records
 from sowctl.engine.topics.targets import Target, find_topic, resolve
-from sowctl.engine.views.moment import Moment, refs_of
+from sowctl.engine.views.moment import ViewInstant, refs_of
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.store.codec import payloads
@@ -62,7 +62,7 @@ class NamedTable(DescribedStruct, frozen=True):
         # What is no view reads the log, or a file of its own.
         return refs_of(instance, topic.derived) if isinstance(topic.derived, View) else []
 
-    def read(self, moment: Moment, names: Names, place: Path, told: Told) -> pyarrow.Table:
+    def read(self, moment: ViewInstant, names: Names, place: Path, told: Told) -> pyarrow.Table:
         """The table as of a moment. Raises what reading topics raises."""
         instance = moment.instance
         if self.target is not None:
@@ -75,7 +75,7 @@ class NamedTable(DescribedStruct, frozen=True):
             return history_table(instance, self.history, names, place, moment.until)
         return journal_table(instance, names, place, moment.until)
 
-    def _opened(self, moment: Moment, target: Target, held: ExitStack) -> Source:
+    def _opened(self, moment: ViewInstant, target: Target, held: ExitStack) -> Source:
         topic = target.topic
         if self.at is not None:
             return held.enter_context(closing(open_target(moment.instance, target, self.at)))

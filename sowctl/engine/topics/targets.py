@@ -20,7 +20,7 @@ from sowctl.engine.topics.patterns import has_records, in_journal, in_names, mat
 from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from sowctl.config.document import Node
+    from sowctl.config.document import ElementNode
     from sowctl.config.model import TransactionLog
     from sowctl.engine.instance import Instance
 
@@ -360,7 +360,7 @@ def _journal_only(
     return _without_sow(log, config.document.top, name, kinds.pop())
 
 
-def _without_sow(log: TransactionLog, node: Node, name: str, message_type: str) -> TopicConfig:
+def _without_sow(log: TransactionLog, node: ElementNode, name: str, message_type: str) -> TopicConfig:
     """The definition of a topic that only the transaction log names: no keys, no file, nothing but entries."""
     from sowctl.journal.blockcodec import MAX_RAW
 

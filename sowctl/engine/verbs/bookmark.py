@@ -15,7 +15,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.following.bookmarks import Bookmark, Side, Wanted, parse
 from sowctl.engine.following.spans import NotFound, resolve
 from sowctl.engine.following.stores.claim import claimed
-from sowctl.engine.following.stores.protocol import Row, Subscriber
+from sowctl.engine.following.stores.protocol import StoredPlace, Subscriber
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.identity.bookmarks import EPOCH
@@ -49,7 +49,7 @@ class Lag(DescribedStruct, frozen=True):
     seconds: float
 
 
-class Standing(DescribedStruct, frozen=True):
+class BookmarkStanding(DescribedStruct, frozen=True):
     """A place against the journal.
 
     ``txid``: the subscription goes on behind it; ``publisher``: the client of a single bookmark, if the journals know
@@ -57,7 +57,7 @@ class Standing(DescribedStruct, frozen=True):
     are members of a list that are not there, while others are.
     """
 
-    row: Row
+    row: StoredPlace
     publisher: str | None = None
     txid: int | None = None
     logged: Micros | None = None
@@ -68,7 +68,7 @@ class Standing(DescribedStruct, frozen=True):
 
 def standings(
     instance: Instance, store: BookmarkStore, chosen: Chosen, topics: Sequence[TopicConfig] | None = None
-) -> list[Standing]:
+) -> list[BookmarkStanding]:
     """The chosen places of a store, by client and id. Without a journal they are given as they are stored.
 
     A store does not know what its subscriptions are to: lags are of all topics of the journal, or of ``topics``, of a
@@ -76,7 +76,7 @@ def standings(
     """
     rows = [row for row in store.rows() if chosen.has(row.who)]
     if not rows or not has_log(instance):
-        return [Standing(row) for row in rows]
+        return [BookmarkStanding(row) for row in rows]
     # A place that is not there is told with its row; what a subscription would remark is left to it.
     quiet = replace(instance, notify=lambda words: None)
     with open_log(instance) as log:
@@ -103,7 +103,7 @@ def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: s
     return str(wanted)
 
 
-def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) -> list[Row]:
+def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) -> list[StoredPlace]:
     """Set the chosen places back to where ``text`` says; the new rows, by client and id.
 
     Raises RefusedError ``SOW-BKM-008`` where one of them would go forward, LockedError ``SOW-BKM-010`` where one is
@@ -131,7 +131,7 @@ def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) 
     return [row for row in store.rows() if chosen.has(row.who)]
 
 
-def purge(instance: Instance, store: BookmarkStore, chosen: Chosen, *, dry_run: bool = False) -> list[Row]:
+def purge(instance: Instance, store: BookmarkStore, chosen: Chosen, *, dry_run: bool = False) -> list[StoredPlace]:
     """Forget the chosen subscriptions; their rows. Raises LockedError ``SOW-BKM-010`` where one is under way."""
     rows = [row for row in store.rows() if chosen.has(row.who)]
     if not dry_run:
@@ -141,7 +141,7 @@ def purge(instance: Instance, store: BookmarkStore, chosen: Chosen, *, dry_run: 
     return rows
 
 
-def _standing(instance: Instance, log: Journal, row: Row) -> Standing:
+def _standing(instance: Instance, log: Journal, row: StoredPlace) -> BookmarkStanding:
     """Where a stored text leads to, without the lag."""
     try:
         wanted = parse(row.bookmark, instance.clock)
@@ -150,14 +150,14 @@ def _standing(instance: Instance, log: Journal, row: Row) -> Standing:
         if len(missing) == len(wanted.start.marks):
             resolve(instance, log, wanted, not_found=NotFound.FAIL)
     except SowError as problem:
-        return Standing(row, problem=problem)
+        return BookmarkStanding(row, problem=problem)
     publisher = None
     if len(wanted.start.marks) == 1 and isinstance(mark := wanted.start.marks[0], Bookmark):
         known: Mapping[int, tuple[str, int]] = log.state().publishers
         name = instance.config.name if instance.config is not None else None
         publisher = known[mark.publisher][0] if mark.publisher in known else None
         publisher = name if publisher is None and mark.publisher == instance.publisher else publisher
-    return Standing(row, publisher, after, _time_at(log, after), missing=missing)
+    return BookmarkStanding(row, publisher, after, _time_at(log, after), missing=missing)
 
 
 def _missing(instance: Instance, log: Journal, wanted: Wanted) -> Iterator[str]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from sowctl.config.derived import ConflatedTopic
 from sowctl.engine.topics.targets import missing, split_target
 from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.conflation.keeping import Advance, Keeper
+from sowctl.engine.views.conflation.keeping import AdvanceReport, Keeper
 from sowctl.engine.views.conflation.kept import is_recorded
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_entry
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sowctl.engine.instance import Instance
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
 
 
 LONGEST = SECOND
@@ -63,7 +63,7 @@ def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[Conflate
                     hint="give the source a FileName, or a place in the TransactionLog",
                     topic=entry.name,
                 )
-            done = Advance(0, 0, 0, "computed by readers")
+            done = AdvanceReport(0, 0, 0, "computed by readers")
         else:
             done = at_one_instant(instance, entry, None, open_entry, partial(_advance, entry, path))
         yield ConflateReport(
@@ -89,7 +89,7 @@ def following(
         sleep(min(shortest / 2, LONGEST) / SECOND)
 
 
-def _advance(entry: ConflatedTopic, path: Path, moment: Moment) -> Advance:
+def _advance(entry: ConflatedTopic, path: Path, moment: ViewInstant) -> AdvanceReport:
     return Keeper(moment, entry, path).advance()
 
 

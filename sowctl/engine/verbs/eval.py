@@ -270,7 +270,7 @@ def processes(size: int, *, least: int = 4 * SEGMENT) -> int:
     return min(len(os.sched_getaffinity(0)), 8)
 
 
-class Worker:
+class EvalChild:
     """One child process and the pipe from it."""
 
     def __init__(self, pid: int, stream: BinaryIO) -> None:
@@ -305,7 +305,7 @@ def evaluate_file(
     """
     segment = SEGMENT
     segments = -(-(stop - start) // segment)
-    workers: list[Worker] = []
+    workers: list[EvalChild] = []
     try:
         for number in range(count):
             spans = [
@@ -342,12 +342,12 @@ Span = tuple[int, int, int, int]
 """Where the input begins, nominal start and end of the segment, and where the input ends."""
 
 
-def _forked(evaluator: Evaluator, name: str, descriptor: int, spans: list[Span]) -> Worker:
+def _forked(evaluator: Evaluator, name: str, descriptor: int, spans: list[Span]) -> EvalChild:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
         os.close(writing)
-        return Worker(pid, os.fdopen(reading, "rb", buffering=BLOCK))
+        return EvalChild(pid, os.fdopen(reading, "rb", buffering=BLOCK))
     # The child: it must never return into the caller's code, nor flush the streams that it shares.
     try:
         os.close(reading)

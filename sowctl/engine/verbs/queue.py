@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sowctl.described import DescribedStruct
 from sowctl.engine.queues.definition import find_queue
 from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
-from sowctl.engine.queues.handles import Handle
+from sowctl.engine.queues.handles import MessageHandle
 from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
 from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import SowError, UsageError
@@ -150,7 +150,7 @@ def batch_of(queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[st
     return QueueBatch(queue.queue.name, kind.name, kind, [QueueRecord(one) for one in messages], shown)
 
 
-def read_handle(text: str, owner: int) -> Handle:
+def read_handle(text: str, owner: int) -> MessageHandle:
     """The message that a text names: a bookmark or txid, alone or with a token, or what ``queue lease`` prints.
 
     ``owner`` is the publisher id of the instance. Raises UsageError ``SOW-QUE-011``.
@@ -165,12 +165,12 @@ def read_handle(text: str, owner: int) -> Handle:
     if token and number is None:
         raise _no_handle(text)
     if (txid := whole_number(bookmark)) is not None:
-        return Handle((owner, txid), number)
+        return MessageHandle((owner, txid), number)
     try:
         found = parse_bookmark(bookmark)
     except UsageError:
         raise _no_handle(text) from None
-    return Handle((found.publisher, found.sequence), number)
+    return MessageHandle((found.publisher, found.sequence), number)
 
 
 def _members(line: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from sowctl.config.derived import View
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.views.cache import place_of
 from sowctl.engine.views.definition import query_of
-from sowctl.engine.views.moment import Moment, at_one_instant
+from sowctl.engine.views.moment import ViewInstant, at_one_instant
 from sowctl.engine.views.opening import open_entry
 from sowctl.engine.views.view import open_computed, outlook, refreshed
 from sowctl.errors import UsageError
@@ -149,7 +149,7 @@ def refresh(instance: Instance, view: View, *, fresh: bool = False) -> RefreshRe
     Raises StorageError, LockedError or RefusedError where it cannot be written, and what reading raises.
     """
 
-    def work(moment: Moment) -> tuple[str, int]:
+    def work(moment: ViewInstant) -> tuple[str, int]:
         done = refreshed(moment, view)
         return ("none", 0) if done is None else (done.way, done.changed)
 
@@ -167,7 +167,7 @@ def _records(instance: Instance, path: Path | None) -> int:
 def check(instance: Instance, view: View) -> CheckedView:
     """Compare what a view shows, from its cache, with what its sources say at the same instant."""
 
-    def work(moment: Moment) -> CheckedView:
+    def work(moment: ViewInstant) -> CheckedView:
         with closing(open_entry(moment, view)) as shown, closing(open_computed(moment, view)) as computed:
             return _compared(view, shown, computed)
 

@@ -16,7 +16,7 @@ from sowctl.engine.fold.spill import Buckets
 from sowctl.engine.views.computing import computed
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.engine.views.groups import encoded
-from sowctl.engine.views.joins import Held, JoinedRow, finished, joined, no_partners, rows_of
+from sowctl.engine.views.joins import JoinedRow, JoinTable, finished, joined, no_partners, rows_of
 from sowctl.engine.views.records import records_of
 from sowctl.engine.views.spilling import LEAST
 from sowctl.engine.views.tables import (
@@ -30,13 +30,13 @@ from sowctl.engine.views.tables import (
     JoinTables,
     noting,
 )
-from sowctl.engine.views.upkeep import Made
+from sowctl.engine.views.upkeep import Contributions
 from sowctl.expressions.rows.retraction import Retractable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
     from sowctl.store.builder import StoreBuilder
     from sowctl.store.write import WriteTxn
 
@@ -53,14 +53,14 @@ WRITTEN = 10_000
 """Rows of groups that are written in one transaction, or those of one group."""
 
 
-def build_messages(moment: Moment, program: Program, builder: StoreBuilder) -> None:
+def build_messages(moment: ViewInstant, program: Program, builder: StoreBuilder) -> None:
     """The messages alone."""
     for keys, values in computed(moment, program, builder.path.parent):
         builder.append(keys, values)
     builder.flush()
 
 
-def build_all(moment: Moment, program: Program, builder: StoreBuilder, directory: Path) -> int:
+def build_all(moment: ViewInstant, program: Program, builder: StoreBuilder, directory: Path) -> int:
     """Messages, rows and groups, and for joins the records of all sources; how many rows there are.
 
     ``directory`` takes temporary files without a name.
@@ -71,7 +71,7 @@ def build_all(moment: Moment, program: Program, builder: StoreBuilder, directory
     limit = MEMORY if moment.memory is None else max(moment.memory, LEAST)
     with Buckets(directory, ROW_BYTES * _records(moment, program), limit) as buckets:
         for some in _rows(moment, program, builder):
-            made = Made(program, retractable, some)
+            made = Contributions(program, retractable, some)
             # The place and, behind its length, the contribution travel together; the SOW key brings them into order.
             data = [
                 len(place).to_bytes(2, "big") + place + retractable.packed(one)
@@ -86,7 +86,7 @@ def build_all(moment: Moment, program: Program, builder: StoreBuilder, directory
     return rows
 
 
-def _records(moment: Moment, program: Program) -> int:
+def _records(moment: ViewInstant, program: Program) -> int:
     stored = moment.source(program.query.sources[0]).stored
     return 0 if stored is None else stored.meta.records
 
@@ -95,7 +95,7 @@ def _append(name: str, pairs: Sequence[tuple[bytes, bytes]], txn: WriteTxn) -> N
     txn.table(name).put(pairs, append=True)
 
 
-def _rows(moment: Moment, program: Program, builder: StoreBuilder) -> Iterator[list[JoinedRow]]:
+def _rows(moment: ViewInstant, program: Program, builder: StoreBuilder) -> Iterator[list[JoinedRow]]:
     """The rows of all first records in their order; what later joins need is written on the way."""
 
     def source(number: int) -> Iterator[list[ViewRecord]]:
@@ -109,7 +109,7 @@ def _rows(moment: Moment, program: Program, builder: StoreBuilder) -> Iterator[l
     def load(number: int, records: list[ViewRecord], txn: WriteTxn) -> None:
         JoinTables(program, txn.table).load(number, records)
 
-    held = Held(program, source)
+    held = JoinTable(program, source)
     for records in source(0):
         rows: list[tuple[ViewRecord | None, ...]] = []
         sought: list[tuple[bytes, set[bytes]]] = []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.definition import Query
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
 
@@ -44,7 +44,9 @@ _LONGEST = 120
 """Characters of a name that a file may have; a longer one is told by its digest."""
 
 
-def as_it_is(moment: Moment, topic: TopicConfig, is_current: Callable[[CurrentSource], bool]) -> CurrentSource | None:
+def as_it_is(
+    moment: ViewInstant, topic: TopicConfig, is_current: Callable[[CurrentSource], bool]
+) -> CurrentSource | None:
     """The derived store of a topic, opened; None where there is none, or it is not one that ``is_current``."""
     assert topic.file is not None
     if not topic.file.exists():
@@ -63,7 +65,7 @@ def as_it_is(moment: Moment, topic: TopicConfig, is_current: Callable[[CurrentSo
     return None
 
 
-class Position(Struct, frozen=True):
+class SourcePosition(Struct, frozen=True):
     """What a cache holds of one source: message type and name; lineage and digest of its store, and the last txid.
 
     ``behind`` is the last txid that the journal had behind the store, 0 where it had nothing.
@@ -95,7 +97,7 @@ class CacheState(Struct, frozen=True):
 
     version: int
     definition: str
-    positions: tuple[Position, ...]
+    positions: tuple[SourcePosition, ...]
     clock: int
     expires: int = 0
     kept: bool = False
@@ -153,17 +155,17 @@ def definition_digest(instance: Instance, query: Query) -> str:
     return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
 
 
-def position_of(ref: tuple[str, str], source: Source) -> Position:
+def position_of(ref: tuple[str, str], source: Source) -> SourcePosition:
     """Where a source stands that is open."""
     stored = source.stored
     if stored is None:
-        return Position(*ref)
+        return SourcePosition(*ref)
     meta, overlay = stored.meta, stored.overlay
     behind = overlay.last_txid if overlay is not None and len(overlay) else 0
-    return Position(*ref, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind)
+    return SourcePosition(*ref, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind)
 
 
-def positions_of(moment: Moment, query: Query) -> tuple[Position, ...]:
+def positions_of(moment: ViewInstant, query: Query) -> tuple[SourcePosition, ...]:
     """Where the sources of a view stand at a moment, in their order."""
     return tuple(position_of(ref, moment.source(ref)) for ref in query.sources)
 

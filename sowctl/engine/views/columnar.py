@@ -32,7 +32,7 @@ ROWS = 50_000
 _STAMP = np.dtype([("txid", "<u8"), ("time", "<i8")])
 
 
-class Batch(NamedTuple):
+class SourceColumns(NamedTuple):
     """Records of one source, column by column: their fields, texts of join keys, stamps."""
 
     rows: Sequence[Row]
@@ -58,7 +58,7 @@ def suits(program: Program) -> bool:
     return program.filter is None and not program.projection.uses_header
 
 
-def batches(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[Batch]:
+def batches(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[SourceColumns]:
     """The records of the source ``number`` that its filter leaves, in batches of about :data:`ROWS`.
 
     Raises InputError ``SOW-QRY-004`` for an unreadable one.
@@ -73,10 +73,10 @@ def batches(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[B
         texts += read.texts
         stamps.append(raw_stamps(read.values))
         if len(rows) >= ROWS:
-            yield Batch(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
+            yield SourceColumns(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
             rows, texts, stamps = [], [], []
     if rows:
-        yield Batch(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
+        yield SourceColumns(rows, texts, np.frombuffer(b"".join(stamps), _STAMP))
 
 
 class ColumnGroups:
@@ -112,7 +112,7 @@ class ColumnGroups:
         for batch in batches(self._program, 0, self._source(0)):
             yield self._add(batch)
 
-    def _add(self, batch: Batch) -> int:
+    def _add(self, batch: SourceColumns) -> int:
         program = self._program
         partners: Partners = {}
         for number, table in enumerate(self._tables):
@@ -131,9 +131,9 @@ class ColumnGroups:
         self,
         number: int,
         table: dict[Texts, list[Partner]],
-        batch: Batch,
+        batch: SourceColumns,
         partners: Partners,
-    ) -> tuple[Batch, Partners]:
+    ) -> tuple[SourceColumns, Partners]:
         """The rows with the records that a step attaches, more of them where a row meets several."""
         found = [table.get(texts) for texts in self._sought(number, batch, partners)]
         place = self._program.meetings[number].source
@@ -146,9 +146,9 @@ class ColumnGroups:
         index = again.tolist()
         wider: Partners = {other: [some[at] for at in index] for other, some in partners.items()}
         texts = [batch.texts[at] for at in index]
-        return Batch([batch.rows[at] for at in index], texts, batch.stamps[again]), wider | {place: fresh}
+        return SourceColumns([batch.rows[at] for at in index], texts, batch.stamps[again]), wider | {place: fresh}
 
-    def _sought(self, number: int, batch: Batch, partners: Partners) -> Iterator[Texts]:
+    def _sought(self, number: int, batch: SourceColumns, partners: Partners) -> Iterator[Texts]:
         """The texts by which each row finds partners; those of no record where a NULL keeps it from having any."""
         sides: list[Iterable[bytes | None]] = []
         for place, at in self._program.meetings[number].left:
@@ -159,7 +159,7 @@ class ColumnGroups:
         # The table has no text with a NULL, unless NULLs match.
         return zip(*sides, strict=True)
 
-    def _column(self, batch: Batch, partners: Partners, source: int, place: int, listed: bool) -> Column:
+    def _column(self, batch: SourceColumns, partners: Partners, source: int, place: int, listed: bool) -> Column:
         if source == 0:
             return column_of([row[place] for row in batch.rows])
         # A missing partner has NULL in all its fields (behaviour 11.47); a list of values is then empty.

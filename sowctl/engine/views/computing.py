@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.groups import Groups
-from sowctl.engine.views.joins import Held, rows_of
+from sowctl.engine.views.joins import JoinTable, rows_of
 from sowctl.engine.views.records import records_of
 from sowctl.engine.views.spilling import Spilling
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.engine.views.definition import ViewRecord
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
 
 READ = 1000
 COLUMNS = 20_000
 """Records of the first source from which on rows are grouped as columns, which loads numpy."""
 
 
-def computed(moment: Moment, program: Program, directory: Path) -> Iterator[Pairs]:
+def computed(moment: ViewInstant, program: Program, directory: Path) -> Iterator[Pairs]:
     """Keys and stored values of the view's messages, in key order. Raises what reading the sources raises.
 
     Groups take about ``moment.memory`` bytes; what is more goes to files without names in ``directory``.
@@ -60,13 +60,13 @@ def _by_columns(program: Program, groups: Groups, source: Callable[[int], Iterab
 
 def _by_rows(program: Program, groups: Groups, source: Callable[[int], Iterable[list[ViewRecord]]]) -> Iterator[int]:
     """Add all rows; how many, after each batch."""
-    partners = Held(program, source)
+    partners = JoinTable(program, source)
     for some in source(0):
         rows = rows_of(program, some, partners)
         groups.add(rows)
         yield len(rows)
 
 
-def _records(moment: Moment, program: Program) -> int:
+def _records(moment: ViewInstant, program: Program) -> int:
     stored = moment.source(program.query.sources[0]).stored
     return 0 if stored is None else stored.meta.records

@@ -101,7 +101,7 @@ def no_partners(_: int, __: Texts) -> Sequence[ViewRecord]:
     return ()
 
 
-class Held:
+class JoinTable:
     """The records of all attached sources in memory, by the texts of their step."""
 
     def __init__(self, program: Program, sources: Callable[[int], Iterable[list[ViewRecord]]]) -> None:

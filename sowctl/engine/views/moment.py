@@ -34,7 +34,7 @@ ATTEMPTS = 20
 NEVER = "SOW-ENG-010"
 """The code of the error for a topic without any record ever."""
 
-Opener = Callable[["Moment", OtherEntry], "Source"]
+Opener = Callable[["ViewInstant", OtherEntry], "Source"]
 """Opens a derived entry as of a moment; the source does not depend on the moment's sources any more."""
 
 
@@ -42,7 +42,7 @@ class Moved(Exception):
     """What is read has gone on, beyond what the moment holds: the work is done again as of a later one."""
 
 
-class Moment:
+class ViewInstant:
     """The sources as of one instant. ``at``: microseconds UTC, None for the present; ``until``: the last txid of the
     log that it holds, None without a log or where the instant is in the past; ``memory``: bytes that a computation may
     take before it uses files, None for the usual. Made by :func:`at_one_instant`."""
@@ -122,7 +122,7 @@ def at_one_instant(
     entry: OtherEntry,
     at: int | None,
     open_entry: Opener,
-    work: Callable[[Moment], T],
+    work: Callable[[ViewInstant], T],
     *,
     fresh: bool = False,
     memory: int | None = None,
@@ -145,7 +145,7 @@ def together(
     refs: Sequence[tuple[str, str]],
     at: int | None,
     open_entry: Opener,
-    work: Callable[[Moment], T],
+    work: Callable[[ViewInstant], T],
     *,
     what: str,
     fresh: bool = False,
@@ -158,7 +158,10 @@ def together(
     """
     for _ in range(ATTEMPTS):
         until = None if at is not None else end_of_log(instance)
-        with closing(Moment(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment, suppress(Moved):
+        with (
+            closing(ViewInstant(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment,
+            suppress(Moved),
+        ):
             for ref in refs:
                 moment.source(ref)
             return work(moment)

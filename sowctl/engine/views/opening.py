@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
 
 OPENERS = {
     "View": "sowctl.engine.views.view",
@@ -101,7 +101,7 @@ def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
                 )
 
 
-def open_entry(moment: Moment, entry: OtherEntry) -> Source:
+def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
     """The source of a derived entry as of a moment; it stays open when the moment is closed."""
     module = OPENERS.get(entry.kind)
     if module is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.values.fields import Refusal, Row
 
 
-class Fields(NamedTuple):
+class SourceRecords(NamedTuple):
     """Records, in parallel: keys, stored values, the fields asked for, the texts of join keys."""
 
     keys: list[bytes]
@@ -44,7 +44,7 @@ class RecordReader:
         self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None
         self._headers = number == 0 and program.projection.uses_header
 
-    def fields(self, keys: list[bytes], values: list[bytes]) -> Fields:
+    def fields(self, keys: list[bytes], values: list[bytes]) -> SourceRecords:
         """What the view reads of the records that the filter leaves. Raises InputError ``SOW-QRY-004``."""
         places = self._matcher.places(keys, values)
         if len(places) < len(keys):
@@ -55,7 +55,7 @@ class RecordReader:
         if refused:
             raise _unreadable(refused[0], keys, self._topic)
         texts: Sequence[Texts] = self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
-        return Fields(keys, values, rows, texts)
+        return SourceRecords(keys, values, rows, texts)
 
     def read(self, keys: list[bytes], values: list[bytes]) -> list[ViewRecord]:
         """:meth:`fields`, record by record."""

@@ -23,7 +23,7 @@ from sowctl.engine.views.cache import (
     STATE,
     VERSION,
     CacheState,
-    Position,
+    SourcePosition,
     definition_digest,
     mode_of,
     positions_of,
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.definition import Query, ViewRecord
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
     from sowctl.store.write import WriteTxn
 
 LOOKED_UP = 1000
 
 
-class Outlook(Struct, frozen=True):
+class RefreshOutlook(Struct, frozen=True):
     """What a reader would do with a cache: use it, catch up, or compute everything, and why.
 
     ``changed``: records of the sources that may differ from what it holds, None where that is not known. ``state`` is
@@ -77,14 +77,14 @@ class Outlook(Struct, frozen=True):
         return 0 if self.meta is None else self.meta.records
 
 
-def kept(instance: Instance, path: Path, way: str, why: str) -> Outlook:
+def kept(instance: Instance, path: Path, way: str, why: str) -> RefreshOutlook:
     """An outlook with what a cache says of itself, if there is one."""
     try:
         with Store.open(path, write=False, seam=instance.seam) as store, store.snapshot() as snapshot:
             state, meta = read_state(snapshot), snapshot.meta
     except SowError:
-        return Outlook("compute", why)
-    return Outlook(way, why, None, state, meta, path.stat().st_size, path)
+        return RefreshOutlook("compute", why)
+    return RefreshOutlook(way, why, None, state, meta, path.stat().st_size, path)
 
 
 class Refresh:
@@ -92,7 +92,7 @@ class Refresh:
 
     def __init__(
         self,
-        moment: Moment,
+        moment: ViewInstant,
         entry: OtherEntry,
         query: Query,
         path: Path,
@@ -150,15 +150,17 @@ class Refresh:
                 )
                 self._build(store.lock, None)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> RefreshOutlook:
         """What :meth:`run` would do, found out without a lock."""
         if (store := self._opened(write=False)) is None:
-            return Outlook("compute", "there is no cache" if not self._path.exists() else "the cache cannot be used")
+            return RefreshOutlook(
+                "compute", "there is no cache" if not self._path.exists() else "the cache cannot be used"
+            )
         with store, store.snapshot() as snapshot:
             state, meta = read_state(snapshot), snapshot.meta
         if state is None or state.definition != self._definition_digest:
-            return Outlook("compute", "the cache is of another definition or version")
-        found = Outlook("use", "nothing has changed", 0, state, meta, self._path.stat().st_size, self._path)
+            return RefreshOutlook("compute", "the cache is of another definition or version")
+        found = RefreshOutlook("use", "nothing has changed", 0, state, meta, self._path.stat().st_size, self._path)
         if self.is_current(state):
             return found
         changes = self._changes(state)
@@ -229,7 +231,9 @@ class Refresh:
             found.append(keys)
         return found
 
-    def _changed(self, source: Source, old: Position, new: Position, state: CacheState) -> set[bytes] | None:
+    def _changed(
+        self, source: Source, old: SourcePosition, new: SourcePosition, state: CacheState
+    ) -> set[bytes] | None:
         stored = source.stored
         until = self._moment.until
         if new.last_txid < old.last_txid and until is not None and until < (end_of_log(self._moment.instance) or 0):

@@ -27,7 +27,7 @@ TOGETHER = 1000
 """First records whose rows are read together."""
 
 
-class Made:
+class Contributions:
     """Rows, each with the digest of its group and its contribution to it."""
 
     def __init__(self, program: Program, retractable: Retractable, rows: Sequence[JoinedRow]) -> None:
@@ -97,7 +97,7 @@ class Upkeep:
         before: dict[bytes, bytes] = {}
         for root in roots:
             before.update(tables.of_root(root, joined=self._joins is not None))
-        made = Made(self._program, retractable, rows)
+        made = Contributions(self._program, retractable, rows)
         old = tables.rows.get_many(sorted(before.values()))
         put: list[tuple[bytes, bytes]] = []
         for row, digest, place, one in zip(rows, made.digests, made.places, made.contributions, strict=True):

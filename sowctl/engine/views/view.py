@@ -21,7 +21,7 @@ from sowctl.engine.views.cache import WITHOUT, as_it_is, place_of, read_state
 from sowctl.engine.views.collecting import no_collection
 from sowctl.engine.views.definition import Program, Query, query_of
 from sowctl.engine.views.moment import Moved, at_one_instant, entry_of
-from sowctl.engine.views.refreshing import Outlook, Refresh, kept
+from sowctl.engine.views.refreshing import Refresh, RefreshOutlook, kept
 from sowctl.errors import SowError
 from sowctl.store.builder import build
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
 
 
-def open_entry(moment: Moment, entry: OtherEntry) -> Source:
+def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
     """The view as of a moment. Raises what its texts and the reading of its sources raise."""
     assert isinstance(entry, View)
     query = query_of(moment.instance, entry)
@@ -43,7 +43,7 @@ def open_entry(moment: Moment, entry: OtherEntry) -> Source:
     return source if source is not None else _computed(moment, entry, query)
 
 
-def refreshed(moment: Moment, entry: View) -> Refresh | None:
+def refreshed(moment: ViewInstant, entry: View) -> Refresh | None:
     """Bring the cache of a view to a moment, and say how; None where it can have none. Raises why none is written."""
     path = place_of(moment.instance, entry)
     if path is None:
@@ -53,14 +53,14 @@ def refreshed(moment: Moment, entry: View) -> Refresh | None:
     return refresh
 
 
-def outlook(instance: Instance, entry: OtherEntry) -> Outlook:
+def outlook(instance: Instance, entry: OtherEntry) -> RefreshOutlook:
     """How the cache of a view stands to its sources at present. Raises what opening these raises."""
     assert isinstance(entry, View)
     # Nothing is opened through the door of readers here, which would bring caches up to date.
     return at_one_instant(instance, entry, None, _open_current, lambda moment: standing(moment, entry))
 
 
-def _open_current(moment: Moment, entry: OtherEntry) -> Source:
+def _open_current(moment: ViewInstant, entry: OtherEntry) -> Source:
     """A view or conflated topic that is known to be up to date, or a queue, which has no cache."""
     if isinstance(entry, View):
         return open_entry(moment, entry)
@@ -69,12 +69,12 @@ def _open_current(moment: Moment, entry: OtherEntry) -> Source:
     return open_any(moment, entry)
 
 
-def standing(moment: Moment, entry: View) -> Outlook:
+def standing(moment: ViewInstant, entry: View) -> RefreshOutlook:
     """How the cache of a view stands to its sources; no cache is brought up to date for that."""
     instance = moment.instance
     query, path = query_of(instance, entry), place_of(instance, entry)
     if path is None:
-        return Outlook("compute", "no topic that it reads has a file beside which a cache could lie")
+        return RefreshOutlook("compute", "no topic that it reads has a file beside which a cache could lie")
     for ref in query.sources:
         source = entry_of(instance, ref)
         behind = None
@@ -89,7 +89,7 @@ def standing(moment: Moment, entry: View) -> Outlook:
     return Refresh(moment, entry, query, path).outlook()
 
 
-def _cached(moment: Moment, entry: View, query: Query, path: Path) -> CurrentSource | None:
+def _cached(moment: ViewInstant, entry: View, query: Query, path: Path) -> CurrentSource | None:
     """The view from its cache; None where there can be none."""
     instance = moment.instance
     assert instance.config is not None
@@ -111,18 +111,18 @@ def _cached(moment: Moment, entry: View, query: Query, path: Path) -> CurrentSou
     return source
 
 
-def _as_it_is(moment: Moment, refresh: Refresh, topic: TopicConfig) -> CurrentSource | None:
+def _as_it_is(moment: ViewInstant, refresh: Refresh, topic: TopicConfig) -> CurrentSource | None:
     """The cache, if it shows the view as of the moment."""
     return as_it_is(moment, topic, lambda source: refresh.is_current(read_state(source.snapshot)))
 
 
-def open_computed(moment: Moment, entry: OtherEntry) -> Source:
+def open_computed(moment: ViewInstant, entry: OtherEntry) -> Source:
     """The view as of a moment, from all records of its topics and without any cache."""
     assert isinstance(entry, View)
     return _computed(moment, entry, query_of(moment.instance, entry))
 
 
-def _computed(moment: Moment, entry: View, query: Query) -> CurrentSource:
+def _computed(moment: ViewInstant, entry: View, query: Query) -> CurrentSource:
     """The view in a temporary store."""
     instance = moment.instance
     assert instance.config is not None

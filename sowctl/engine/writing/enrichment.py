@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.context import Context
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
-    from sowctl.expressions.rows.construct import Fields
+    from sowctl.expressions.rows.construct import ConstructedFields
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
     from sowctl.values.fields import Write
@@ -39,7 +39,7 @@ class Phase:
         instance: Instance,
         topic: TopicConfig | ConflatedTopic,
         kind: MessageType,
-        fields: Fields,
+        fields: ConstructedFields,
         client: str | None,
     ) -> None:
         self._instance = instance
@@ -220,7 +220,7 @@ def conflated_phase(instance: Instance, entry: ConflatedTopic) -> Phase:
 
 def _compiled(
     topic: TopicConfig | ConflatedTopic, texts: Sequence[str], context: Context, functions: Mapping[str, Function]
-) -> Fields:
+) -> ConstructedFields:
     from sowctl.expressions.compile import compile_fields
 
     try:

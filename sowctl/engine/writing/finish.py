@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Header
 
 
-class Before(Struct, frozen=True):
+class PreviousRecord(Struct, frozen=True):
     """A record as the next message of its key finds it. ``gone``: it is there in name only, for it has expired."""
 
     check: bytes
@@ -73,7 +73,7 @@ class _Finishing:
         self.times = times
         self.stored = stored
         self.now = now
-        self.current: dict[bytes, Before | None] = {}
+        self.current: dict[bytes, PreviousRecord | None] = {}
         self.refused: list[Refusal] = []
         # A copy: the batch may be tried again without some of its messages, and begins with what they brought.
         self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
@@ -109,24 +109,28 @@ class _Finishing:
             rounds[number].append(index)
         return rounds
 
-    def _before(self, index: int) -> Before | None:
+    def _before(self, index: int) -> PreviousRecord | None:
         key = self.ready.digests[index][:8]
         found = self.current.get(key)
         # What this batch made of the record comes before what the store has.
         if key not in self.current and key in self.stored:
             value = self.stored[key]
             correlation = decode(key, value).correlation_id if value[0] & CORRELATION else None
-            found = self.current[key] = Before(value[CHECK], payloads((value,))[0], correlation, key in self.over)
+            found = self.current[key] = PreviousRecord(
+                value[CHECK], payloads((value,))[0], correlation, key in self.over
+            )
         return found
 
-    def _is_owner(self, index: int, before: Before | None) -> bool:
+    def _is_owner(self, index: int, before: PreviousRecord | None) -> bool:
         digest = self.ready.digests[index]
         if before is None or before.check == digest[8:]:
             return True
         self._refuse(index, *collision(int.from_bytes(digest[:8], "big")))
         return False
 
-    def _enriched(self, live: list[tuple[int, Before | None]]) -> list[tuple[int, Before | None, bytes]]:
+    def _enriched(
+        self, live: list[tuple[int, PreviousRecord | None]]
+    ) -> list[tuple[int, PreviousRecord | None, bytes]]:
         texts = [self.ready.payloads[index] for index, _ in live]
         phase = self.preparer.enrichment
         if phase is not None and live:
@@ -158,7 +162,7 @@ class _Finishing:
             )
         return headers
 
-    def _finish(self, index: int, before: Before | None, payload: bytes) -> None:
+    def _finish(self, index: int, before: PreviousRecord | None, payload: bytes) -> None:
         """Merge one message if it is a delta; what comes out is the record for the next."""
         preparer, ready = self.preparer, self.ready
         if ready.deltas is not None and ready.deltas[index]:
@@ -185,7 +189,7 @@ class _Finishing:
         ready.payloads[index] = payload
         digest, gone = ready.digests[index], self.writer.expires and self._is_gone(index)
         # The next message of this key, in the next round, meets what this one has made.
-        self.current[digest[:8]] = Before(digest[8:], payload, self.correlations[index], gone)
+        self.current[digest[:8]] = PreviousRecord(digest[8:], payload, self.correlations[index], gone)
 
     def _is_gone(self, index: int) -> bool:
         """Whether a message has expired as soon as it is published."""

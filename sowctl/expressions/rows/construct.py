@@ -16,7 +16,7 @@ from sowctl.values.fields import Row, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
 
 
-class Fields:
+class ConstructedFields:
     """The compiled fields of one phase. ``slots`` are asked of the message, ``previous_slots`` of the stored record."""
 
     def __init__(self, definitions: Sequence[tuple[FieldDefinition, Value]]) -> None:

@@ -74,7 +74,7 @@ _NO_VALUE = type(None)
 _NUMBERS = frozenset((int, float, bool, Number))
 
 
-class Group:
+class RetractableGroup:
     """The state of one group: its latest message, and a state per aggregate call."""
 
     __slots__ = ("latest", "parts")
@@ -136,7 +136,7 @@ class Group:
                 values, stamps = [values[place] for place in places], [stamps[place] for place in places]
             _change(part, values, stamps or [()] * len(values), 1)  # type: ignore[arg-type]  # no lists among them
 
-    def merge(self, other: Group) -> None:
+    def merge(self, other: RetractableGroup) -> None:
         """Add the messages of another state of the same group."""
         self.latest.merge(other.latest)
         for mine, its in zip(self.parts, other.parts, strict=True):
@@ -196,19 +196,19 @@ class Retractable:
             found.append(Contribution(stamp, tuple(plainly(values[width:])), kept, header))  # type: ignore[arg-type]  # loops append scalars
         return keys, found
 
-    def empty(self, tables: Tables | None = None) -> Group:
+    def empty(self, tables: Tables | None = None) -> RetractableGroup:
         """A group without messages."""
         return self._group((), tables)
 
-    def _group(self, state: Sequence[Any], tables: Tables | None) -> Group:
+    def _group(self, state: Sequence[Any], tables: Tables | None) -> RetractableGroup:
         latest, *states = state or [()] * (len(self._names) + 1)
         parts = [
             _CALLS[name](states[number], None if tables is None else tables(number))
             for number, name in enumerate(self._names)
         ]
-        return Group(Latest(latest), parts)
+        return RetractableGroup(Latest(latest), parts)
 
-    def fields(self, group: Group, env: Environment, rows: Rows = no_rows) -> list[SlotValue]:
+    def fields(self, group: RetractableGroup, env: Environment, rows: Rows = no_rows) -> list[SlotValue]:
         """The values of a group's fields, in the order of the projection's destinations.
 
         ``rows`` are asked only for what a removal made unknown; the group then knows it again, so a state that is kept
@@ -225,11 +225,11 @@ class Retractable:
 
         return self.projection.made(row, NO_HEADER if header is None else Header(*header), results, env)
 
-    def pack(self, group: Group) -> bytes:
+    def pack(self, group: RetractableGroup) -> bytes:
         """The state of a group; entries that a cache keeps in tables are not in it."""
         return pack([group.latest.state(), *(part.state() for part in group.parts)])
 
-    def unpack(self, state: bytes | memoryview, tables: Tables | None = None) -> Group:
+    def unpack(self, state: bytes | memoryview, tables: Tables | None = None) -> RetractableGroup:
         """The group of a state that :meth:`pack` made for this projection."""
         return self._group(unpack(state), tables)
 

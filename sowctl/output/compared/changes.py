@@ -11,7 +11,7 @@ from sowctl.output.display import display, width
 _MARKS = {"changed": "~", "removed": "-", "added": "+", "moved": ">"}
 
 
-class Change(NamedTuple):
+class MemberChange(NamedTuple):
     """``kind`` is changed, removed, added or moved; texts and origins are None on the side that has none."""
 
     kind: str
@@ -22,7 +22,7 @@ class Change(NamedTuple):
     after_origin: str | None
 
 
-def as_text(change: Change, columns: int | None = None) -> Iterator[str]:
+def as_text(change: MemberChange, columns: int | None = None) -> Iterator[str]:
     """A line: mark, path, values, places; several where a terminal of ``columns`` has no room for one."""
     head = f"{_MARKS[change.kind]} {display(change.path)}"
     values = " -> ".join(_shown(text) for text in (change.before, change.after) if text is not None)
@@ -40,7 +40,7 @@ def as_text(change: Change, columns: int | None = None) -> Iterator[str]:
             yield f"    {part}"
 
 
-def as_json(change: Change) -> str:
+def as_json(change: MemberChange) -> str:
     """One line of JSON, ASCII only; absent parts are left out."""
     row: dict[str, Any] = {"change": change.kind, "path": change.path}
     for name, value in zip(change._fields[2:], change[2:], strict=True):

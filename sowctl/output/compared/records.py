@@ -46,7 +46,7 @@ class Change(Protocol):
     def facts(self) -> Sequence[Fact]: ...
 
 
-class Version(ShownRecord, Protocol):
+class ShownVersion(ShownRecord, Protocol):
     """A version of a record, as :mod:`sowctl.engine.verbs.history` has it."""
 
     @property
@@ -61,7 +61,7 @@ class VersionDifference(Protocol):
     @property
     def kind(self) -> str: ...
     @property
-    def version(self) -> Version: ...
+    def version(self) -> ShownVersion: ...
     @property
     def fields(self) -> Sequence[FieldChange]: ...
 

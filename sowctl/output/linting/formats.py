@@ -11,7 +11,7 @@ from msgspec import Struct
 from sowctl.findings import Finding
 
 
-class Format(Struct, frozen=True):
+class LintFormat(Struct, frozen=True):
     """One line: its name, module and function in ``sowctl.output.linting``, and what it is.
 
     ``whole``: the function takes all findings and makes one document; else it makes one line of each.
@@ -24,13 +24,13 @@ class Format(Struct, frozen=True):
     whole: bool = False
 
 
-FORMATS: tuple[Format, ...] = (
-    Format("text", "plain", "as_text", "for people: place, finding, excerpt and hint"),
-    Format("json", "plain", "as_json", "one JSON object a line"),
-    Format("sarif", "sarif", "as_sarif", "a SARIF 2.1.0 log", whole=True),
-    Format("github", "github", "as_github", "workflow commands of GitHub Actions"),
-    Format("junit", "junit", "as_junit", "a JUnit test report in XML, a suite for each file", whole=True),
-    Format("gitlab", "gitlab", "as_gitlab", "a code quality report of GitLab", whole=True),
+FORMATS: tuple[LintFormat, ...] = (
+    LintFormat("text", "plain", "as_text", "for people: place, finding, excerpt and hint"),
+    LintFormat("json", "plain", "as_json", "one JSON object a line"),
+    LintFormat("sarif", "sarif", "as_sarif", "a SARIF 2.1.0 log", whole=True),
+    LintFormat("github", "github", "as_github", "workflow commands of GitHub Actions"),
+    LintFormat("junit", "junit", "as_junit", "a JUnit test report in XML, a suite for each file", whole=True),
+    LintFormat("gitlab", "gitlab", "as_gitlab", "a code quality report of GitLab", whole=True),
 )
 NAMES = tuple(line.name for line in FORMATS)
 

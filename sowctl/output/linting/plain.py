@@ -43,7 +43,7 @@ def as_json(finding: Finding) -> str:
     return json.dumps(row)
 
 
-class Tally:
+class FindingCounter:
     """Counts the findings that pass through it by level."""
 
     def __init__(self) -> None:

@@ -24,10 +24,10 @@ from msgspec import Struct
 from sowctl.engine.instance import Instance
 from sowctl.engine.views.columnar import ColumnGroups, suits
 from sowctl.engine.views.groups import encoded, headers
-from sowctl.engine.views.joins import Held, JoinedRow, finished, left_texts, right_texts, rows_of
+from sowctl.engine.views.joins import JoinedRow, JoinTable, finished, left_texts, right_texts, rows_of
 from sowctl.engine.views.records import records_of
 from sowctl.expressions.rows.projection import GroupKey, GroupState
-from sowctl.expressions.rows.retraction import Group, Retractable
+from sowctl.expressions.rows.retraction import Retractable, RetractableGroup
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of
 from sowctl.spark.errors import translated
@@ -142,7 +142,7 @@ def _by_columns(
     found = ColumnGroups(program, source)
     for _ in found.compute():
         pass
-    groups: dict[GroupKey, Group] = {}
+    groups: dict[GroupKey, RetractableGroup] = {}
     retractable = Retractable(program.projection)
     for key, state in found.groups.items():
         # Rows come in their order here, and so do the parts.
@@ -154,7 +154,7 @@ def _by_columns(
 
 def _by_rows(program: Program, count: int, source: Callable[[int], Iterable[Pairs]]) -> Iterator[tuple[int, bytes]]:
     # Partners are taken in key order, in which one process reads them.
-    held = Held(program, lambda number: records_of(program, number, source(number)))
+    held = JoinTable(program, lambda number: records_of(program, number, source(number)))
     yield from _of_rows(program, count, (rows_of(program, some, held) for some in records_of(program, 0, source(0))))
 
 
@@ -230,7 +230,7 @@ def _of_shuffled(maker: Maker, count: int, found: Iterable[list[JoinedRow]]) -> 
 def _of_rows(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
     """The states of the groups of some rows, by the bucket of their digests."""
     projection, retractable = program.projection, Retractable(program.projection)
-    groups: dict[GroupKey, Group] = {}
+    groups: dict[GroupKey, RetractableGroup] = {}
     forward: dict[GroupKey, GroupState] = {}
     held = 0
 
@@ -255,7 +255,7 @@ def _of_rows(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> 
 
 
 def _in_buckets(
-    program: Program, retractable: Retractable, groups: dict[GroupKey, Group], count: int
+    program: Program, retractable: Retractable, groups: dict[GroupKey, RetractableGroup], count: int
 ) -> Iterator[tuple[int, bytes]]:
     digests = batch_digester(program.query.key_domain, 0)(list(groups), null=True)
     buckets: dict[int, list[tuple[bytes, bytes]]] = {}
@@ -276,7 +276,7 @@ def _written(
     program: Program, directory: str, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
     retractable = Retractable(program.projection)
-    groups: dict[bytes, Group] = {}
+    groups: dict[bytes, RetractableGroup] = {}
     for _, some in found:
         for digest, state in _READ_STATES.decode(some):
             group = retractable.unpack(state)
@@ -291,7 +291,7 @@ def _written(
     yield index, FilePart(str(path), sum(group.size for group in groups.values()))
 
 
-def _pairs(program: Program, retractable: Retractable, groups: dict[bytes, Group]) -> Iterator[Pairs]:
+def _pairs(program: Program, retractable: Retractable, groups: dict[bytes, RetractableGroup]) -> Iterator[Pairs]:
     order = sorted(groups)
     for start in range(0, len(order), READ):
         part = order[start : start + READ]

@@ -24,7 +24,7 @@ from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained, translate
 from sowctl.store.opening.locks import FILE_MODE, FileLock
 from sowctl.store.opening.pages import inspect
-from sowctl.store.queue.rows import NAMES, Rows
+from sowctl.store.queue.rows import NAMES, StateRows
 from sowctl.store.queue.values import damaged
 from sowctl.waiting import holders
 
@@ -122,7 +122,7 @@ class QueueFile:
         return self.path.exists()
 
     @contextmanager
-    def change(self) -> Iterator[Rows]:
+    def change(self) -> Iterator[StateRows]:
         """One change, or one look: written when the block ends without an error. A file is made where there is none.
 
         Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, VersionError, StorageError.
@@ -132,7 +132,7 @@ class QueueFile:
             txn = self._begin(opened)
             try:
                 try:
-                    rows = Rows(txn, opened.databases, self._seam, str(self.path))
+                    rows = StateRows(txn, opened.databases, self._seam, str(self.path))
                     yield rows
                     rows.finish()
                     self._seam.call("lmdb.commit", txn.commit)
@@ -149,7 +149,7 @@ class QueueFile:
                 raise self._explained(problem, "write to the queue") from problem
 
     @contextmanager
-    def look(self) -> Iterator[Rows | None]:
+    def look(self) -> Iterator[StateRows | None]:
         """The rows as the last change left them, for reading alone; None where there is no file that may be used.
 
         Nothing is made, written or replaced; who may only read the files may look. Raises as :meth:`change`.
@@ -171,7 +171,7 @@ class QueueFile:
                 txn = stack.enter_context(self._seam.call("lmdb.begin", env.begin))
                 if databases is None:
                     databases = {name: env.open_db(name.encode(), txn, create=False) for name in NAMES}
-                yield Rows(txn, databases, self._seam, str(self.path))
+                yield StateRows(txn, databases, self._seam, str(self.path))
             except lmdb.Error as problem:
                 raise self._explained(problem, "read the queue") from problem
 

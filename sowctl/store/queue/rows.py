@@ -44,7 +44,7 @@ def _counts(page: Page) -> tuple[int, int, int, int]:
     return page.count(READY), page.count(LEASED), page.count(DELAYED), page.count(BARRIER)
 
 
-class Rows:
+class StateRows:
     """The rows of a state file within one change. ``state`` is None in a file that was just made."""
 
     def __init__(self, txn: lmdb.Transaction, databases: dict[str, Any], seam: Seam, place: str) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.config.document import Node, SourceFile
+from sowctl.config.document import ElementNode, SourceFile
 from sowctl.config.rules.sources import circles
 from sowctl.config.rules.subjects import SubjectEntry
 from sowctl.config.validate import validate
 from sowctl.findings import Place
 
 Write = Callable[..., Path]
-NODE = Node("View", "", {}, (), Place("x"), SourceFile("x", "", {}), -1)
+NODE = ElementNode("View", "", {}, (), Place("x"), SourceFile("x", "", {}), -1)
 
 
 def reached(start: int, edges: dict[int, set[int]]) -> set[int]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.following.stores import file, filecodec
 from sowctl.engine.following.stores.file import LOOSE, FileStore
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, Memory, Row, Subscriber
+from sowctl.engine.following.stores.protocol import NOTHING, Advance, Memory, StoredPlace, Subscriber
 from sowctl.errors import DamageError, SowError, StorageError, VersionError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.seam import SEAM, Seam
@@ -66,7 +66,10 @@ def test_places_are_kept(path: Path) -> None:
     assert not path.exists()
     store.put(A, "[20260105T000000:20260106T000000)")
     store.advance(B, Advance("1|5|", {1: 5}))
-    expected = [Row(A, "[20260105T000000:20260106T000000)", START + 1_000_000), Row(B, "1|5|", START + 2_000_000)]
+    expected = [
+        StoredPlace(A, "[20260105T000000:20260106T000000)", START + 1_000_000),
+        StoredPlace(B, "1|5|", START + 2_000_000),
+    ]
     assert store.rows() == opened(path).rows() == expected
     assert opened(path).get(B) == expected[1]
     assert store.purge(A)

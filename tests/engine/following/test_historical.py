@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.following.bookmarks import parse
 from sowctl.engine.following.historical import Past, find_past, open_past
-from sowctl.engine.following.spans import Span
+from sowctl.engine.following.spans import TxidSpan
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError, RefusedError
 from sowctl.values.times import format_time
@@ -154,7 +154,7 @@ def test_messages_alone_need_no_state(make_lab: MakeLab) -> None:
     instance = lab.open()
     config = instance.topic("past").config
     found = find_past(instance, [config], parse(stamp(-1), lab.clock), None, states=False)
-    assert found == Past(Span(0, since=START - MINUTE), 1, {})
+    assert found == Past(TxidSpan(0, since=START - MINUTE), 1, {})
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)

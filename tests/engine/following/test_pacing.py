@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.following.pacing import BURST, Pace, Rate, parse_rate
+from sowctl.engine.following.pacing import BURST, Rate, ReplayPace, parse_rate
 from sowctl.errors import UsageError
 
 SECOND = 1_000_000
@@ -45,7 +45,7 @@ def test_what_is_no_rate(text: str) -> None:
     assert caught.value.code == "SOW-FOL-020"
 
 
-def sent(pace: Pace, clock: Waited, messages: list[tuple[float, int]], late: float = 0.0) -> list[float]:
+def sent(pace: ReplayPace, clock: Waited, messages: list[tuple[float, int]], late: float = 0.0) -> list[float]:
     """When each message goes, in seconds from the first; every pause is longer than asked for by ``late``."""
     begin, times = clock.at, []
     for recorded, size in messages:
@@ -58,38 +58,43 @@ def sent(pace: Pace, clock: Waited, messages: list[tuple[float, int]], late: flo
 
 def test_messages_a_second() -> None:
     clock = Waited()
-    assert sent(Pace(Rate(4, "messages"), None, clock), clock, [(0, 1)] * 5) == [0, 0.25, 0.5, 0.75, 1]
+    assert sent(ReplayPace(Rate(4, "messages"), None, clock), clock, [(0, 1)] * 5) == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_bytes_a_second() -> None:
     clock = Waited()
-    assert sent(Pace(Rate(100, "bytes"), None, clock), clock, [(0, 50), (0, 200), (0, 0), (0, 1)]) == [0, 0.5, 2.5, 2.5]
+    assert sent(ReplayPace(Rate(100, "bytes"), None, clock), clock, [(0, 50), (0, 200), (0, 0), (0, 1)]) == [
+        0,
+        0.5,
+        2.5,
+        2.5,
+    ]
 
 
 def test_as_recorded() -> None:
     messages: list[tuple[float, int]] = [(10, 1), (11, 1), (11, 1), (15, 1), (14, 1), (16, 1)]
     for amount, expected in ((1, [0, 1, 1, 5, 5, 6]), (2, [0, 0.5, 0.5, 2.5, 2.5, 3]), (0.5, [0, 2, 2, 10, 10, 12])):
         clock = Waited()
-        assert sent(Pace(Rate(amount, "times"), None, clock), clock, messages) == expected
+        assert sent(ReplayPace(Rate(amount, "times"), None, clock), clock, messages) == expected
 
 
 def test_the_longest_gap() -> None:
     clock = Waited()
-    pace = Pace(Rate(1, "times"), 10.0, clock)
+    pace = ReplayPace(Rate(1, "times"), 10.0, clock)
     assert sent(pace, clock, [(0, 1), (5, 1), (3605, 1), (3606, 1)]) == [0, 5, 15, 16]
     clock = Waited()
-    assert sent(Pace(Rate(0.01, "messages"), 10.0, clock), clock, [(0, 1)] * 3) == [0, 10, 20]
+    assert sent(ReplayPace(Rate(0.01, "messages"), 10.0, clock), clock, [(0, 1)] * 3) == [0, 10, 20]
 
 
 def test_pauses_that_are_too_long_do_not_add_up() -> None:
     clock = Waited()
-    times = sent(Pace(Rate(100, "messages"), None, clock), clock, [(0, 1)] * 1001, late=0.004)
+    times = sent(ReplayPace(Rate(100, "messages"), None, clock), clock, [(0, 1)] * 1001, late=0.004)
     assert times[-1] == pytest.approx(10.0, abs=0.01)
 
 
 def test_who_was_held_up_does_not_make_up_for_it_at_once() -> None:
     clock = Waited()
-    pace = Pace(Rate(100, "messages"), None, clock)
+    pace = ReplayPace(Rate(100, "messages"), None, clock)
     pace.wait(0, 1)
     clock.at += 60
     times = sent(pace, clock, [(0, 1)] * 100)
@@ -99,7 +104,7 @@ def test_who_was_held_up_does_not_make_up_for_it_at_once() -> None:
 
 def test_several_at_once() -> None:
     clock = Waited()
-    pace = Pace(Rate(1, "times"), None, clock)
+    pace = ReplayPace(Rate(1, "times"), None, clock)
     assert pace.ready([0, 0, 5 * SECOND, 5 * SECOND], [1, 1, 1, 1]) == (2, 5.0)
     clock.at += 5
     assert pace.ready([5 * SECOND], [1]) == (1, 0.0)
@@ -114,7 +119,7 @@ def test_several_at_once() -> None:
 )
 def test_a_rate_is_kept(amount: float, unit: str, sizes: list[int], late: float) -> None:
     clock = Waited()
-    times = sent(Pace(Rate(amount, unit), None, clock), clock, [(0, size) for size in sizes], late=late)  # type: ignore[arg-type]
+    times = sent(ReplayPace(Rate(amount, unit), None, clock), clock, [(0, size) for size in sizes], late=late)  # type: ignore[arg-type]
     before = sum(sizes[:-1]) if unit == "bytes" else len(sizes) - 1
     # Never faster; slower by no more than the last pause was too long.
     assert before / amount - 1e-3 <= times[-1] <= before / amount + late + 1e-3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.following.stores.conflating import Conflating
 from sowctl.engine.following.stores.progress import ByConsumer, ByFlush
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Memory, Row, Subscriber
+from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Memory, StoredPlace, Subscriber
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark, parse_bookmark
 
@@ -36,11 +36,11 @@ class Written(BookmarkStore):
     def beyond(self) -> set[Bookmark]:
         return {mark for step in self.steps for mark in step.beyond}
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoredPlace]:
         return []
 
-    def get(self, who: Subscriber) -> Row | None:
-        return Row(who, self.place, 0) if self.steps else None
+    def get(self, who: Subscriber) -> StoredPlace | None:
+        return StoredPlace(who, self.place, 0) if self.steps else None
 
     def memory(self, who: Subscriber) -> Memory:
         return self.known
@@ -304,7 +304,7 @@ def test_conflation_forgets_what_is_set_or_purged() -> None:
     some.advance(WHO, Advance("1|5|", {1: 5}))
     some.purge(WHO)
     assert (some.due, some.rows(), some.memory(WHO)) == (None, [], NOTHING)
-    assert some.get(WHO) == Row(WHO, "1|2|", 0)
+    assert some.get(WHO) == StoredPlace(WHO, "1|2|", 0)
 
 
 @pytest.mark.parametrize("names", [("", "1"), ("c", "")])

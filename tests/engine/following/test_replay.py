@@ -11,7 +11,7 @@ import pytest
 from sowctl.engine.following import replay as module
 from sowctl.engine.following.control import Control, replaced, with_text
 from sowctl.engine.following.events import Event
-from sowctl.engine.following.pacing import Pace
+from sowctl.engine.following.pacing import ReplayPace
 from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.publish import publish
@@ -236,7 +236,7 @@ class Waited:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Waited:
     """Paces go by a clock that is set by hand."""
     found = Waited()
-    monkeypatch.setattr(module, "Pace", lambda rate, gap, monotonic: Pace(rate, gap, found))
+    monkeypatch.setattr(module, "ReplayPace", lambda rate, gap, monotonic: ReplayPace(rate, gap, found))
     monkeypatch.setattr(time, "monotonic", found)
     return found
 

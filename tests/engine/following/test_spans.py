@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.following.bookmarks import parse
-from sowctl.engine.following.spans import NotFound, Span, find, resolve, resolve_nothing
+from sowctl.engine.following.spans import NotFound, TxidSpan, find, resolve, resolve_nothing
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError
 from sowctl.identity.bookmarks import Bookmark
@@ -29,7 +29,7 @@ def stamp(seconds: float) -> str:
     return format_time(START + round(seconds * SECOND)).replace("-", "").replace(":", "")
 
 
-def span(lab: Lab, text: str, topics: frozenset[tuple[str, str]] | None = None, **options: NotFound) -> Span:
+def span(lab: Lab, text: str, topics: frozenset[tuple[str, str]] | None = None, **options: NotFound) -> TxidSpan:
     instance = lab.open()
     with open_log(instance) as log:
         return resolve(instance, log, parse(text, lab.clock), topics, **options)
@@ -70,7 +70,7 @@ def test_c101_epoch_is_everything(five: Lab) -> None:
 
 def test_c102_now_is_nothing_that_was(five: Lab) -> None:
     meant = span(five, "0|1|")
-    assert meant == Span(5)
+    assert meant == TxidSpan(5)
     assert meant.has(6, START)
 
 
@@ -148,7 +148,7 @@ def test_edges(five: Lab, text: str, expected: list[int]) -> None:
 
 
 def test_a_time_ahead_begins_then(five: Lab) -> None:
-    assert span(five, stamp(100)) == Span(5, since=START + 100 * SECOND)
+    assert span(five, stamp(100)) == TxidSpan(5, since=START + 100 * SECOND)
     assert not span(five, stamp(100)).has(6, START + 99 * SECOND)
     assert span(five, f"({stamp(100)}:{stamp(200)}]").has(6, START + 200 * SECOND)
     meant = span(five, f"[{stamp(100)}:{stamp(200)})")
@@ -157,9 +157,9 @@ def test_a_time_ahead_begins_then(five: Lab) -> None:
     assert meant.ends_before(6, START + 200 * SECOND)
     assert not meant.ends_before(6, START + 50 * SECOND)
     # What is known begins earlier, so that the time ahead leaves nothing out.
-    assert span(five, f"{stamp(100)},{e(4)}") == Span(4)
-    assert span(five, f"{stamp(100)},{stamp(90)}") == Span(5, since=START + 90 * SECOND)
-    assert span(five, f"{stamp(100)},0|1|") == Span(5)
+    assert span(five, f"{stamp(100)},{e(4)}") == TxidSpan(4)
+    assert span(five, f"{stamp(100)},{stamp(90)}") == TxidSpan(5, since=START + 90 * SECOND)
+    assert span(five, f"{stamp(100)},0|1|") == TxidSpan(5)
 
 
 def test_an_unknown_end_is_an_error(five: Lab) -> None:
@@ -173,29 +173,29 @@ def test_an_unknown_end_is_an_error(five: Lab) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0", Span(0)),
-        ("0|1|", Span(0)),
-        (stamp(5), Span(0, since=START + 5 * SECOND)),
-        (f"{stamp(9)},{stamp(5)},7|7|", Span(0, since=START + 5 * SECOND)),
-        (f"{stamp(9)},0", Span(0)),
-        (f"({stamp(5)}:{stamp(9)}]", Span(0, since=START + 5 * SECOND + 1, before=START + 9 * SECOND + 1)),
-        ("[0:0|1|]", Span(0, 0)),
+        ("0", TxidSpan(0)),
+        ("0|1|", TxidSpan(0)),
+        (stamp(5), TxidSpan(0, since=START + 5 * SECOND)),
+        (f"{stamp(9)},{stamp(5)},7|7|", TxidSpan(0, since=START + 5 * SECOND)),
+        (f"{stamp(9)},0", TxidSpan(0)),
+        (f"({stamp(5)}:{stamp(9)}]", TxidSpan(0, since=START + 5 * SECOND + 1, before=START + 9 * SECOND + 1)),
+        ("[0:0|1|]", TxidSpan(0, 0)),
     ],
 )
-def test_before_there_is_a_journal(lab: Lab, text: str, expected: Span) -> None:
+def test_before_there_is_a_journal(lab: Lab, text: str, expected: TxidSpan) -> None:
     assert resolve_nothing(lab.open(), parse(text, lab.clock)) == expected
     assert not lab.notes
 
 
 def test_what_cannot_be_there_before_there_is_a_journal(lab: Lab) -> None:
     instance, unknown = lab.open(), parse("7|7|,5", lab.clock)
-    assert resolve_nothing(instance, unknown) == Span(0)
+    assert resolve_nothing(instance, unknown) == TxidSpan(0)
     (note,) = lab.notes
     assert "no journal yet" in note
     assert (
         resolve_nothing(instance, unknown, NotFound.NOW)
         == resolve_nothing(instance, unknown, NotFound.EPOCH)
-        == Span(0)
+        == TxidSpan(0)
     )
     for wrong in (unknown, parse("[0:5]", lab.clock)):
         with pytest.raises(MissingError) as caught:
@@ -332,5 +332,5 @@ def test_another_name_of_the_instance_has_no_bookmarks_of_its_own(lab: Lab) -> N
     assert instance.config is not None
     renamed = replace(instance, config=replace(instance.config, name="else"))
     with open_log(instance) as log:
-        assert resolve(renamed, log, parse(f"{OWN}|1|", lab.clock)) == Span(1)
+        assert resolve(renamed, log, parse(f"{OWN}|1|", lab.clock)) == TxidSpan(1)
     assert f"{OWN}|1|" in lab.notes[-1]

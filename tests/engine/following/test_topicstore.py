@@ -10,7 +10,7 @@ from sowctl.config.model import TopicConfig
 from sowctl.engine.following.stores.file import FileStore
 from sowctl.engine.following.stores.opening import open_store
 from sowctl.engine.following.stores.progress import ByConsumer
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Row, Subscriber
+from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, StoredPlace, Subscriber
 from sowctl.engine.following.stores.topic import TopicStore
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions
@@ -79,7 +79,7 @@ def test_rows_are_messages_of_three_fields(shop: Lab) -> None:
     store.advance(C2, Advance(None, {}, []))
     shop.clock.tick(1)
     store.advance(C1, Advance("1|3|", {1: 3}))
-    assert opened(shop).rows() == [Row(C1, "1|3|", START + 1_000_000), Row(C2, "1|2|", START)]
+    assert opened(shop).rows() == [StoredPlace(C1, "1|3|", START + 1_000_000), StoredPlace(C2, "1|2|", START)]
     assert store.purge(C1)
     assert not store.purge(C1)
     assert [row.who for row in opened(shop).rows()] == [C2]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.profile.hyperloglog import ERROR, HyperLogLog
 from sowctl.engine.profile.jsonschema import json_schema
-from sowctl.engine.profile.numbers import Numbers, Store, edges_of
+from sowctl.engine.profile.numbers import NumberBudget, NumberProfile, edges_of
 from sowctl.engine.profile.shape import Shapes
 from sowctl.engine.profile.tally import LONGEST, TOP, Room, Tally
 from sowctl.engine.profile.trees import UNREADABLE, trees
@@ -176,7 +176,7 @@ DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.lists(st.lists(INTEGERS | DOUBLES, min_size=1, max_size=5), min_size=1, max_size=4))
 def test_exact_figures_of_numbers(batches: list[list[int | float]]) -> None:
-    numbers = Numbers(Store())
+    numbers = NumberProfile(NumberBudget())
     for batch in batches:
         numbers.add(batch)
     values = sorted(value for batch in batches for value in batch)
@@ -190,8 +190,8 @@ def test_exact_figures_of_numbers(batches: list[list[int | float]]) -> None:
 
 def test_a_sketch_keeps_what_it_promises_about_ranks() -> None:
     chosen = random.Random(3)
-    store = Store(held=1000)
-    numbers = Numbers(store)
+    store = NumberBudget(held=1000)
+    numbers = NumberProfile(store)
     values: list[float] = []
     for _ in range(40):
         some = [chosen.lognormvariate(0, 2) for _ in range(2500)]
@@ -210,7 +210,7 @@ def test_a_sketch_keeps_what_it_promises_about_ranks() -> None:
 
 
 def test_infinite_numbers_are_counted_and_nothing_else() -> None:
-    numbers = Numbers(Store())
+    numbers = NumberProfile(NumberBudget())
     numbers.add([1.0, math.inf, -math.inf])
     assert (numbers.count, numbers.infinite, numbers.mean) == (1, 2, 1.0)
 

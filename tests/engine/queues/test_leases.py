@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from sowctl.engine.queues.handles import Handle
+from sowctl.engine.queues.handles import MessageHandle
 from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
 from sowctl.errors import LockedError, MissingError, NegativeError
 from tests.engine.queues.conftest import MakeQueueLab
@@ -92,7 +92,7 @@ def test_tokens_are_not_given_twice_even_when_the_state_is_lost(queues: MakeQueu
     again = lab.lease(3)
     assert not set(tokens) & {one.token for one in again}
     with lab.queue() as queue:
-        stale = [Handle(handle_of(one).name, token) for one, token in zip(again, tokens, strict=True)]
+        stale = [MessageHandle(handle_of(one).name, token) for one, token in zip(again, tokens, strict=True)]
         assert queue.acknowledge(stale) == ["stale"] * 3
     lab.cancel(*again)
     kept = lab.state_file().read_bytes()
@@ -164,9 +164,9 @@ def test_only_what_is_leased_can_be_cancelled_or_renewed(queues: MakeQueueLab) -
     lab.put(1)
     name = handle_of(lab.peek()[0]).name
     with lab.queue() as queue:
-        assert queue.cancel([Handle(name)]) == ["not leased"]
-        assert queue.renew([Handle(name)]) == ["not leased"]
-        assert queue.cancel([Handle((name[0], 99))]) == ["unknown"]
+        assert queue.cancel([MessageHandle(name)]) == ["not leased"]
+        assert queue.renew([MessageHandle(name)]) == ["not leased"]
+        assert queue.cancel([MessageHandle((name[0], 99))]) == ["unknown"]
 
 
 def test_forced_expiry(queues: MakeQueueLab) -> None:

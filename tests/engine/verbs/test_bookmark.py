@@ -14,7 +14,7 @@ from sowctl.engine.following.stores.opening import open_store
 from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import followed
-from sowctl.engine.verbs.bookmark import Chosen, Lag, Standing, purge, rewind, set_place, standings
+from sowctl.engine.verbs.bookmark import BookmarkStanding, Chosen, Lag, purge, rewind, set_place, standings
 from sowctl.errors import MissingError, RefusedError, UsageError
 from sowctl.identity.hashes import client_hash
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
@@ -39,7 +39,7 @@ def store(lab: Lab) -> BookmarkStore:
     return open_store(lab.open(), str(lab.directory / "a.bookmarks"), RowVerbs())
 
 
-def standing(lab: Lab, bookmark: str) -> Standing:
+def standing(lab: Lab, bookmark: str) -> BookmarkStanding:
     opened = store(lab)
     opened.put(WHO, bookmark)
     (found,) = standings(lab.open(), opened, ALL)
@@ -51,7 +51,7 @@ def test_how_far_behind_a_place_is(shop: Lab) -> None:
     one = standing(shop, f"{P}|2|")
     assert (one.publisher, one.txid, one.logged) == ("p", 3, START + 2 * SECOND)
     assert one.lag == Lag(7, 7 * size, 7.0)
-    assert standing(shop, f"{OWN}|10|") == Standing(
+    assert standing(shop, f"{OWN}|10|") == BookmarkStanding(
         standing(shop, f"{OWN}|10|").row, "test", 10, START + 9 * SECOND, Lag(0, 0, 0.0)
     )
     assert standing(shop, "0").lag == Lag(10, 10 * size, 10.0)

@@ -159,12 +159,12 @@ def test_a_process_that_ends_early_is_an_error_and_none_is_left(tmp_path: Path) 
 
     begun: list[int] = []
 
-    class Noted(verb.Worker):
+    class Noted(verb.EvalChild):
         def __init__(self, pid: int, stream: BinaryIO) -> None:
             super().__init__(pid, stream)
             begun.append(pid)
 
-    with mock.patch.object(verb, "Worker", Noted), pytest.raises(StorageError) as caught:
+    with mock.patch.object(verb, "EvalChild", Noted), pytest.raises(StorageError) as caught:
         _of_file(path, Dying("/a", Environment(lambda: 0)), 2, 2000)
     assert caught.value.code == "SOW-QRY-020"
     assert len(begun) == 2

@@ -16,7 +16,7 @@ from sowctl.expressions.columns.grouping import ColumnBatch, Messages, add_colum
 from sowctl.expressions.compile import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
-from sowctl.expressions.rows.retraction import Group, Retractable
+from sowctl.expressions.rows.retraction import Retractable, RetractableGroup
 from sowctl.values.compare import numeric_reading
 from sowctl.values.fields import Number, Row, SlotValue, Values
 from tests.expressions.alike import same
@@ -119,7 +119,7 @@ def _hold(program: Projection, parts: list[list[Row]], stamps: list[list[tuple[i
         assert other.size == group.size
         assert all(map(equal, program.fields(other, ENV), program.fields(group, ENV)))
     retractable = Retractable(program)
-    states: dict[GroupKey, Group] = {}
+    states: dict[GroupKey, RetractableGroup] = {}
     for number, (rows, times) in enumerate(zip(parts, stamps, strict=True)):
         for key, state in by_columns(program, [rows], [times]).items():
             state.numbered(number)

@@ -17,7 +17,7 @@ from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import AGGREGATES
 from sowctl.expressions.rows.counted import Entries, Entry, ordered
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
-from sowctl.expressions.rows.retraction import Contribution, Group, Retractable
+from sowctl.expressions.rows.retraction import Contribution, Retractable, RetractableGroup
 from sowctl.expressions.rows.sums import Average, Deviation, Sum
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, SlotValue, Values
@@ -100,7 +100,7 @@ class Cache:
         if not group.size:
             del self.groups[key]
 
-    def _group(self, key: GroupKey) -> Group:
+    def _group(self, key: GroupKey) -> RetractableGroup:
         tables = (lambda number: self.tables.setdefault((key, number), Table())) if self.in_tables else None
         state = self.groups.get(key)
         return self.program.empty(tables) if state is None else self.program.unpack(state, tables)
@@ -166,9 +166,9 @@ def test_groups_answer_as_if_made_from_what_is_left(steps: list[tuple[int, Row]]
 @given(STEPS, st.integers(1, 5))
 def test_states_of_parts_add_up(steps: list[tuple[int, Row]], parts: int) -> None:
     program, whole = Retractable(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
-    groups: dict[GroupKey, Group] = {}
+    groups: dict[GroupKey, RetractableGroup] = {}
     for part in range(parts):
-        made: dict[GroupKey, Group] = {}
+        made: dict[GroupKey, RetractableGroup] = {}
         some = [item for at, item in whole.items() if at % parts == part]
         headers = [_header(stamp) for stamp, _ in some]
         keys, found = program.contributions([row for _, row in some], [stamp for stamp, _ in some], ENV, headers)
@@ -187,7 +187,7 @@ def test_groups_that_were_made_forward_are_taken_as_they_are(steps: list[tuple[i
     headers = [_header(stamp) for stamp in stamps]
     forward: dict[GroupKey, GroupState] = {}
     PROGRAM.add(forward, rows, ENV, headers, stamps)
-    singly: dict[GroupKey, Group] = {}
+    singly: dict[GroupKey, RetractableGroup] = {}
     for key, one in zip(*program.contributions(rows, stamps, ENV, headers), strict=True):
         singly.setdefault(key, program.empty()).change([one], 1)
     for key, state in forward.items():
@@ -199,7 +199,7 @@ def test_groups_that_were_made_forward_are_taken_as_they_are(steps: list[tuple[i
 @given(STEPS, st.integers(1, 4))
 def test_what_is_taken_for_good_answers_alike(steps: list[tuple[int, Row]], parts: int) -> None:
     program, whole = Retractable(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
-    groups: dict[GroupKey, Group] = {}
+    groups: dict[GroupKey, RetractableGroup] = {}
     for part in range(parts):
         some = [item for at, item in whole.items() if at % parts == part]
         forward: dict[GroupKey, GroupState] = {}
@@ -224,7 +224,7 @@ def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     add_columns(projection, forward, Messages(list(columns.values()), txids, txids), ENV)
     program = Retractable(projection)
     keys, found = program.contributions(rows, [(at, at) for at in range(len(rows))], ENV)
-    singly: dict[GroupKey, Group] = {}
+    singly: dict[GroupKey, RetractableGroup] = {}
     for key, one in zip(keys, found, strict=True):
         singly.setdefault(key, program.empty()).change([one], 1)
     for key, state in forward.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sowctl.findings import Finding, Level, Place
-from sowctl.output.linting.plain import Tally, as_json, as_text
+from sowctl.output.linting.plain import FindingCounter, as_json, as_text
 
 FULL = Finding(
     "X001",
@@ -47,7 +47,7 @@ def test_json() -> None:
 
 
 def test_tally() -> None:
-    tally = Tally()
+    tally = FindingCounter()
     assert str(tally) == "no findings"
     assert list(tally.through([FULL, BARE, FULL])) == [FULL, BARE, FULL]
     assert str(tally) == "2 errors, 1 warning"

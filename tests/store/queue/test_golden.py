@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from sowctl.seam import SEAM
 from sowctl.store.queue.file import QueueFile
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
-from sowctl.store.queue.rows import Rows
+from sowctl.store.queue.rows import StateRows
 from sowctl.store.queue.values import Barrier, Dead, Holder, Minute, QueueState
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "v1" / "state.queue"
@@ -58,7 +58,7 @@ def write_sample(path: Path) -> None:
     file.close()
 
 
-def everything(rows: Rows) -> dict[str, object]:
+def everything(rows: StateRows) -> dict[str, object]:
     """What a reader of the rows gets, as JSON has it."""
     found: dict[str, object] = {
         "state": {name: getattr(rows.state, name) for name in rows.state.__struct_fields__},

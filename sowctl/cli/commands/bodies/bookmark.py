@@ -11,9 +11,9 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 
 if TYPE_CHECKING:
-    from sowctl.engine.following.stores.protocol import BookmarkStore, Row
+    from sowctl.engine.following.stores.protocol import BookmarkStore, StoredPlace
     from sowctl.engine.instance import Instance
-    from sowctl.engine.verbs.bookmark import Standing
+    from sowctl.engine.verbs.bookmark import BookmarkStanding
 
 Store: TypeAlias = Annotated[
     str, Argument("STORE", "a topic with the Keys /clientName and /subId, or a .bookmarks file", complete="file")
@@ -45,7 +45,7 @@ def opened(
             yield instance, found
 
 
-def place_row(row: Row) -> dict[str, Any]:
+def place_row(row: StoredPlace) -> dict[str, Any]:
     """One place as it is stored."""
     from sowctl.values.times import format_time
 
@@ -57,7 +57,7 @@ def place_row(row: Row) -> dict[str, Any]:
     }
 
 
-def standing_row(one: Standing) -> dict[str, Any]:
+def standing_row(one: BookmarkStanding) -> dict[str, Any]:
     """One place against the journal."""
     from sowctl.values.times import format_time
 
@@ -72,7 +72,7 @@ def standing_row(one: Standing) -> dict[str, Any]:
     }
 
 
-def checked_row(one: Standing) -> dict[str, Any]:
+def checked_row(one: BookmarkStanding) -> dict[str, Any]:
     """One place, and what a subscription that goes on there would do."""
     state = "lost" if one.problem is not None else "partly" if one.missing else "ready"
     words = None if not one.missing else f"not in the journals: {', '.join(one.missing)}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.profile.sample import Share
+    from sowctl.engine.profile.sample import SampleShare
     from sowctl.engine.topics.targets import Target
     from sowctl.engine.verbs.looking.schema import PathFacts, SchemaReport
     from sowctl.engine.verbs.looking.stats import StatsReport
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 
-class Wanted(Struct, frozen=True):
+class RecordOptions(Struct, frozen=True):
     """Which records are looked at, as given on the command line; ``paths``, joined by commas, are fields of them."""
 
     target: str
@@ -43,7 +43,7 @@ Ask = Callable[[], AbstractContextManager["QueryResult"]]
 Look = Callable[[Ask, str, "MessageType"], Any]
 
 
-def looked_at(invocation: Invocation, wanted: Wanted, look: Look) -> list[Any]:
+def looked_at(invocation: Invocation, wanted: RecordOptions, look: Look) -> list[Any]:
     """What ``look`` makes of each topic that is meant: it is given what asks for its records, its name and its type.
 
     Of several topics those without records yet are left out, as in a query.
@@ -89,21 +89,21 @@ def _named(instance: Instance, target: Target) -> tuple[str, MessageType]:
         return source.topic, instance.type_of(source.message_type)
 
 
-def share_of(text: str | None) -> Share:
+def share_of(text: str | None) -> SampleShare:
     """What ``--sample`` means: all records without it. Raises UsageError ``SOW-STA-002``."""
-    from sowctl.engine.profile.sample import Share
+    from sowctl.engine.profile.sample import SampleShare
     from sowctl.values.units import whole_number
 
     if text is None:
-        return Share()
+        return SampleShare()
     part = text.strip().removesuffix("%")
     try:
         if part != text.strip():
             share = float(part) / 100
             if 0 < share <= 1:
-                return Share(part=share)
+                return SampleShare(part=share)
         elif most := whole_number(part):
-            return Share(most=most)
+            return SampleShare(most=most)
     except ValueError:
         pass
     raise UsageError("SOW-STA-002", f"--sample {text!r} is no part of the records", hint="such as 10000 or 5%")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.config.model import TopicConfig
     from sowctl.engine.following.stores.conflating import Conflating
-    from sowctl.engine.following.stores.progress import Progress
+    from sowctl.engine.following.stores.progress import SubscriptionProgress
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
     from sowctl.engine.verbs.subscribe import Subscription
@@ -30,7 +30,7 @@ EVERY = 1.0
 FOR_EVER = float("inf")
 
 
-class Keeping(Struct, frozen=True):
+class PlaceOptions(Struct, frozen=True):
     """What the options say of it."""
 
     store: str | None
@@ -46,7 +46,7 @@ class Places:
     """The place of one subscription, moved on by what happens to the output."""
 
     def __init__(
-        self, instance: Instance, progress: Progress, store: Conflating, *, acknowledged: bool, commit: bool
+        self, instance: Instance, progress: SubscriptionProgress, store: Conflating, *, acknowledged: bool, commit: bool
     ) -> None:
         self.acknowledged = acknowledged
         self._instance = instance
@@ -118,7 +118,7 @@ class Places:
 def kept(
     invocation: Invocation,
     instance: Instance,
-    keeping: Keeping,
+    keeping: PlaceOptions,
     topics: Sequence[TopicConfig],
     target: str,
     asked: SubscribeOptions,
@@ -172,7 +172,7 @@ def kept(
             places.close()
 
 
-def _check(keeping: Keeping) -> None:
+def _check(keeping: PlaceOptions) -> None:
     wrong = None
     if keeping.store is None and (keeping.client or keeping.sub_id or keeping.store_config or keeping.commit):
         wrong = "there is no bookmark store", "add --store"

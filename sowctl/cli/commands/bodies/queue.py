@@ -17,7 +17,7 @@ from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import QueueInfo
-    from sowctl.engine.queues.handles import Handle, Outcome
+    from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue
 
 AT_ONCE = 1000
@@ -33,7 +33,7 @@ _WORDS = {
 }
 
 
-def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[Handle]]:
+def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[MessageHandle]]:
     """Batches of the messages that operands name; ``-`` stands for the lines of standard input, as they come.
 
     Raises UsageError ``SOW-QUE-011`` for one that names none, after those before it.
@@ -42,7 +42,7 @@ def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -
 
     owner = queue.instance.publisher
     for part in _parts(invocation, texts):
-        handles: list[Handle] = []
+        handles: list[MessageHandle] = []
         for text in part:
             try:
                 handles.append(read_handle(text, owner))
@@ -86,8 +86,8 @@ def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 def settle(
     invocation: Invocation,
-    batches: Iterable[list[Handle]],
-    act: Callable[[list[Handle]], Sequence[Outcome]],
+    batches: Iterable[list[MessageHandle]],
+    act: Callable[[list[MessageHandle]], Sequence[Outcome]],
     done: str,
 ) -> int:
     """Carry out ``act`` batch by batch and say what became of each message; status 1 where one was not ``done``."""
@@ -103,7 +103,7 @@ def settle(
     return 1 if any(name not in _GOOD for name in counts) else 0
 
 
-def delayed(handles: Sequence[Handle], delay_us: int) -> list[Handle]:
+def delayed(handles: Sequence[MessageHandle], delay_us: int) -> list[MessageHandle]:
     """The same messages, to be back not before this time."""
     return [replace(handle, delay_us=delay_us) for handle in handles]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.cli.commands.bodies.looking import Wanted, looked_at, share_of, tell
+from sowctl.cli.commands.bodies.looking import RecordOptions, looked_at, share_of, tell
 from sowctl.cli.io.emit import Choice, Sink
 from sowctl.cli.io.outfile import whole_file
 from sowctl.errors import UsageError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.looking import Ask
     from sowctl.cli.context import Invocation
     from sowctl.engine.profile.rates import RatesReport
-    from sowctl.engine.profile.sample import Share
+    from sowctl.engine.profile.sample import SampleShare
     from sowctl.engine.verbs.looking.stats import StatsReport
     from sowctl.messages.base import MessageType
     from sowctl.values.paths import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-class Shown(Struct, frozen=True):
+class FigureOptions(Struct, frozen=True):
     """Where the figures go, as given."""
 
     format: str | None
@@ -36,7 +36,7 @@ class Shown(Struct, frozen=True):
     force: bool
 
 
-class Fields(Struct, frozen=True):
+class FieldOptions(Struct, frozen=True):
     """Which fields are looked at, and how closely, as given."""
 
     paths: tuple[str, ...]
@@ -45,7 +45,7 @@ class Fields(Struct, frozen=True):
     bars: int
 
 
-class Counting(Struct, frozen=True):
+class CountOptions(Struct, frozen=True):
     """Which messages of the journal are counted, as given."""
 
     target: str | None
@@ -58,7 +58,11 @@ class Counting(Struct, frozen=True):
 
 
 def show_fields(
-    invocation: Invocation, wanted: Wanted, fields: Fields, shown: Shown, others: Mapping[str, object]
+    invocation: Invocation,
+    wanted: RecordOptions,
+    fields: FieldOptions,
+    shown: FigureOptions,
+    others: Mapping[str, object],
 ) -> int:
     """``stats`` of records. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
     from sowctl.values.paths import parse_path
@@ -101,13 +105,17 @@ def show_fields(
     return 0
 
 
-def _read(ask: Ask, topic: str, kind: MessageType, paths: Sequence[Path], share: Share, fields: Fields) -> StatsReport:
+def _read(
+    ask: Ask, topic: str, kind: MessageType, paths: Sequence[Path], share: SampleShare, fields: FieldOptions
+) -> StatsReport:
     from sowctl.engine.verbs.looking.stats import stats
 
     return stats(ask, topic, kind, paths, share, top=fields.top, bars=fields.bars)
 
 
-def count_journal(invocation: Invocation, counting: Counting, shown: Shown, others: Mapping[str, object]) -> int:
+def count_journal(
+    invocation: Invocation, counting: CountOptions, shown: FigureOptions, others: Mapping[str, object]
+) -> int:
     """``stats --journal``. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
     from sowctl.cli.words.when import numbers, position, seconds
     from sowctl.engine.verbs.looking.stats import Range, rates
@@ -166,7 +174,7 @@ def rate_rows(report: RatesReport) -> list[dict[str, Any]]:
     ]
 
 
-def _typed(counting: Counting) -> str:
+def _typed(counting: CountOptions) -> str:
     kind = counting.message_type
     return f"[{kind}].[{counting.target}]" if kind is not None else counting.target or ""
 

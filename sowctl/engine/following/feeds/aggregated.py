@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.following.feeds.feed import Feed, Telling
-from sowctl.engine.following.feeds.focus import FocusFeed, Row
+from sowctl.engine.following.feeds.focus import FocusEvent, FocusFeed
 from sowctl.engine.search.aggregate import Aggregation
 from sowctl.engine.search.matcher import environment_of, headers_of
 from sowctl.errors import InputError
-from sowctl.expressions.rows.retraction import Contribution, Group, Retractable, Rows
+from sowctl.expressions.rows.retraction import Contribution, Retractable, RetractableGroup, Rows
 from sowctl.identity.keys import Digest, batch_digester
 from sowctl.store.codec import TOMBSTONE, encode, payloads, stamps
 
@@ -46,7 +46,7 @@ class AggregatedFeed(FocusFeed):
         self._digester = batch_digester(topic, 0)
         # Keys of records say nothing of a group's message.
         self._keys = ()
-        self._groups: dict[Digest, Group] = {}
+        self._groups: dict[Digest, RetractableGroup] = {}
         self._members: dict[Digest, set[bytes]] = {}
         self._messages: dict[Digest, bytes] = {}
 
@@ -69,7 +69,9 @@ class AggregatedFeed(FocusFeed):
         if shown:
             yield from self._shown([digest[:8] for digest in order], found, None)
 
-    def _told(self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool) -> Sequence[Row]:
+    def _told(
+        self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
+    ) -> Sequence[FocusEvent]:
         before = self._held.get(key)
         now = value if matches and not value[0] & TOMBSTONE else None
         if now is not None:
@@ -78,13 +80,15 @@ class AggregatedFeed(FocusFeed):
             self._drop(key)
         return self._turned(key, before, now, txid, time, place)
 
-    def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
+    def _left(
+        self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None
+    ) -> Sequence[FocusEvent]:
         """A record whose lifetime is over leaves its group, not the result."""
         return self._turned(key, value, None, txid, time, place)
 
     def _turned(
         self, key: bytes, before: bytes | None, now: bytes | None, txid: int, time: int, place: int | None
-    ) -> Sequence[Row]:
+    ) -> Sequence[FocusEvent]:
         """The groups that a record has left and entered, and what is told of them."""
         values = [value for value in (before, now) if value is not None]
         if not values:
@@ -93,7 +97,7 @@ class AggregatedFeed(FocusFeed):
         signs = [-1, 1] if len(values) == 2 else [1 if before is None else -1]
         for digest, part, sign in zip(digests, parts, signs, strict=True):
             self._change(key, digest, part, sign)
-        rows: list[Row] = []
+        rows: list[FocusEvent] = []
         for digest in dict.fromkeys(digests):
             last = self._messages.get(digest)
             group = self._groups[digest]
@@ -139,7 +143,7 @@ class AggregatedFeed(FocusFeed):
         else:
             self._members[digest].discard(key)
 
-    def _message(self, digest: Digest, group: Group) -> bytes:
+    def _message(self, digest: Digest, group: RetractableGroup) -> bytes:
         fields = self._retractable.fields(group, self._environment, self._reader(digest))
         return self.wanted.kind.build(list(zip(self._program.destinations, fields, strict=True)))
 

@@ -31,7 +31,7 @@ SPARE = 1000
 """Ends of lifetimes that may be out of date before they are looked through, beside as many as there are records."""
 
 
-class Row(NamedTuple):
+class FocusEvent(NamedTuple):
     """One event to come: what is told, of which record, with whose stamps. A place of None is no entry's."""
 
     command: Command
@@ -103,9 +103,9 @@ class FocusFeed(Feed):
     def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
         """Read of all changes together what is cheaper to read so."""
 
-    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[Row]:
+    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[FocusEvent]:
         """What the changes tell, one after the other."""
-        rows: list[Row] = []
+        rows: list[FocusEvent] = []
         for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
             txid, time = stamps(value)
             if self._ends and self._ends[0][0] <= time:
@@ -113,7 +113,9 @@ class FocusFeed(Feed):
             rows += self._told(key, value, txid, time, place, matches=place in matching)
         return rows
 
-    def _told(self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool) -> Sequence[Row]:
+    def _told(
+        self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
+    ) -> Sequence[FocusEvent]:
         """What one change tells, and what is held behind it."""
         if value[0] & TOMBSTONE or not matches:
             if key not in self._held:
@@ -129,20 +131,22 @@ class FocusFeed(Feed):
 
     def _published_row(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
-    ) -> Sequence[Row]:
+    ) -> Sequence[FocusEvent]:
         """A message, or to a delta subscriber what differs from ``before``."""
         if before is not None:
             old, new = self._selected(payloads((before, value)))
             delta = difference(self.wanted.kind, old, new, self._keys, empty=self._empties)
             if delta is not None:
-                return (Row("delta_publish", None, key, value, delta, txid, time, place),) if delta else ()
-        return (Row("publish", None, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
+                return (FocusEvent("delta_publish", None, key, value, delta, txid, time, place),) if delta else ()
+        return (FocusEvent("publish", None, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
 
-    def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
+    def _left(
+        self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None
+    ) -> Sequence[FocusEvent]:
         """A record that has left."""
         if not self._oof:
             return ()
-        return (Row("oof", reason, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
+        return (FocusEvent("oof", reason, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
 
     def _drop(self, key: bytes) -> None:
         self._held.drop(key)
@@ -161,9 +165,9 @@ class FocusFeed(Feed):
         self._ends = [(end, key) for end, key in found if end]
         heapq.heapify(self._ends)
 
-    def _ended(self, time: int) -> list[Row]:
+    def _ended(self, time: int) -> list[FocusEvent]:
         """The records whose lifetime has ended at an instant, in the order of their ends."""
-        rows: list[Row] = []
+        rows: list[FocusEvent] = []
         while self._ends and self._ends[0][0] <= time:
             end, key = heapq.heappop(self._ends)
             value = self._held.get(key)
@@ -185,7 +189,7 @@ class FocusFeed(Feed):
         chosen = changes.chosen(published)
         return frozenset(published[at] for at in self.wanted.matcher.places(chosen.keys, chosen.values))
 
-    def _delivered(self, rows: Sequence[Row], changes: Changes | None) -> Iterator[Delivery]:
+    def _delivered(self, rows: Sequence[FocusEvent], changes: Changes | None) -> Iterator[Delivery]:
         """Rows as events, those of one kind in a row together."""
         for (command, reason, _), some in groupby(rows, key=_kind_of):
             run = list(some)
@@ -201,5 +205,5 @@ class FocusFeed(Feed):
             yield events
 
 
-def _kind_of(row: Row) -> tuple[Command, Reason | None, bool]:
+def _kind_of(row: FocusEvent) -> tuple[Command, Reason | None, bool]:
     return row.command, row.reason, row.place is None

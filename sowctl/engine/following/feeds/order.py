@@ -14,7 +14,7 @@ LENGTH = 512
 """Items of a list when it is made; at twice as many it becomes two. A million items are about 2,000 lists."""
 
 
-class Ordered:
+class OrderedItems:
     """Distinct items that compare with one another; ``len`` tells how many."""
 
     __slots__ = ("_count", "_lasts", "_lists")

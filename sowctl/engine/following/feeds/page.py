@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sowctl.engine.following.feeds.focus import FocusFeed, Row
-from sowctl.engine.following.feeds.order import Ordered
+from sowctl.engine.following.feeds.focus import FocusEvent, FocusFeed
+from sowctl.engine.following.feeds.order import OrderedItems
 from sowctl.engine.search.sorting import FieldRanks
 from sowctl.store.codec import stamps
 
@@ -32,7 +32,7 @@ Item = tuple[Any, ...]
 PART = 1000
 
 
-class Change(NamedTuple):
+class FeedChange(NamedTuple):
     """What has become of a record: its value, what it was before, or why it is gone, with the stamps of the event."""
 
     value: bytes
@@ -52,12 +52,12 @@ class PageFeed(FocusFeed):
         self._mixed = [False] * len(wanted.order)
         self._ranks = self._made_ranks()
         self._items: dict[bytes, Item] = {}
-        self._order = Ordered()
+        self._order = OrderedItems()
         self._page: list[Item] = []
         self._fresh: dict[bytes, Item] = {}
         self._moved = False
         # What has changed in the instant at hand; None where each change is one of its own.
-        self._step: dict[bytes, Change] | None = None
+        self._step: dict[bytes, FeedChange] | None = None
 
     def prepare(self, source: Source | None) -> None:
         """Read every record that matches."""
@@ -65,7 +65,7 @@ class PageFeed(FocusFeed):
             # A number among what was read as texts: all texts are read anew.
             self._held.clear()
             self._items, self._ends = {}, []
-        self._order = Ordered(self._items.values())
+        self._order = OrderedItems(self._items.values())
         self._page = self._order.part(self._skip, self._size)
 
     def load(self, source: Source | None, *, shown: bool, told: Telling | None = None) -> Iterator[Delivery]:
@@ -123,7 +123,7 @@ class PageFeed(FocusFeed):
             ranked = self._ranked([self._value(key) for key in some])
             assert ranked is not None
             self._items.update(zip(some, _items(some, ranked), strict=True))
-        self._order = Ordered(self._items.values())
+        self._order = OrderedItems(self._items.values())
         self._moved = True
 
     def _value(self, key: bytes) -> bytes:
@@ -136,11 +136,11 @@ class PageFeed(FocusFeed):
         self._order.remove(self._items[key])
         self._was = self._items.pop(key)
 
-    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[Row]:
+    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[FocusEvent]:
         """What the changes tell: those of one instant are made before the page is looked at again."""
         if changes.publishers is not None:
             return super()._rows(changes, matching)
-        rows: list[Row] = []
+        rows: list[FocusEvent] = []
         for step in steps(changes):
             if len(step) == 1:
                 rows += super()._rows(changes.chosen(step), frozenset({0}) if step[0] in matching else frozenset())
@@ -159,7 +159,7 @@ class PageFeed(FocusFeed):
 
     def _published_row(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
-    ) -> Sequence[Row]:
+    ) -> Sequence[FocusEvent]:
         was, item = self._items.get(key), self._fresh[value]
         if was == item and not self._moved and self._step is None:
             # It stays where it is: nothing else moves.
@@ -169,10 +169,12 @@ class PageFeed(FocusFeed):
         self._order.add(item)
         self._items[key] = item
         touched = self._touched(was) or self._touched(item)
-        return self._changed(key, Change(value, before, None, txid, stamps(value)[1], place), touched=touched)
+        return self._changed(key, FeedChange(value, before, None, txid, stamps(value)[1], place), touched=touched)
 
-    def _left(self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None) -> Sequence[Row]:
-        return self._changed(key, Change(value, None, reason, txid, time, place), touched=self._touched(self._was))
+    def _left(
+        self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None
+    ) -> Sequence[FocusEvent]:
+        return self._changed(key, FeedChange(value, None, reason, txid, time, place), touched=self._touched(self._was))
 
     def _touched(self, item: Item | None) -> bool:
         """Whether a change at this place of the order may move what is on the page."""
@@ -183,7 +185,7 @@ class PageFeed(FocusFeed):
     def _shows(self, item: Item) -> bool:
         return bool(self._page) and self._page[0] <= item <= self._page[-1]
 
-    def _changed(self, key: bytes, change: Change, *, touched: bool) -> Sequence[Row]:
+    def _changed(self, key: bytes, change: FeedChange, *, touched: bool) -> Sequence[FocusEvent]:
         """What a change tells; nothing yet where others of its instant are to come."""
         if self._step is not None:
             self._step[key] = change
@@ -191,12 +193,12 @@ class PageFeed(FocusFeed):
             return ()
         return self._turned({key: change}, change.txid, change.place) if touched else ()
 
-    def _turned(self, changed: Mapping[bytes, Change], txid: int, place: int | None) -> Sequence[Row]:
+    def _turned(self, changed: Mapping[bytes, FeedChange], txid: int, place: int | None) -> Sequence[FocusEvent]:
         """The page behind changes of one instant, and what its subscriber is told; ``place`` is that of the last."""
         old, self._page = self._page, self._order.part(self._skip, self._size)
         self._moved = False
         shown, shows = {item[-1] for item in old}, {item[-1] for item in self._page}
-        rows: list[Row] = []
+        rows: list[FocusEvent] = []
         for one in (item[-1] for item in old if item[-1] not in shows):
             change = changed.get(one)
             if change is not None:

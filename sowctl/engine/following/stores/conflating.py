@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sowctl.engine.following.stores.protocol import Advance, BookmarkStore, Memory, Row, Subscriber
+from sowctl.engine.following.stores.protocol import Advance, BookmarkStore, Memory, StoredPlace, Subscriber
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +44,11 @@ class Conflating(BookmarkStore):
         for who in [who for who, since in self._since.items() if now - since >= self._interval]:
             self._write(who)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoredPlace]:
         """All places as they are stored."""
         return self._store.rows()
 
-    def get(self, who: Subscriber) -> Row | None:
+    def get(self, who: Subscriber) -> StoredPlace | None:
         """One place as it is stored."""
         return self._store.get(who)
 

@@ -21,7 +21,7 @@ from sowctl.engine.following.stores.protocol import (
     Advance,
     BookmarkStore,
     Memory,
-    Row,
+    StoredPlace,
     Subscriber,
     lock_beside,
 )
@@ -54,12 +54,12 @@ class FileStore(BookmarkStore):
         self._failed: StorageError | None = None
         self._look()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoredPlace]:
         """All places, by client and subscription id."""
         self._look()
         return [codec.row_of(who, known) for who, known in sorted(self._state.items())]
 
-    def get(self, who: Subscriber) -> Row | None:
+    def get(self, who: Subscriber) -> StoredPlace | None:
         """One place."""
         self._look()
         known = self._state.get(who)

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from sowctl.checksum import crc32
-from sowctl.engine.following.stores.protocol import Advance, Row, Subscriber
+from sowctl.engine.following.stores.protocol import Advance, StoredPlace, Subscriber
 from sowctl.errors import DamageError, UsageError, VersionError
 from sowctl.identity.bookmarks import Bookmark
 
@@ -195,6 +195,6 @@ def _damage(place: str, offset: int, words: str) -> DamageError:
     )
 
 
-def row_of(who: Subscriber, known: Known) -> Row:
+def row_of(who: Subscriber, known: Known) -> StoredPlace:
     """A subscription as others see it."""
-    return Row(who, known.bookmark, known.time)
+    return StoredPlace(who, known.bookmark, known.time)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 
-class Place:
+class SubscriptionPlace:
     """Where one subscription goes on. Use it in a ``with`` statement: what is acknowledged is stored at its end, too.
 
     ``every``: seconds between two writes, 0 for every acknowledgement. After a crash what was not stored comes again.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
 
 
-class Progress(ABC):
+class SubscriptionProgress(ABC):
     """One subscription and its place in a store. ``owner``: the publisher id in the instance's own bookmarks.
 
     Several entries of a group that is visible as a whole may have one bookmark. A place behind it is behind all of
@@ -112,7 +112,7 @@ class Progress(ABC):
             self._store.close()
 
 
-class ByFlush(Progress):
+class ByFlush(SubscriptionProgress):
     """What has left this process is acknowledged. Kept is nothing but the last place."""
 
     def __init__(self, store: BookmarkStore, who: Subscriber, owner: int) -> None:
@@ -155,7 +155,7 @@ class ByFlush(Progress):
         self._complete = mark
 
 
-class ByConsumer(Progress):
+class ByConsumer(SubscriptionProgress):
     """The consumer acknowledges each message by its bookmark, in any order.
 
     Memory is taken by what is delivered and not acknowledged, and by what is acknowledged behind it.

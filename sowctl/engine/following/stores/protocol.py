@@ -37,7 +37,7 @@ class Subscriber(Struct, frozen=True, order=True):
             )
 
 
-class Row(DescribedStruct, frozen=True):
+class StoredPlace(DescribedStruct, frozen=True):
     """One place: ``bookmark`` as it is stored, ``time`` when it was stored, in microseconds UTC."""
 
     who: Subscriber
@@ -77,11 +77,11 @@ class BookmarkStore(Protocol):
     remembers: ClassVar[bool]
     """Whether it keeps which messages were acknowledged, so that they need not be delivered again."""
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoredPlace]:
         """All places, by client and subscription id."""
         ...
 
-    def get(self, who: Subscriber) -> Row | None:
+    def get(self, who: Subscriber) -> StoredPlace | None:
         """One place; None for a subscription that the store does not know."""
         ...
 

@@ -16,7 +16,7 @@ from sowctl.engine.following.stores.protocol import (
     Advance,
     BookmarkStore,
     Memory,
-    Row,
+    StoredPlace,
     Subscriber,
     lock_beside,
 )
@@ -73,11 +73,11 @@ class TopicStore(BookmarkStore):
                 topic=topic.label,
             )
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoredPlace]:
         """All places; rows in which something is missing are left out."""
         return sorted(self._read(), key=lambda row: row.who)
 
-    def get(self, who: Subscriber) -> Row | None:
+    def get(self, who: Subscriber) -> StoredPlace | None:
         """One place."""
         return next((row for row in self._read() if row.who == who), None)
 
@@ -120,7 +120,7 @@ class TopicStore(BookmarkStore):
         values = (who.client, who.sub_id, bookmark)
         return self._kind.build([((name,), value) for name, value in zip(FIELDS, values, strict=True)])
 
-    def _read(self) -> Iterator[Row]:
+    def _read(self) -> Iterator[StoredPlace]:
         extract = self._kind.extractor([Slot(Path((Step(name),)), text=True) for name in FIELDS])
         try:
             source = open_now(self.instance, Target(topic=self.topic))
@@ -135,4 +135,4 @@ class TopicStore(BookmarkStore):
                 for found, value in zip(read, values, strict=True):
                     client, sub_id, bookmark = ((text_of(value) or b"").decode("utf-8", "replace") for value in found)
                     if client and sub_id and bookmark:
-                        yield Row(Subscriber(client, sub_id), bookmark, stamps(value)[1])
+                        yield StoredPlace(Subscriber(client, sub_id), bookmark, stamps(value)[1])

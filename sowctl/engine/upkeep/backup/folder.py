@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sowctl.directories import make_directories, sync_directory
 from sowctl.engine.upkeep.backup import manifest as codec
-from sowctl.engine.upkeep.backup.manifest import Manifest
+from sowctl.engine.upkeep.backup.manifest import BackupManifest
 from sowctl.errors import LockedError, MissingError, SowError, StorageError
 from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
@@ -29,7 +29,7 @@ class Backup(Struct, frozen=True):
     """One backup in its directory; ``problem`` says why its manifest cannot be used, which is None then."""
 
     path: Path
-    manifest: Manifest | None
+    manifest: BackupManifest | None
     problem: SowError | None = None
 
     @property
@@ -38,7 +38,7 @@ class Backup(Struct, frozen=True):
         return self.path / TREE
 
     @property
-    def known(self) -> Manifest:
+    def known(self) -> BackupManifest:
         """Its manifest. Raises the problem where it has none."""
         if self.manifest is None:
             assert self.problem is not None
@@ -153,7 +153,7 @@ def final_name(path: Path) -> str:
     return path.name[1 : -len(_DRAFT)]
 
 
-def put_in_place(path: Path, manifest: Manifest, seam: Seam) -> Path:
+def put_in_place(path: Path, manifest: BackupManifest, seam: Seam) -> Path:
     """Write the manifest of a draft, whose files are on disk, and give it its name; the name. Raises OSError."""
     write_synced(path / codec.NAME, codec.encode(manifest), seam)
     sync_tree(path, seam)

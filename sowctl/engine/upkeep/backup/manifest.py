@@ -70,7 +70,7 @@ class BackupOrigin(Struct, frozen=True):
     archive: str | None
 
 
-class Manifest(Struct, frozen=True):
+class BackupManifest(Struct, frozen=True):
     """One backup. ``time`` is the instant: that of the last entry; ``created`` the clock when it was taken.
 
     ``first_txid`` and ``last_txid`` bound the entries that its journal can hold; both are 0 without a journal.
@@ -106,13 +106,13 @@ class Manifest(Struct, frozen=True):
         return sum(file.size for file in self.files)
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(manifest: BackupManifest) -> bytes:
     """The bytes of the file: JSON for people and programs, and a last line that seals what stands before it."""
     body = json.dumps(msgspec.to_builtins(manifest), indent=1, ensure_ascii=True).encode() + b"\n"
     return body + _SEAL + xxh3_128_hexdigest(body).encode() + b"\n"
 
 
-def decode(raw: bytes, place: str) -> Manifest:
+def decode(raw: bytes, place: str) -> BackupManifest:
     """Read it back. Raises DamageError ``SOW-BAK-001``, VersionError ``SOW-BAK-002``."""
     at = raw.rfind(_SEAL, 0, len(raw) - 1)
     # The seal first: of a file that was changed, no member is believed, its version neither.
@@ -127,7 +127,7 @@ def decode(raw: bytes, place: str) -> Manifest:
                 place=place,
                 hint="use the release of sowctl that made it, or a later one",
             )
-        return msgspec.json.decode(raw[:at], type=Manifest)
+        return msgspec.json.decode(raw[:at], type=BackupManifest)
     except msgspec.DecodeError as error:
         raise damaged(place, str(error)) from error
 

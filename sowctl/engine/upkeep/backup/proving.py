@@ -16,7 +16,7 @@ from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup.copying import link_or_copy, read_digest
 from sowctl.engine.upkeep.backup.layout import moved
-from sowctl.engine.upkeep.backup.manifest import BackedTopic, Manifest, damaged
+from sowctl.engine.upkeep.backup.manifest import BackedTopic, BackupManifest, damaged
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def probe(tree: Path, manifest: Manifest, place: Path, seam: Seam) -> Iterator[Path]:
+def probe(tree: Path, manifest: BackupManifest, place: Path, seam: Seam) -> Iterator[Path]:
     """A tree of links to the files of a backup below ``place``, which must not exist; removed in the end.
 
     Raises OSError.
@@ -40,7 +40,7 @@ def probe(tree: Path, manifest: Manifest, place: Path, seam: Seam) -> Iterator[P
             shutil.rmtree(place, ignore_errors=True)
 
 
-def prove(instance: Instance, manifest: Manifest, tree: Path, read: Collection[str] | None = None) -> None:
+def prove(instance: Instance, manifest: BackupManifest, tree: Path, read: Collection[str] | None = None) -> None:
     """Compare every topic of the instance whose files lie below ``tree`` with what the manifest says of it.
 
     ``read``: the stores (paths within the tree) of which every byte is checked, None for all. Raises DamageError
@@ -83,7 +83,7 @@ def _compare(there: Instance, topic: BackedTopic, tree: Path) -> None:
         )
 
 
-def compare_files(manifest: Manifest, tree: Path, seam: Seam) -> int:
+def compare_files(manifest: BackupManifest, tree: Path, seam: Seam) -> int:
     """Read every file and compare it with the manifest; the bytes that were read. Raises DamageError ``SOW-BAK-001``.
 
     Raises OSError where one cannot be read.

@@ -32,7 +32,7 @@ from sowctl.engine.upkeep.backup.journals import (
     wanted_behind,
 )
 from sowctl.engine.upkeep.backup.layout import moved
-from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, Manifest, damaged
+from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, BackupManifest, damaged
 from sowctl.engine.upkeep.backup.proving import check_file, prove
 from sowctl.errors import MissingError, RefusedError, SowError
 from sowctl.journal.block import Ended, Position
@@ -50,7 +50,7 @@ Opener = Callable[[Path, Path], "Instance"]
 """Opens the instance of a configuration whose paths count from a directory."""
 
 
-class StorePlan(DescribedStruct, frozen=True):
+class StoreOrigin(DescribedStruct, frozen=True):
     """Where a topic's store comes from: the backup whose copy it is, None where it is built from the journal."""
 
     topic: BackedTopic
@@ -64,12 +64,12 @@ class RestorePlan(DescribedStruct, frozen=True):
     are taken, as its group has them, which begins behind the txid ``before``."""
 
     backup: Backup
-    manifest: Manifest
+    manifest: BackupManifest
     end: Position | None
     time: Micros
     above: int
     whole: bool
-    stores: tuple[StorePlan, ...]
+    stores: tuple[StoreOrigin, ...]
     others: tuple[BackedFile, ...]
     left_out: tuple[str, ...]
     short: bool
@@ -208,26 +208,26 @@ def _store_plan(
     time: Micros,
     *,
     whole: bool,
-) -> StorePlan:
+) -> StoreOrigin:
     if whole:
-        return StorePlan(topic, backup)
+        return StoreOrigin(topic, backup)
     manifest = backup.known
     earlier = [one for one in found if one.known.instance == manifest.instance and one.path.name < backup.path.name]
     if not topic.journalled or log is None or end is None:
         # No journal leads to the instant: the last backup before it has the state there is.
         for one in reversed(earlier):
             if one.known.time <= time and (there := _same(one, topic)) is not None:
-                return StorePlan(there, one)
+                return StoreOrigin(there, one)
         raise _not_reached(
             format_time(time), f"topic {topic.topic} has no journal, and no backup of before has its store", backup
         )
     if topic.applied <= end.txid:
-        return StorePlan(topic, backup)
+        return StoreOrigin(topic, backup)
     # Built from its whole journal a store is the same; from an earlier copy it is less work, and may be all there is.
     for one in reversed(earlier):
         there = _same(one, topic) if one.known.lineage == manifest.lineage else None
         if there is not None and log.first_txid - 1 <= there.applied <= end.txid:
-            return StorePlan(there, one)
+            return StoreOrigin(there, one)
     if not log.covers((topic.topic, topic.message_type)):
         raise _not_reached(
             f"txid {end.txid}",
@@ -235,7 +235,7 @@ def _store_plan(
             "the topic's first entry",
             backup,
         )
-    return StorePlan(topic, None)
+    return StoreOrigin(topic, None)
 
 
 def _same(backup: Backup, topic: BackedTopic) -> BackedTopic | None:
@@ -243,7 +243,7 @@ def _same(backup: Backup, topic: BackedTopic) -> BackedTopic | None:
     return next((one for one in backup.known.topics if (one.topic, one.message_type, one.file) == ref), None)
 
 
-def _highest(found: Sequence[Backup], manifest: Manifest) -> int:
+def _highest(found: Sequence[Backup], manifest: BackupManifest) -> int:
     """The highest txid known to have been given: by the backups, and by the instance where it is still there."""
     txids = [0]
     for one in found:

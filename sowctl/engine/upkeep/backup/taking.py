@@ -22,7 +22,7 @@ from sowctl.engine.upkeep.backup import copying
 from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, draft, final_name, locked, put_in_place, written
 from sowctl.engine.upkeep.backup.instant import BackupInstant, LogPart, Pinned, take_instant
 from sowctl.engine.upkeep.backup.layout import place_of
-from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, BackupOrigin, Lineage, Manifest, Role
+from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, BackupManifest, BackupOrigin, Lineage, Role
 from sowctl.engine.upkeep.backup.proving import probe, prove
 from sowctl.journal.format import FILE_VERSION
 from sowctl.journal.upkeep.lock import upkeep_lock
@@ -39,7 +39,7 @@ ENDING = ".bookmarks"
 
 def take_backup(
     instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False
-) -> tuple[Manifest, Path]:
+) -> tuple[BackupManifest, Path]:
     """Back up an instance into a new directory below ``directory``; what the backup says of itself, and where it lies.
 
     ``bookmarks`` are files of bookmark stores besides those that lie beside the configuration; ``full`` builds on no
@@ -80,7 +80,7 @@ class _Taking:
         self.files: list[BackedFile] = []
         self.known: dict[str, BackedFile] = {}
 
-    def run(self) -> Manifest:
+    def run(self) -> BackupManifest:
         """Everything but the name."""
         instance, log = self.instance, self.instance.log
         self._configuration()
@@ -121,11 +121,11 @@ class _Taking:
             prove(instance, manifest, place, copied)
         return self._verified(manifest)
 
-    def _manifest(self, instant: BackupInstant, topics: tuple[BackedTopic, ...]) -> Manifest:
+    def _manifest(self, instant: BackupInstant, topics: tuple[BackedTopic, ...]) -> BackupManifest:
         instance, config, log = self.instance, self.config, instant.log
         place = instance.log
         archive = place.archive_directory if place is not None else None
-        return Manifest(
+        return BackupManifest(
             name=final_name(self.path),
             instance=config.name,
             created=instance.now,
@@ -154,7 +154,7 @@ class _Taking:
             files=tuple(sorted(self.files, key=lambda file: file.path)),
         )
 
-    def _verified(self, manifest: Manifest) -> Manifest:
+    def _verified(self, manifest: BackupManifest) -> BackupManifest:
         from msgspec.structs import replace
 
         return replace(manifest, verified=self.instance.now)

@@ -44,7 +44,7 @@ Fact = tuple[str, object, object]
 NEVER_PUBLISHED = "SOW-ENG-010"
 
 
-class Side(DescribedStruct, frozen=True):
+class DiffSide(DescribedStruct, frozen=True):
     """One side: a target of an instance, as of ``at`` (microseconds UTC, None: now). ``name``: what it is called.
 
     ``after``: only what the journal's entries behind this instant say, up to ``at``. ``absent`` where there may be no
@@ -120,7 +120,7 @@ class Comparison(DescribedStruct):
         self._held.close()
 
 
-def compare(before: Side, after: Side, options: DiffOptions, lacking: Lacking | None = None) -> Comparison:
+def compare(before: DiffSide, after: DiffSide, options: DiffOptions, lacking: Lacking | None = None) -> Comparison:
     """Open two sides and compare them. Close the result after use. ``lacking`` looks in both for the fields named.
 
     Raises UsageError ``SOW-DIF-001`` where the sides have no keys in common, ``SOW-DIF-002`` for different message
@@ -163,7 +163,7 @@ def compare(before: Side, after: Side, options: DiffOptions, lacking: Lacking | 
         )
 
 
-def _empty(before: Side, after: Side) -> Comparison:
+def _empty(before: DiffSide, after: DiffSide) -> Comparison:
     """A topic that has nothing on either side."""
     named = before if before.target is not None else after
     topic = named.target.topic if named.target is not None else None
@@ -173,12 +173,12 @@ def _empty(before: Side, after: Side) -> Comparison:
     return Comparison(*names, DiffCounts(), kind, False, False, iter(()), ExitStack())
 
 
-def _gives_lifetimes(side: Side) -> bool:
+def _gives_lifetimes(side: DiffSide) -> bool:
     topic = side.target.topic if side.target is not None else None
     return topic is not None and usual(topic.expiration, None) is not None
 
 
-def _opened(side: Side, held: ExitStack) -> Source | None:
+def _opened(side: DiffSide, held: ExitStack) -> Source | None:
     """The source of a side; None where there may be none, and is none."""
     if side.target is None:
         return None
@@ -198,7 +198,7 @@ def _opened(side: Side, held: ExitStack) -> Source | None:
 
 
 def _fields_in_common(
-    old: Source | None, new: Source | None, sides: tuple[Side, Side], options: DiffOptions
+    old: Source | None, new: Source | None, sides: tuple[DiffSide, DiffSide], options: DiffOptions
 ) -> Sequence[Path] | None:
     """The fields by which records belong together, None where their SOW keys say it."""
     texts = options.on or _common_fields(old, new, sides)
@@ -214,7 +214,7 @@ def _fields_in_common(
 
 
 def _of_side(
-    source: Source | None, side: Side, options: DiffOptions, kind: MessageType, on: Sequence[Path] | None
+    source: Source | None, side: DiffSide, options: DiffOptions, kind: MessageType, on: Sequence[Path] | None
 ) -> Iterator[Pairs]:
     if source is None:
         return iter(())
@@ -230,7 +230,7 @@ def _of_side(
     return iter((source.lookup([key for keys in meant for key in keys]),))
 
 
-def _common_fields(old: Source | None, new: Source | None, sides: tuple[Side, Side]) -> Sequence[str] | None:
+def _common_fields(old: Source | None, new: Source | None, sides: tuple[DiffSide, DiffSide]) -> Sequence[str] | None:
     """The key fields by which records belong together, None where SOW keys say it.
 
     A SOW key is made of the key fields and of the topic's key domain: records of two topics have different ones.

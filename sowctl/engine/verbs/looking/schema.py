@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sowctl.described import DescribedStruct
-from sowctl.engine.profile.sample import Sampled, Share
-from sowctl.engine.profile.shape import Shape, Shapes
+from sowctl.engine.profile.sample import Sampled, SampleShare
+from sowctl.engine.profile.shape import PathProfile, Shapes
 from sowctl.engine.profile.trees import trees
 from sowctl.engine.views.collecting import no_collection
 
@@ -54,12 +54,14 @@ class SchemaReport(DescribedStruct, frozen=True):
     unreadable: int
     left_out: int
     paths: list[PathFacts]
-    root: Shape
+    root: PathProfile
 
 
-def schema(batches: Iterable[RecordBatch], topic: str, kind: MessageType, share: Share | None = None) -> SchemaReport:
+def schema(
+    batches: Iterable[RecordBatch], topic: str, kind: MessageType, share: SampleShare | None = None
+) -> SchemaReport:
     """Read the records of one ``topic``, all or a ``share``. Raises what reading them raises."""
-    share = share or Share()
+    share = share or SampleShare()
     shapes = Shapes(valued=True)
     sampled = Sampled(batches, share)
     # Trees are made by the thousand and hold no cycles: looking for some takes about 7 % of the time.
@@ -83,7 +85,7 @@ def schema(batches: Iterable[RecordBatch], topic: str, kind: MessageType, share:
     )
 
 
-def _facts(shape: Shape) -> PathFacts:
+def _facts(shape: PathProfile) -> PathFacts:
     assert shape.tally is not None
     distinct = shape.tally.distinct()
     return PathFacts(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.described import DescribedStruct
-from sowctl.engine.profile.numbers import QUANTILES, Bar, Numbers, Store
+from sowctl.engine.profile.numbers import QUANTILES, Bar, NumberBudget, NumberProfile
 from sowctl.engine.profile.rates import MINUTE, Rates, RatesReport
-from sowctl.engine.profile.sample import BATCH, Sampled, Share
+from sowctl.engine.profile.sample import BATCH, Sampled, SampleShare
 from sowctl.engine.profile.shape import Shapes
 from sowctl.engine.profile.tally import Frequent, Room, Tally
 from sowctl.engine.profile.trees import UNREADABLE, members, trees
@@ -105,12 +105,12 @@ class StatsReport(DescribedStruct, frozen=True):
 class _Field:
     """What is known of one field so far."""
 
-    def __init__(self, path: Path, room: Room, store: Store) -> None:
+    def __init__(self, path: Path, room: Room, store: NumberBudget) -> None:
         self.path = path
         self.records = self.without = self.values = 0
         self.types: dict[str, int] = {}
         self.tally = Tally(room, top=True)
-        self.numbers = Numbers(store)
+        self.numbers = NumberProfile(store)
         self.first: str | None = None
         self.last: str | None = None
         self.shortest: int | None = None
@@ -183,7 +183,7 @@ def stats(
     topic: str,
     kind: MessageType,
     paths: Sequence[Path],
-    share: Share | None = None,
+    share: SampleShare | None = None,
     *,
     top: int = TOP,
     bars: int = BARS,
@@ -201,14 +201,14 @@ def stats(
             hint="sowctl info has counts and sizes, sowctl stats --journal the messages per minute",
             topic=topic,
         )
-    share = share or Share()
+    share = share or SampleShare()
     left_out, searched = 0, None
     if not paths:
         found = _found(ask, kind, share)
         paths, left_out, searched = found.paths, found.left_out, found.searched
         if share.is_all and (part := min(TAKEN / max(found.records * len(paths), 1), READ / max(found.size, 1))) < 1:
-            share = Share(part=part)
-    room, store = Room(), Store()
+            share = SampleShare(part=part)
+    room, store = Room(), NumberBudget()
     fields = [_Field(path, room, store) for path in paths]
     read = columns_of(kind.extractor([Slot(path) for path in paths]))
     unreadable = 0
@@ -238,7 +238,9 @@ class _Found(Struct, frozen=True):
     size: int
 
 
-def _found(ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]], kind: MessageType, share: Share) -> _Found:
+def _found(
+    ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]], kind: MessageType, share: SampleShare
+) -> _Found:
     """The paths at which there are values other than NULL."""
     from sowctl.values.paths import parse_path
 
@@ -266,7 +268,7 @@ def _found(ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]], kin
     return _Found(paths, more, searched if searched < sampled.taken else None, sampled.seen, size)
 
 
-def _numbers(found: Numbers, bars: int) -> NumberFacts:
+def _numbers(found: NumberProfile, bars: int) -> NumberFacts:
     values = found.quantiles()
     ranks = {f"{rank:.0%}": value for rank, value in zip(QUANTILES, values, strict=False)}
     low, high = found.minimum, found.maximum

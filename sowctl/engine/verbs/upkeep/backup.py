@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.upkeep.backup.folder import Backup, backups, chosen, locked, written
-from sowctl.engine.upkeep.backup.manifest import Manifest
+from sowctl.engine.upkeep.backup.manifest import BackupManifest
 from sowctl.engine.upkeep.backup.proving import compare_files, probe, prove
 from sowctl.engine.upkeep.backup.taking import take_backup
 from sowctl.seam import Seam
@@ -99,7 +99,7 @@ def verify_backup(directory: Path, name: str | None, open_instance: Opener, *, s
     return _report("verified", manifest, found.path, time.monotonic() - begin)
 
 
-def _report(action: str, manifest: Manifest, path: Path, seconds: float) -> BackupReport:
+def _report(action: str, manifest: BackupManifest, path: Path, seconds: float) -> BackupReport:
     count = {how: sum(file.how == how for file in manifest.files) for how in ("copied", "linked", "kept")}
     note = f"{manifest.kind} backup"
     if manifest.base is not None:

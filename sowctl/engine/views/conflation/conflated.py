@@ -24,7 +24,7 @@ from sowctl.engine.views.conflation.histories import conflated_changes, unrecord
 from sowctl.engine.views.conflation.keeping import Keeper, KeptOutlook
 from sowctl.engine.views.conflation.kept import is_recorded, read_kept
 from sowctl.engine.views.conflation.outputs import Outputs
-from sowctl.engine.views.conflation.timeline import Change, Stretch
+from sowctl.engine.views.conflation.timeline import KeyChange, LogStretch
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.errors import MissingError, SowError
 from sowctl.store.builder import build
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
 
 READ = 1000
 
 
-def open_entry(moment: Moment, entry: OtherEntry) -> Source:
+def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
     """The conflated topic as of a moment.
 
     Raises what reading the journal raises; where none records the source, UsageError ``SOW-VIW-002`` if nothing was
@@ -61,7 +61,7 @@ def outlook(instance: Instance, entry: OtherEntry) -> KeptOutlook:
     return at_one_instant(instance, entry, None, open_entry, lambda moment: keeping.outlook(moment, entry))
 
 
-def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Source:
+def _kept_last(moment: ViewInstant, entry: ConflatedTopic, path: Path | None) -> Source:
     if path is None or not path.exists():
         raise unrecorded(entry, entry.underlying)
     source = open_current(moment.instance, _kept_as(moment, entry, path), now=moment.now)
@@ -84,12 +84,12 @@ def _kept_last(moment: Moment, entry: ConflatedTopic, path: Path | None) -> Sour
     )
 
 
-def _kept_as(moment: Moment, entry: ConflatedTopic, path: Path) -> TopicConfig:
+def _kept_as(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> TopicConfig:
     assert moment.instance.config is not None
     return replace(as_topic(moment.instance.config, entry), file=path)
 
 
-def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource | None:
+def _cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> CurrentSource | None:
     """The kept state, brought to the present; None for the past, where none can be kept, or another process keeps a
     later one."""
     keeper = Keeper(moment, entry, path)
@@ -106,20 +106,20 @@ def _cached(moment: Moment, entry: ConflatedTopic, path: Path) -> CurrentSource 
     return _as_it_is(moment, entry, keeper, path)
 
 
-def _as_it_is(moment: Moment, entry: ConflatedTopic, keeper: Keeper, path: Path) -> CurrentSource | None:
+def _as_it_is(moment: ViewInstant, entry: ConflatedTopic, keeper: Keeper, path: Path) -> CurrentSource | None:
     """The kept state, if it shows the conflated topic as of the moment."""
     topic = _kept_as(moment, entry, path)
     return as_it_is(moment, topic, lambda source: keeper.is_current(read_kept(source.snapshot)))
 
 
-def _computed(moment: Moment, entry: ConflatedTopic) -> Source:
+def _computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
     """What is shown at the moment, from the beginning of the journal, in a temporary store."""
     instance = moment.instance
     assert instance.config is not None
     # An instant in the future is the present.
     at = moment.now if moment.at is None else min(moment.at, moment.now)
-    shown: dict[bytes, Change] = {}
-    for change in conflated_changes(instance, entry, Stretch(0, moment.until, at)):
+    shown: dict[bytes, KeyChange] = {}
+    for change in conflated_changes(instance, entry, LogStretch(0, moment.until, at)):
         if change.value is None:
             del shown[change.key]
         else:

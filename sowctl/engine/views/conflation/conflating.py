@@ -11,10 +11,10 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from sowctl.engine.views.conflation.timeline import Change
+from sowctl.engine.views.conflation.timeline import KeyChange
 
 
-class Pending(NamedTuple):
+class PendingKey(NamedTuple):
     """What a key will show at the end of its interval: None for nothing any more. ``opened``: the first change."""
 
     opened: int
@@ -25,7 +25,7 @@ class LateError(Exception):
     """A change of a time that is over cannot be put in its place any more."""
 
 
-class Conflation:
+class TopicConflation:
     """The keys of a conflated topic with an interval (microseconds), and what is pending of them.
 
     It goes on from ``pending`` and from the keys of which ``shown`` says that there is something to see; ``ended`` says
@@ -36,7 +36,7 @@ class Conflation:
         self,
         interval: int,
         shown: Callable[[bytes], bool] | None = None,
-        pending: dict[bytes, Pending] | None = None,
+        pending: dict[bytes, PendingKey] | None = None,
         ended: dict[bytes, int] | None = None,
     ) -> None:
         self.pending = {} if pending is None else pending
@@ -48,7 +48,7 @@ class Conflation:
         self._ends = [(one.opened + interval, key) for key, one in self.pending.items()]
         heapq.heapify(self._ends)
 
-    def over(self, changes: Iterable[Change], at: int) -> Iterator[Change]:
+    def over(self, changes: Iterable[KeyChange], at: int) -> Iterator[KeyChange]:
         """The conflated topic's changes, in the order of time, from those of its source up to an instant, inclusive.
 
         Raises LateError for a change before one that opened an interval.
@@ -64,28 +64,28 @@ class Conflation:
                 self._take(change)
         yield from self._due(at + 1)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: KeyChange) -> None:
         known = self.pending.get(change.key)
         if known is not None:
             if change.time < known.opened:
                 raise LateError
-            self.pending[change.key] = Pending(known.opened, change.value)
+            self.pending[change.key] = PendingKey(known.opened, change.value)
         elif change.value is not None or self._shown(change.key):
-            self.pending[change.key] = Pending(change.time, change.value)
+            self.pending[change.key] = PendingKey(change.time, change.value)
             heapq.heappush(self._ends, (change.time + self._interval, change.key))
 
-    def _due(self, before: int) -> Iterator[Change]:
+    def _due(self, before: int) -> Iterator[KeyChange]:
         """What is shown, or is gone, at the ends of intervals before an instant."""
         while self._ends and self._ends[0][0] < before:
             end, key = heapq.heappop(self._ends)
             self.ended[key] = end
             yield from self._output(end, key, self.pending.pop(key).value)
 
-    def _output(self, end: int, key: bytes, value: bytes | None) -> Iterator[Change]:
+    def _output(self, end: int, key: bytes, value: bytes | None) -> Iterator[KeyChange]:
         # Never shown, and gone again: silent.
         if value is not None or self._shown(key):
             self._since[key] = value is not None
-            yield Change(end, key, value)
+            yield KeyChange(end, key, value)
 
     def _shown(self, key: bytes) -> bool:
         known = self._since.get(key)

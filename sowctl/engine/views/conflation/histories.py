@@ -14,9 +14,9 @@ from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.views.conflation.conflating import Conflation
+from sowctl.engine.views.conflation.conflating import TopicConflation
 from sowctl.engine.views.conflation.outputs import Outputs
-from sowctl.engine.views.conflation.timeline import Change, Stretch, topic_changes
+from sowctl.engine.views.conflation.timeline import KeyChange, LogStretch, topic_changes
 from sowctl.engine.views.moment import entry_of
 from sowctl.errors import UsageError
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 TOGETHER = 1000
 
 
-def conflated_changes(instance: Instance, entry: ConflatedTopic, stretch: Stretch) -> Iterator[Change]:
+def conflated_changes(instance: Instance, entry: ConflatedTopic, stretch: LogStretch) -> Iterator[KeyChange]:
     """When a conflated topic showed what, from its beginning: the messages of its source, as these have them.
 
     Raises what reading the journal raises, UsageError ``SOW-VIW-002`` for a source that no journal records.
     """
     source = entry_of(instance, (entry.message_type, entry.underlying))
     found = matching(instance, entry, changes_of(instance, source, stretch, entry))
-    return Conflation(entry.interval_us).over(found, stretch.at)
+    return TopicConflation(entry.interval_us).over(found, stretch.at)
 
 
-def changes_of(instance: Instance, source: SowEntry, stretch: Stretch, entry: ConflatedTopic) -> Iterator[Change]:
+def changes_of(instance: Instance, source: SowEntry, stretch: LogStretch, entry: ConflatedTopic) -> Iterator[KeyChange]:
     """The changes of the source of a conflated topic, from its beginning. Raises as :func:`conflated_changes`."""
     if isinstance(source, ConflatedTopic):
         return map(Outputs(instance, source).change, conflated_changes(instance, source, stretch))
@@ -53,7 +53,7 @@ def changes_of(instance: Instance, source: SowEntry, stretch: Stretch, entry: Co
     return topic_changes(instance, source, stretch)
 
 
-def matching(instance: Instance, entry: ConflatedTopic, found: Iterable[Change]) -> Iterator[Change]:
+def matching(instance: Instance, entry: ConflatedTopic, found: Iterable[KeyChange]) -> Iterator[KeyChange]:
     """Changes as a conflated topic takes them: a message that its filter does not leave is gone (11.46)."""
     if not entry.filter:
         yield from found

@@ -21,7 +21,7 @@ from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.positions import definition_of, has_log, open_log
 from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.conflation.conflating import Conflation, LateError, Pending
+from sowctl.engine.views.conflation.conflating import LateError, PendingKey, TopicConflation
 from sowctl.engine.views.conflation.histories import changes_of, matching
 from sowctl.engine.views.conflation.kept import (
     PENDING,
@@ -39,7 +39,7 @@ from sowctl.engine.views.conflation.kept import (
 )
 from sowctl.engine.views.conflation.outputs import Outputs
 from sowctl.engine.views.conflation.seen import Seen
-from sowctl.engine.views.conflation.timeline import Change, Stretch, topic_changes
+from sowctl.engine.views.conflation.timeline import KeyChange, LogStretch, topic_changes
 from sowctl.engine.views.definition import query_of
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.errors import DamageError, MissingError, VersionError
@@ -51,14 +51,14 @@ from sowctl.store.opening.locks import StoreFiles, WriterLock
 
 if TYPE_CHECKING:
     from sowctl.config.model import SowEntry
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
 
 READ = 1000
 
 
-class Advance(Struct, frozen=True):
+class AdvanceReport(Struct, frozen=True):
     """What an advance did: messages that were shown, that went, and that are pending; ``way`` in words."""
 
     shown: int
@@ -70,7 +70,7 @@ class Advance(Struct, frozen=True):
 class Keeper:
     """The kept state of one conflated topic, at a moment."""
 
-    def __init__(self, moment: Moment, entry: ConflatedTopic, path: Path) -> None:
+    def __init__(self, moment: ViewInstant, entry: ConflatedTopic, path: Path) -> None:
         self._moment, self._entry, self._path = moment, entry, path
         self._instance = moment.instance
         assert self._instance.config is not None
@@ -122,7 +122,7 @@ class Keeper:
 
     # advancing -------------------------------------------------------------------------------------------------------
 
-    def advance(self) -> Advance:
+    def advance(self) -> AdvanceReport:
         """Bring the kept state to the moment. Raises StorageError, LockedError, RefusedError where none can be written.
 
         A state that another process has brought further is left as it is.
@@ -141,9 +141,9 @@ class Keeper:
                 if self._moment.fresh and self.recorded:
                     return self._build(store.lock)
                 if self.is_current(kept) and self.recorded:
-                    return Advance(0, 0, self._count(store), "as it was")
+                    return AdvanceReport(0, 0, self._count(store), "as it was")
                 if kept.clock > self._moment.now:
-                    return Advance(0, 0, self._count(store), "further on already")
+                    return AdvanceReport(0, 0, self._count(store), "further on already")
                 with suppress(LateError):
                     return self._advance(store, kept)
             return self._build(store.lock)
@@ -175,14 +175,14 @@ class Keeper:
             table = snapshot.table(PENDING)
             return 0 if table is None else len(table)
 
-    def _advance(self, store: Store, kept: Kept) -> Advance:
+    def _advance(self, store: Store, kept: Kept) -> AdvanceReport:
         with store.snapshot() as snapshot:
             before, ended = pending_of(snapshot), ended_of(snapshot)
             seen = Seen(snapshot) if not self.recorded else None
-            conflation = Conflation(
+            conflation = TopicConflation(
                 self._entry.interval_us, lambda key: bool(snapshot.get_many([key])), dict(before), dict(ended)
             )
-            stretch = Stretch(kept.applied, self._moment.until, self._moment.now)
+            stretch = LogStretch(kept.applied, self._moment.until, self._moment.now)
             source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
             if seen is not None:
                 found = seen.changes(self._moment, self._entry, kept)
@@ -195,7 +195,7 @@ class Keeper:
             else:
                 raise LateError
             taken = matching(self._instance, self._entry, found)
-            shown: dict[bytes, Change] = {}
+            shown: dict[bytes, KeyChange] = {}
             for change in conflation.over(taken, self._moment.now):
                 shown[change.key] = change
             due = self._due(conflation.pending, snapshot, shown)
@@ -215,26 +215,26 @@ class Keeper:
             write_kept(txn, fresh)
 
         store.write(write, pending=sum(len(value) for _, value in puts))
-        return Advance(len(puts), len(gone), len(conflation.pending), "advanced")
+        return AdvanceReport(len(puts), len(gone), len(conflation.pending), "advanced")
 
-    def _living(self, snapshot: Reader, pending: Mapping[bytes, Pending]) -> dict[bytes, int]:
+    def _living(self, snapshot: Reader, pending: Mapping[bytes, PendingKey]) -> dict[bytes, int]:
         """The expirations up to the moment of messages that are the latest of their keys."""
         found = {key: expiration_of(one.value) for key, one in pending.items() if one.value is not None}
         keys = [key for key in snapshot.expired(self._moment.now) if key not in pending]
         found |= {key: expiration_of(value) for key, value in snapshot.get_many(keys).items()}
         return found
 
-    def _build(self, lock: WriterLock) -> Advance:
+    def _build(self, lock: WriterLock) -> AdvanceReport:
         """The state anew: from the journal's beginning, or from what the source holds now."""
         moment, instance = self._moment, self._instance
-        conflation = Conflation(self._entry.interval_us)
+        conflation = TopicConflation(self._entry.interval_us)
         seen = Seen(None) if not self.recorded else None
         if seen is not None:
-            found: Iterable[Change] = seen.changes(moment, self._entry, None)
+            found: Iterable[KeyChange] = seen.changes(moment, self._entry, None)
         else:
             found = changes_of(instance, entry_of(instance, (self._entry.message_type, self._entry.underlying)),
-                               Stretch(0, moment.until, moment.now), self._entry)  # fmt: skip
-        shown: dict[bytes, Change] = {}
+                               LogStretch(0, moment.until, moment.now), self._entry)  # fmt: skip
+        shown: dict[bytes, KeyChange] = {}
         for change in conflation.over(matching(instance, self._entry, found), moment.now):
             if change.value is None:
                 shown.pop(change.key, None)
@@ -259,9 +259,9 @@ class Keeper:
 
             builder.change(write)
             builder.put_in_place(lock=lock, wait=instance.lock_wait)
-        return Advance(len(shown), 0, len(conflation.pending), "computed")
+        return AdvanceReport(len(shown), 0, len(conflation.pending), "computed")
 
-    def _ended(self, conflation: Conflation) -> dict[bytes, int]:
+    def _ended(self, conflation: TopicConflation) -> dict[bytes, int]:
         """The ends of intervals that a change to come may belong to: times never decrease within a topic."""
         source = entry_of(self._instance, (self._entry.message_type, self._entry.underlying))
         if not self.recorded or not isinstance(source, TopicConfig):
@@ -286,7 +286,9 @@ class Keeper:
             state = log.state()
             return None if state.block is None else (*state.block, state.end.txid)
 
-    def _due(self, pending: Mapping[bytes, Pending], snapshot: Reader | None, shown: Mapping[bytes, Change]) -> int:
+    def _due(
+        self, pending: Mapping[bytes, PendingKey], snapshot: Reader | None, shown: Mapping[bytes, KeyChange]
+    ) -> int:
         """When something happens next though nothing is published."""
         ends = [one.opened + self._entry.interval_us for one in pending.values()]
         values = [one.value for one in pending.values()] + [one.value for one in shown.values()]
@@ -346,7 +348,7 @@ class KeptOutlook(Struct, frozen=True):
         return 0 if self.meta is None else self.meta.records
 
 
-def outlook(moment: Moment, entry: ConflatedTopic) -> KeptOutlook:
+def outlook(moment: ViewInstant, entry: ConflatedTopic) -> KeptOutlook:
     """How the kept state of a conflated topic stands at a moment; nothing is brought further for that."""
     path = place_of(moment.instance, entry)
     if path is None or not path.exists():
@@ -363,7 +365,7 @@ def outlook(moment: Moment, entry: ConflatedTopic) -> KeptOutlook:
     return KeptOutlook(path, kept, meta, pending, size, keeper.is_current(kept), behind)
 
 
-def _on_time(changes: Iterable[Change], clock: int) -> Iterator[Change]:
+def _on_time(changes: Iterable[KeyChange], clock: int) -> Iterator[KeyChange]:
     for change in changes:
         if change.time <= clock:
             raise LateError

@@ -14,7 +14,7 @@ from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.derived import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
-from sowctl.engine.views.conflation.conflating import Pending
+from sowctl.engine.views.conflation.conflating import PendingKey
 from sowctl.engine.views.definition import query_of
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.errors import SowError
@@ -91,10 +91,10 @@ def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
     return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
 
 
-def pending_of(reader: Reader) -> dict[bytes, Pending]:
+def pending_of(reader: Reader) -> dict[bytes, PendingKey]:
     """What is pending in a kept state."""
     table = reader.table(PENDING)
-    return {} if table is None else {key: Pending(*_UNPACK.decode(value)) for key, value in table.walk()}
+    return {} if table is None else {key: PendingKey(*_UNPACK.decode(value)) for key, value in table.walk()}
 
 
 def ended_of(reader: Reader) -> dict[bytes, int]:
@@ -111,7 +111,7 @@ def put_ended(txn: WriteTxn, before: Mapping[bytes, int], after: Mapping[bytes, 
     table.put(sorted((key, end.to_bytes(8, "big", signed=True)) for key, end in changed))
 
 
-def put_pending(txn: WriteTxn, before: Mapping[bytes, Pending], after: Mapping[bytes, Pending]) -> None:
+def put_pending(txn: WriteTxn, before: Mapping[bytes, PendingKey], after: Mapping[bytes, PendingKey]) -> None:
     """Write what is pending where it is different from before."""
     table = txn.table(PENDING)
     table.delete(before.keys() - after.keys())

@@ -19,7 +19,7 @@ from sowctl.store.codec import decode, encode
 if TYPE_CHECKING:
     from sowctl.config.derived import ConflatedTopic
     from sowctl.engine.instance import Instance
-    from sowctl.engine.views.conflation.timeline import Change
+    from sowctl.engine.views.conflation.timeline import KeyChange
     from sowctl.engine.writing.enrichment import Phase
 
 
@@ -42,11 +42,11 @@ class Outputs:
             found += self._seed
         return found[:count]
 
-    def change(self, change: Change) -> Change:
+    def change(self, change: KeyChange) -> KeyChange:
         """A change with its output as its value."""
         return change if change.value is None else change._replace(value=self.of(change))
 
-    def of(self, change: Change) -> bytes:
+    def of(self, change: KeyChange) -> bytes:
         """The stored value that is shown for a message from an instant on. Raises InputError ``SOW-QRY-004``."""
         time, key, value = change
         assert value is not None

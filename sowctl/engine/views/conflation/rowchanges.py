@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.tempstore import aside
 from sowctl.engine.topics.derived import as_topic
 from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.views.conflation.timeline import Change
+from sowctl.engine.views.conflation.timeline import KeyChange
 from sowctl.engine.views.definition import Program, query_of
 from sowctl.engine.views.records import RecordReader
 from sowctl.engine.views.tables import OF_JOINS, OF_ROWS
@@ -33,7 +33,7 @@ TOGETHER = 1000
 """Changes in one transaction."""
 
 
-def row_changes(instance: Instance, view: View, sources: Sequence[Iterable[Change]]) -> Iterator[Change]:
+def row_changes(instance: Instance, view: View, sources: Sequence[Iterable[KeyChange]]) -> Iterator[KeyChange]:
     """The changes of a view's rows, in the order of time, from those of its sources (in the view's order).
 
     Raises what the view's texts do, and InputError ``SOW-QRY-004`` for a message that cannot be read.
@@ -51,7 +51,7 @@ def row_changes(instance: Instance, view: View, sources: Sequence[Iterable[Chang
             store.open_tables((*OF_ROWS, *OF_JOINS))
             while some := list(islice(merged, TOGETHER)):
 
-                def take(txn: WriteTxn, some: Sequence[tuple[int, int, Change]] = some) -> list[Change]:
+                def take(txn: WriteTxn, some: Sequence[tuple[int, int, KeyChange]] = some) -> list[KeyChange]:
                     return [
                         row
                         for time, number, change in some
@@ -62,14 +62,14 @@ def row_changes(instance: Instance, view: View, sources: Sequence[Iterable[Chang
 
 
 def _taken(
-    txn: WriteTxn, program: Program, readers: Sequence[RecordReader], time: int, number: int, change: Change
-) -> list[Change]:
+    txn: WriteTxn, program: Program, readers: Sequence[RecordReader], time: int, number: int, change: KeyChange
+) -> list[KeyChange]:
     records = [] if change.value is None else readers[number].read([change.key], [change.value])
     changes: list[Changes] = [{} for _ in readers]
     changes[number] = {change.key: records[0] if records else None}
     upkeep = _Noted(program, txn)
     upkeep.apply(changes)
-    return [Change(time, key, value) for key, value in upkeep.noted]
+    return [KeyChange(time, key, value) for key, value in upkeep.noted]
 
 
 class _Noted(Upkeep):

@@ -12,13 +12,13 @@ from xxhash import xxh3_128_digest
 
 from sowctl.config.model import TopicConfig
 from sowctl.engine.views.conflation.kept import SEEN, Kept
-from sowctl.engine.views.conflation.timeline import Change
+from sowctl.engine.views.conflation.timeline import KeyChange
 from sowctl.engine.views.moment import entry_of
 from sowctl.store.codec import stamps
 
 if TYPE_CHECKING:
     from sowctl.config.derived import ConflatedTopic
-    from sowctl.engine.views.moment import Moment
+    from sowctl.engine.views.moment import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
 
@@ -34,7 +34,7 @@ class Seen:
         self._after = dict(self._before)
         self.source = ""
 
-    def changes(self, moment: Moment, entry: ConflatedTopic, kept: Kept | None) -> Iterator[Change]:
+    def changes(self, moment: ViewInstant, entry: ConflatedTopic, kept: Kept | None) -> Iterator[KeyChange]:
         """What is different in the source, in the order of time: of a topic's message its own time, else now."""
         source = moment.source((entry.message_type, entry.underlying))
         stored = source.stored
@@ -43,7 +43,7 @@ class Seen:
             self.source = f"{stored.meta.digest:032x}"
             if kept is not None and kept.source:
                 keys = stored.snapshot.changed_since(int(kept.source, 16))
-        found: list[Change] = []
+        found: list[KeyChange] = []
         there: set[bytes] = set()
         if keys is None:
             batches: Iterable[tuple[Any, Any]] = source.batches(READ)
@@ -64,11 +64,11 @@ class Seen:
                 digest = xxh3_128_digest(value)
                 if self._after.get(key) != digest:
                     self._after[key] = digest
-                    found.append(Change(min(max(stamps(value)[1], earliest), moment.now), key, value))
+                    found.append(KeyChange(min(max(stamps(value)[1], earliest), moment.now), key, value))
         for key in self._before if keys is None else keys & self._before.keys():
             if key not in there:
                 del self._after[key]
-                found.append(Change(moment.now, key, None))
+                found.append(KeyChange(moment.now, key, None))
         yield from sorted(found, key=lambda change: change.time)
 
     def write(self, txn: WriteTxn) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """One change: when (microseconds UTC), of which key, and the stored value since then; None where it is gone."""
 
     time: int
@@ -32,7 +32,7 @@ class Change(NamedTuple):
     value: bytes | None
 
 
-class Stretch(NamedTuple):
+class LogStretch(NamedTuple):
     """A stretch of the log and of time: entries behind the txid ``after`` and not behind ``until`` (None: to the end),
     and what happened up to the instant ``at``, inclusive."""
 
@@ -42,8 +42,8 @@ class Stretch(NamedTuple):
 
 
 def topic_changes(
-    instance: Instance, topic: TopicConfig, stretch: Stretch, living: Mapping[bytes, int] | None = None
-) -> Iterator[Change]:
+    instance: Instance, topic: TopicConfig, stretch: LogStretch, living: Mapping[bytes, int] | None = None
+) -> Iterator[KeyChange]:
     """The changes of a journalled topic, in the order of time.
 
     ``living``: the expirations of the records that there were behind the txid ``after``, None for the beginning of the
@@ -76,7 +76,7 @@ def topic_changes(
                 if lifetimes is not None:
                     yield from lifetimes.until(time)
                     lifetimes.put(key, 0 if gone else expiration_of(value))
-                yield Change(time, key, None if gone else value)
+                yield KeyChange(time, key, None if gone else value)
     if lifetimes is not None:
         yield from lifetimes.until(stretch.at)
 
@@ -97,11 +97,11 @@ class _Lifetimes:
         else:
             self._last.pop(key, None)
 
-    def until(self, time: int) -> Iterator[Change]:
+    def until(self, time: int) -> Iterator[KeyChange]:
         """The records that expire up to an instant, inclusive."""
         while self._heap and self._heap[0][0] <= time:
             at, key = heapq.heappop(self._heap)
             # Published anew or deleted since, the record that this entry was for is no longer there.
             if self._last.get(key) == at:
                 del self._last[key]
-                yield Change(at, key, None)
+                yield KeyChange(at, key, None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sowctl.engine.following.events import Event
-from sowctl.engine.following.feeds.order import Ordered
+from sowctl.engine.following.feeds.order import OrderedItems
 from sowctl.errors import UsageError
 from tests.support.following import following, news, told
 from tests.support.instances import Lab, message
@@ -183,7 +183,7 @@ def test_ordered_items_are_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sowctl.engine.following.feeds.order.LENGTH", 4)
     chance = random.Random(seed)
     model = sorted(chance.sample(range(1000), 50))
-    ordered = Ordered(model)
+    ordered = OrderedItems(model)
     for _ in range(2000):
         if model and chance.random() < 0.5:
             item = chance.choice(model)

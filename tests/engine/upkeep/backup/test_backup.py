@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.upkeep.backup.folder import TREE, backups
-from sowctl.engine.upkeep.backup.manifest import NAME, Manifest, decode
+from sowctl.engine.upkeep.backup.manifest import NAME, BackupManifest, decode
 from sowctl.engine.verbs.upkeep.backup import list_backups, verify_backup
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, VersionError
 from sowctl.seam import SEAM
@@ -28,14 +28,14 @@ def lab(tmp_path: Path, checks_here: None) -> Iterator[BackupLab]:
     yield made
 
 
-def roles(manifest: Manifest) -> dict[str, int]:
+def roles(manifest: BackupManifest) -> dict[str, int]:
     found: dict[str, int] = {}
     for file in manifest.files:
         found[file.role] = found.get(file.role, 0) + 1
     return found
 
 
-def how(manifest: Manifest) -> dict[str, str]:
+def how(manifest: BackupManifest) -> dict[str, str]:
     return {file.path: file.how for file in manifest.files}
 
 

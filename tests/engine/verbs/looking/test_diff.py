@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sowctl.engine.options import DiffOptions, PublishOptions
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.looking.diff import DiffCounts, RecordChange, Side, compare
+from sowctl.engine.verbs.looking.diff import DiffCounts, DiffSide, RecordChange, compare
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
@@ -38,12 +38,12 @@ XML = config_xml(
 )
 
 
-def side(lab: Lab, topic: str, at: int | None = None, after: int | None = None) -> Side:
+def side(lab: Lab, topic: str, at: int | None = None, after: int | None = None) -> DiffSide:
     instance = lab.open()
-    return Side(instance, resolve(instance, topic, derived=True)[0], topic, at, after)
+    return DiffSide(instance, resolve(instance, topic, derived=True)[0], topic, at, after)
 
 
-def found(before: Side, after: Side, **options: object) -> tuple[list[RecordChange], DiffCounts]:
+def found(before: DiffSide, after: DiffSide, **options: object) -> tuple[list[RecordChange], DiffCounts]:
     with closing(compare(before, after, DiffOptions(**options))) as comparison:  # type: ignore[arg-type]
         return list(comparison.changes()), comparison.counts
 
@@ -55,7 +55,7 @@ def told(changes: Sequence[RecordChange]) -> dict[str, object]:
     }
 
 
-def envelopes(before: Side, after: Side) -> bytes:
+def envelopes(before: DiffSide, after: DiffSide) -> bytes:
     with closing(compare(before, after, DiffOptions())) as made:
         lines = [
             envelope(made.topic, made.message_type, change, user_keys=made.user_keys, lifetimes=made.lifetimes)

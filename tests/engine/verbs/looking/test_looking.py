@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.profile.sample import Share
+from sowctl.engine.profile.sample import SampleShare
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.looking import stats as looking_stats
 from sowctl.engine.verbs.looking.schema import SchemaReport, schema
@@ -22,14 +22,14 @@ from tests.support.instances import START, Lab, config_xml, message, topic_xml
 MINUTE = 60_000_000
 
 
-def schema_of(lab: Lab, share: Share | None = None, **options: object) -> SchemaReport:
+def schema_of(lab: Lab, share: SampleShare | None = None, **options: object) -> SchemaReport:
     with lab.open() as instance:
         targets = resolve(instance, "t", derived=True)
         with closing(query(instance, targets, QueryOptions(**options))) as result:  # type: ignore[arg-type]
             return schema(result, "t", instance.type_of("json"), share)
 
 
-def stats_of(lab: Lab, *paths: str, share: Share | None = None, top: int = 5, batch: int = 1000) -> StatsReport:
+def stats_of(lab: Lab, *paths: str, share: SampleShare | None = None, top: int = 5, batch: int = 1000) -> StatsReport:
     with lab.open() as instance:
         targets = resolve(instance, "t", derived=True)
         kind = instance.type_of("json")
@@ -71,8 +71,8 @@ def test_a_schema_reads_all_records_that_match(filled: Lab) -> None:
     assert (facts["/note"].missing, facts["/note"].examples) == (90, ["late"])
 
 
-@pytest.mark.parametrize(("share", "least", "most"), [(Share(most=20), 20, 20), (Share(part=0.3), 30, 90)])
-def test_a_sample_is_the_same_in_every_run(filled: Lab, share: Share, least: int, most: int) -> None:
+@pytest.mark.parametrize(("share", "least", "most"), [(SampleShare(most=20), 20, 20), (SampleShare(part=0.3), 30, 90)])
+def test_a_sample_is_the_same_in_every_run(filled: Lab, share: SampleShare, least: int, most: int) -> None:
     report = schema_of(filled, share)
     assert report.records == 200
     assert least <= report.looked_at <= most
@@ -172,4 +172,4 @@ def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: py
     assert stats_of(filled).looked_at < 150
     # What is asked for is given.
     assert stats_of(filled, "/id", "/price").looked_at == 200
-    assert stats_of(filled, share=Share(part=1.0)).looked_at == 200
+    assert stats_of(filled, share=SampleShare(part=1.0)).looked_at == 200
