@@ -1,7 +1,8 @@
 """Declared fields, and those that messages have besides: the DDL of both (sowctl-spark(7), MESSAGES, mergeSchema).
 
 What is declared stays as it is written, its order and comments included; what was seen in messages and is not declared
-comes behind it, inside of declared structs, too. Called by the data sources.
+comes behind it, inside of declared structs, too. Names that differ in nothing but case are refused wherever one of them
+was seen: Spark takes both for one name. Called by the data sources and by the jobs that write columns.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sowctl.arrow.inference import Shape, ddl_of
+from sowctl.arrow.inference import Inference, Shape, ddl_of
 from sowctl.errors import UsageError
 
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:,<>()']+))\s*:?\s*")
@@ -20,33 +21,67 @@ _OPEN, _CLOSE, _QUOTES = "<(", ">)", "'\"`"
 def evolved(declared: str, seen: dict[str, Shape]) -> str:
     """The DDL of the ``declared`` fields and of the ``seen`` ones that are not among them.
 
-    Names that differ in nothing but case are one field, as for Spark. Raises UsageError ``SOW-SPK-136`` for a text that
-    is no list of fields.
+    Raises UsageError ``SOW-SPK-136`` for a text that is no list of fields, and as :func:`distinct`.
     """
     body = declared.strip()
     whole = _NESTED.match(body)
     if whole is not None and whole[1].lower() == "struct" and body.endswith(">"):
         body = body[whole.end() : -1]
-    return ", ".join(_fields(body, seen))
+    return ", ".join(_fields(body, seen, ""))
 
 
-def _fields(body: str, seen: dict[str, Shape]) -> Iterator[str]:
-    known = set()
+def distinct(seen: Inference) -> str:
+    """The DDL of all the fields that were seen.
+
+    Raises UsageError ``SOW-SPK-164`` where the names of two in one place differ in nothing but case: a query for one of
+    them would be ambiguous, and a file of both could not be written.
+    """
+    _require_distinct(seen.members(), "")
+    return seen.ddl()
+
+
+def _require_distinct(shape: Shape, place: str) -> None:
+    if isinstance(shape, list):
+        _require_distinct(shape[0], place)
+    elif isinstance(shape, dict):
+        known = dict[str, str]()
+        for name, inner in shape.items():
+            _note(known, name, place)
+            _require_distinct(inner, f"{place}/{name}")
+
+
+def _note(known: dict[str, str], name: str, place: str) -> None:
+    """Add a name to those that are ``known`` by their lower case."""
+    other = known.setdefault(name.lower(), name)
+    if other != name:
+        raise UsageError(
+            "SOW-SPK-164",
+            f"the names of two fields differ in nothing but case: {place}/{other} and {place}/{name}",
+            hint="Spark takes them for one name: declare the fields that are wanted, with payloadSchema or --fields",
+        )
+
+
+def _fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str]:
+    known, declared = dict[str, str](), set[str]()
     for text in _cut(body):
         found = _NAME.match(text)
         kind = text[found.end() :].strip() if found is not None else ""
         if found is None or not kind:
             raise _no_fields(text)
         name = found[1].replace("``", "`") if found[1] is not None else found[2]
-        known.add(name.lower())
-        yield f"{_quoted(name)}: {_merged(kind, seen[name])}" if name in seen else text.strip()
+        # Two that are declared are left to Spark, which may be told to mind their case.
+        known.setdefault(name.lower(), name)
+        declared.add(name)
+        inner = f"{place}/{name}"
+        yield f"{_quoted(name)}: {_merged(kind, seen[name], inner)}" if name in seen else text.strip()
     for name, shape in seen.items():
-        if name.lower() not in known:
-            known.add(name.lower())
+        if name not in declared:
+            _note(known, name, place)
+            _require_distinct(shape, f"{place}/{name}")
             yield f"{_quoted(name)}: {ddl_of(shape)}"
 
 
-def _merged(kind: str, shape: Shape) -> str:
+def _merged(kind: str, shape: Shape, place: str) -> str:
     """A declared type with what was seen in its place; any but structs, and arrays of them, stay as they are."""
     found = _NESTED.match(kind)
     if found is None:
@@ -54,9 +89,9 @@ def _merged(kind: str, shape: Shape) -> str:
     end = _end(kind, found.end())
     inner, rest = kind[found.end() : end], kind[end:]
     if found[1].lower() == "struct" and isinstance(shape, dict):
-        return f"STRUCT<{', '.join(_fields(inner, shape))}{rest}"
+        return f"STRUCT<{', '.join(_fields(inner, shape, place))}{rest}"
     if found[1].lower() == "array" and isinstance(shape, list):
-        return f"ARRAY<{_merged(inner.strip(), shape[0])}{rest}"
+        return f"ARRAY<{_merged(inner.strip(), shape[0], place)}{rest}"
     return kind
 
 

@@ -332,4 +332,17 @@ CODES: dict[str, str] = {
         the same path.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-164": """2 fields whose names differ in nothing but case
+
+        Why: Messages have two fields in one place, such as ``qty`` and ``Qty``. Spark takes both for one name: a query
+        for either would be ambiguous, and no file could have both as columns.
+        Do: Declare the fields that are wanted, each by its own name: ``payloadSchema``, or ``--fields`` of a job. Both
+        may be declared for a session with ``spark.sql.caseSensitive=true``.
+        """,
+    "SOW-SPK-165": """2 nothing that fields could be merged into
+
+        Why: ``mergeSchema`` adds the fields of messages to those that ``payloadSchema`` declares. A schema that is
+        declared with ``.schema(...)`` is read as it is, and messages that are read as bytes have no fields.
+        Do: Declare the fields with ``payloadSchema``, and the columns with ``columns``; or leave ``mergeSchema`` out.
+        """,
 }

@@ -56,6 +56,8 @@ ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 
 INFERRED = "fields inferred from the messages"
 """The comment of a column payload whose fields were inferred; it is how a reader gets to know that."""
+MERGED = "fields declared, and others of the messages"
+"""The comment of one whose fields option ``mergeSchema`` has made."""
 
 LOOK_AT_MORE = "option samples=all looks at every message before types are chosen; payloadSchema declares the fields"
 """The hint where a message does not fit what was inferred from others."""
@@ -66,11 +68,11 @@ def ddl(
     chosen: tuple[str, ...] | None,
     payload: str | None,
     *,
-    inferred: bool = False,
+    comment: str | None = None,
     table: str | None = None,
 ) -> str:
-    """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes; ``table`` one more
-    column.
+    """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes, ``comment`` says how they
+    came about; ``table`` is one more column.
 
     Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
     """
@@ -84,8 +86,8 @@ def ddl(
         if name == PAYLOAD and payload is not None:
             kind = payload if payload.lower().startswith("struct<") else f"STRUCT<{payload}>"
             # Spark hands the reader nothing but the schema, and the comment is what it keeps of how that came about.
-            if inferred:
-                kind += f" COMMENT '{INFERRED}'"
+            if comment is not None:
+                kind += f" COMMENT '{comment}'"
         parts.append(f"`{name}` {kind}")
     return ", ".join(parts if table is None else [*parts, table])
 
@@ -104,8 +106,28 @@ def declared_payload(options: Options) -> str | None:
     if options.choice("payload", ("bytes", "struct"), default) == "bytes":
         if declared is not None:
             raise UsageError("SOW-SPK-016", "payloadSchema is given, but payload is bytes", hint="leave one out")
+        if options.flag("mergeSchema"):
+            hint = "payloadSchema declares some fields, payload=struct none"
+            raise UsageError("SOW-SPK-165", "mergeSchema is given, but messages are read as bytes", hint=hint)
         return None
     return declared or ""
+
+
+def require_merged(options: Options, schema: StructType) -> None:
+    """Raise UsageError ``SOW-SPK-165`` where fields are to be merged into a schema that was declared as a whole.
+
+    Spark asks for no schema then, so that nobody has looked at the messages.
+    """
+    if not options.flag("mergeSchema") or any(is_mark(field.name) for field in schema.fields):
+        return
+    for field in schema.fields:
+        if field.name == PAYLOAD and (field.metadata or {}).get("comment") not in (MERGED, INFERRED):
+            raise UsageError(
+                "SOW-SPK-165",
+                "mergeSchema adds fields to those of payloadSchema, and .schema(...) has declared all columns as they "
+                "are to be read",
+                hint="declare the fields with payloadSchema and the columns with columns, or leave mergeSchema out",
+            )
 
 
 def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Schema:

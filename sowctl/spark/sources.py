@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
 
-from sowctl.arrow.evolution import evolved
+from sowctl.arrow.evolution import distinct, evolved
 from sowctl.arrow.inference import Inference
 from sowctl.engine.topics.logplaces import read_moment
 from sowctl.errors import UsageError
@@ -24,7 +24,17 @@ from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
 from sowctl.spark.reading.malformed import MODE_OPTIONS, malformed_of
 from sowctl.spark.reading.several import several
-from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, STORE_COLUMNS, ddl, declared_payload, with_corrupt
+from sowctl.spark.schema import (
+    CHANGE_COLUMNS,
+    INFERRED,
+    JOURNAL_COLUMNS,
+    MERGED,
+    STORE_COLUMNS,
+    ddl,
+    declared_payload,
+    require_merged,
+    with_corrupt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,9 +141,10 @@ class SowSource(DataSource):
     def _read_options(self, schema: StructType) -> list[Options]:
         given, table = with_table(self.name(), self.options, schema)
         # what a table says of writing to it is nothing to a reader
-        return [
-            Options(self.name(), one, STORE_OPTIONS, WRITE_OPTIONS if table else (), WHOSE) for one in each_path(given)
-        ]
+        passed = WRITE_OPTIONS if table else ()
+        found = [Options(self.name(), one, STORE_OPTIONS, passed, WHOSE) for one in each_path(given)]
+        require_merged(found[0], schema)
+        return found
 
     def _write_options(self, schema: StructType) -> Options:
         given, _ = with_table(self.name(), self.options, schema)
@@ -198,7 +209,9 @@ class JournalSource(DataSource):
 
     def _read_options(self, schema: StructType) -> list[Options]:
         given, _ = with_table(self.name(), self.options, schema)
-        return [Options(self.name(), one, JOURNAL_OPTIONS, (), WHOSE) for one in each_path(given)]
+        found = [Options(self.name(), one, JOURNAL_OPTIONS, (), WHOSE) for one in each_path(given)]
+        require_merged(found[0], schema)
+        return found
 
 
 SOURCES = (SowSource, JournalSource)
@@ -221,20 +234,20 @@ def _schema(
         table = mark_of(source.name(), given)
     found = [Options(source.name(), one, known[0], known[1] if new else (), WHOSE) for one in each_path(given)]
     options = found[0]
-    payload, inferred = declared_payload(options), False
+    payload, comment = declared_payload(options), None
     if payload == "" or (payload is not None and options.flag("mergeSchema")):
         count = _samples(options)
         messages = chain.from_iterable(sample(query(one), count) for one in found)
         seen = Inference()
         seen.add(messages if count is None else islice(messages, count))
         # What is declared may be narrower than what messages hold: only a type that was inferred as a whole loses none.
-        payload, inferred = (evolved(payload, seen.members()), False) if payload else (seen.ddl(), True)
+        payload, comment = (evolved(payload, seen.members()), MERGED) if payload else (distinct(seen), INFERRED)
     elif new:
         # a table that could never be read is refused when it is made
         query(options)
     if "changes" in known[0] and options.flag("changes"):
         columns = CHANGE_COLUMNS
-    return ddl(_columns(options, columns), options.words("columns"), payload, inferred=inferred, table=table)
+    return ddl(_columns(options, columns), options.words("columns"), payload, comment=comment, table=table)
 
 
 def _columns(options: Options, columns: Mapping[str, str]) -> Mapping[str, str]:

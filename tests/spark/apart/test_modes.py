@@ -12,14 +12,14 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 import pyarrow as pa
-from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructType, TimestampType
 
 from sowctl.arrow.decoding import StructDecoder
 from sowctl.arrow.fitting import Fitting
 from sowctl.errors import InputError, SowError
 from sowctl.messages.types import get_type
 from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.schema import INFERRED
+from sowctl.spark.schema import INFERRED, MERGED
 from tests.spark.reading import journal, rows_of, source
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -28,6 +28,7 @@ FIELDS = StructType().add("id", LongType()).add("n", LongType()).add("at", Times
 GOOD, BAD = message(id=1, n=1, at="2026-01-01T00:00:00Z"), message(id=2, n="many", at="2026-01-01T00:00:00Z")
 MORE = message(id=3, n=3, new=True)
 PLAIN = StructType().add("payload", FIELDS).add("_txid", LongType())
+BYTES = StructType().add("payload", BinaryType())
 BESIDE = StructType().add("payload", FIELDS).add("_txid", LongType()).add("_corrupt_record", StringType())
 
 
@@ -189,9 +190,52 @@ def test_a_declared_schema_takes_in_what_messages_have_besides(lab: Lab, kind: A
     assert kind(lab, **given).schema() == "`payload` STRUCT<n INT>"
     merged = str(kind(lab, **given, mergeSchema="true", samples="all").schema())
     assert merged.startswith("`payload` STRUCT<`n`: INT, `id`: BIGINT") and "`new`: BOOLEAN" in merged
-    assert "COMMENT" not in merged
+    assert f"COMMENT '{MERGED}'" in merged and INFERRED not in merged
     with pytest.raises(CarriedError, match="SOW-SPK-136"):
         kind(lab, topic="a", payloadSchema="n", mergeSchema="true").schema()
+    # what that schema says reaches the reader, and a value that does not fit is NULL as under any declared one
+    payload = StructType().add("n", LongType()).add("new", BooleanType())
+    schema = StructType().add("payload", payload, metadata={"comment": MERGED})
+    found = read(lab, schema, kind, payloadSchema="n BIGINT", mergeSchema="true")
+    assert {"n": None, "new": None} in [row["payload"] for row in found]
+    assert {"n": 3, "new": True} in [row["payload"] for row in found]
+
+
+@pytest.mark.parametrize("kind", [journal, source])
+def test_nothing_is_merged_into_a_schema_that_was_declared_as_a_whole(lab: Lab, kind: Any) -> None:
+    for schema, given in ((PLAIN, {"payloadSchema": "n INT"}), (PLAIN, {"payload": "struct"}), (BYTES, {})):
+        with pytest.raises(CarriedError, match=r"SOW-SPK-165.*\.schema\(\.\.\.\)"):
+            kind(lab, topic="a", mergeSchema="true", **given).reader(schema)
+    with pytest.raises(CarriedError, match=r"SOW-SPK-165.*as bytes"):
+        kind(lab, topic="a", mergeSchema="true").schema()
+    # without a column of messages there is nothing to merge
+    assert len(read(lab, StructType().add("_txid", LongType()), kind, payload="struct", mergeSchema="true")) > 1
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ('{"id":4,"ID":4}', ["/id", "/ID"]),
+        ('{"id":4,"who":{"desk":1,"Desk":2}}', ["/who/desk", "/who/Desk"]),
+        ('{"id":4,"legs":[{"Ab":1},{"aB":1}]}', ["/legs/Ab", "/legs/aB"]),
+    ],
+)
+def test_names_that_differ_in_nothing_but_case_are_refused(lab: Lab, more: str, names: list[str]) -> None:
+    lab.publish("a", more)
+    for given in ({"payload": "struct"}, {"payloadSchema": "id BIGINT", "mergeSchema": "true"}):
+        with pytest.raises(CarriedError, match=f"SOW-SPK-164.*: {' and '.join(names)}\n"):
+            journal(lab, topic="a", **given).schema()
+    # what is declared is left to Spark, which may mind the case
+    declared = "id BIGINT, ID BIGINT, who STRUCT<desk INT, Desk INT>, legs STRING"
+    assert journal(lab, topic="a", payloadSchema=declared, mergeSchema="true").schema()
+
+
+def test_a_declared_name_takes_in_no_member_of_another_case(lab: Lab) -> None:
+    lab.publish("a", '{"id":4,"N":7}')
+    with pytest.raises(CarriedError, match=r"SOW-SPK-164.*/n and /N"):
+        journal(lab, topic="a", payloadSchema="n BIGINT", mergeSchema="true").schema()
+    both = StructType().add("payload", StructType().add("n", LongType()).add("N", LongType()))
+    assert read(lab, both, fromTxid=5)[0]["payload"] == {"n": None, "N": 7}
 
 
 @pytest.mark.parametrize(

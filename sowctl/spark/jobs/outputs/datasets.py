@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from pyspark import RDD
 
+from sowctl.arrow.evolution import distinct
 from sowctl.arrow.inference import Inference, misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.instance import Instance
@@ -181,7 +182,7 @@ def _inferred(spark: SparkSession, parts: Parts, shape: DataShape) -> str:
     for seen in every:
         found.merge(seen)
     # Spark writes no struct without fields, so records without any get a column that stays NULL.
-    return found.ddl() if found else "STRUCT<`payload`: STRING>"
+    return distinct(found) if found else "STRUCT<`payload`: STRING>"
 
 
 class _Look:
