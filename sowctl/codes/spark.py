@@ -345,4 +345,13 @@ CODES: dict[str, str] = {
         declared with ``.schema(...)`` is read as it is, and messages that are read as bytes have no fields.
         Do: Declare the fields with ``payloadSchema``, and the columns with ``columns``; or leave ``mergeSchema`` out.
         """,
+    "SOW-SPK-166": """4 executors with another sowctl
+
+        Why: What the driver sends to executors is for its own code alone. On the host that the message names there is
+        no sowctl, another release, or other modules of the same one: the packed environment is older than the driver's
+        installation, or the machines were not upgraded together.
+        Do: Pack the environment again, with what the driver has installed; or run the job by the line of
+        ``sowctl pipeline submit-args``, which sends the driver's package along.
+        See: sowctl-spark(7)
+        """,
 }

@@ -7,7 +7,8 @@ codecs. ``with sowctl.spark.session() as spark:`` opens a session that knows the
 ``sessions`` opens it (``jvm/``: the Java it runs in; ``submit``: the line for spark-submit). ``sources`` takes the
 ``options`` of a reader or writer (``paths`` among them), finds its ``origin`` and hands on to ``reading/`` and
 ``writing/``; ``schema`` has the columns of both; :mod:`sowctl.arrow` makes structs of payloads. ``jobs/`` are the
-functions behind ``sowctl pipeline``; ``errors`` carries the project's errors through Spark.
+functions behind ``sowctl pipeline``; ``errors`` carries the project's errors through Spark; ``samecode`` sees to it
+that executors run what the driver runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Whether the executors see the files that the driver sees: asked before a job begins (``sowctl-spark(7)``, CLUSTER).
+"""Whether the executors see the files that the driver sees, and run its code: asked before a job begins
+(``sowctl-spark(7)``, ON A CLUSTER).
 
 A path that is missing on a worker, or leads to another copy there, would end a job in its middle, or give another
 result. So executors look at the first bytes of some files, and at a token that the driver has left in the staging
@@ -18,8 +19,10 @@ from msgspec import Struct
 
 from sowctl.errors import ConfigError, SowError
 from sowctl.remote.place import Place, RemotePath
-from sowctl.spark.jobs.tasks import run
+from sowctl.spark.errors import translated
+from sowctl.spark.jobs.tasks import describe, run
 from sowctl.spark.jvm.masters import is_local
+from sowctl.spark.samecode import code, require_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,14 +86,18 @@ def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
 
 
 def require_sight(spark: SparkSession, instance: Instance, shared: Path | None = None) -> None:
-    """Refuse to begin where an executor does not see what is seen here: ConfigError ``SOW-SPK-141``."""
+    """Refuse to begin where an executor does not see what is seen here: ConfigError ``SOW-SPK-141``; where it runs
+    other code: ``SOW-SPK-166``."""
     if is_local(spark.sparkContext.master or ""):
         return
-    probes = probes_of(instance, shared)
-    if not probes:
-        return
     count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
-    raise_unseen(run(spark, [tuple(probes)] * count, look, what="look at the files that executors see"))
+    describe(spark, "ask executors which sowctl they run")
+    with translated():
+        # Not by run(), whose own functions an executor would have to know.
+        spark.sparkContext.parallelize([code()] * count, count).foreach(require_code)
+    probes = probes_of(instance, shared)
+    if probes:
+        raise_unseen(run(spark, [tuple(probes)] * count, look, what="look at the files that executors see"))
 
 
 def look(probes: Sequence[Probe]) -> Unseen | None:

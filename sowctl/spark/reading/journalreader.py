@@ -22,6 +22,7 @@ from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery, Run
 from sowctl.spark.reading.journalchanges import ChangePlan, FeedStretch, read_changes
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.spark.reading.malformed import Judging
+from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, arrow_schema, with_corrupt
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ FULL_BYTES = 4 << 20
 """Bytes of messages from which on blocks are no longer put together."""
 
 
-class JournalReader(DataSourceReader):
+class JournalReader(SameCode, DataSourceReader):
     """Reads what a :class:`JournalQuery` asks for, in the columns of ``schema``, in txid order within a partition."""
 
     def __init__(self, query: JournalQuery, schema: StructType) -> None:

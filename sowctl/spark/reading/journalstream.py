@@ -26,6 +26,7 @@ from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalchanges import ChangePlan
 from sowctl.spark.reading.journalplan import open_journal, plan_stretches
 from sowctl.spark.reading.journalreader import journal_schema, read_partition
+from sowctl.spark.samecode import SameCode
 
 if TYPE_CHECKING:
     import pyarrow
@@ -50,7 +51,7 @@ class Pace(Struct, frozen=True):
     max_bytes: int | None = None
 
 
-class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the entries that a :class:`JournalQuery` asks for, as they are committed."""
 
     def __init__(self, query: JournalQuery, pace: Pace, schema: StructType) -> None:

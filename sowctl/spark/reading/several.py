@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sowctl.spark.samecode import SameCode
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -24,7 +26,7 @@ class PartOf(InputPartition):
         self.inner = inner
 
 
-class SeveralReader(DataSourceReader):
+class SeveralReader(SameCode, DataSourceReader):
     """The partitions of several readers, in the order of the readers."""
 
     def __init__(self, readers: Sequence[DataSourceReader]) -> None:

@@ -28,6 +28,7 @@ from sowctl.spark.origin import compiled
 from sowctl.spark.reading.malformed import Judged, Judging, Malformed
 from sowctl.spark.reading.positions import open_planned, plan_position, ranged
 from sowctl.spark.reading.storeplan import StorePlan, plan_store
+from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred, with_corrupt
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
 
@@ -61,7 +62,7 @@ class KeyRange(InputPartition):
         self.plan = plan
 
 
-class StoreReader(DataSourceReader):
+class StoreReader(SameCode, DataSourceReader):
     """Reads what a :class:`StoreQuery` asks for, in the columns of ``schema``."""
 
     def __init__(self, query: StoreQuery, schema: StructType) -> None:

@@ -28,6 +28,7 @@ from sowctl.engine.options import PublishOptions, is_bulk
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.errors import carried
+from sowctl.spark.samecode import SameCode
 from sowctl.spark.writing.encoding import EncodedRows, RowEncoder
 from sowctl.spark.writing.outcome import append_counts, keep_refused, partition_name, require_directory
 
@@ -254,7 +255,7 @@ class _Attempt:
             task.__exit__(*error)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SameCode, DataSourceArrowWriter):
     """One batch write."""
 
     def __init__(self, request: WriteRequest, schema: StructType) -> None:
@@ -280,7 +281,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._request.staging.remove()
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SameCode, DataSourceStreamArrowWriter):
     """The batches of a stream."""
 
     def __init__(self, request: WriteRequest, schema: StructType) -> None:

@@ -1,0 +1,123 @@
+"""Executors run the code that the driver runs (sowctl-spark(7), ON A CLUSTER).
+
+Readers and writers travel as what Python has in memory, which only the same code takes for what it is: another release
+would fail anywhere, or read something else. So what travels says which code made it, and is opened by a function that
+travels with it and needs no sowctl where it arrives: an executor that has none, or an older one, is named as that.
+Readers and writers of the data sources inherit :class:`SameCode`; the jobs ask before they begin
+(:mod:`sowctl.spark.jobs.sight`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeAlias
+from zipfile import ZipFile
+
+from sowctl.version import VERSION
+
+Code: TypeAlias = "tuple[str, str, str, str]"
+"""A host, the directory of the package there, its release, and the digest of its modules."""
+
+
+@cache
+def code() -> Code:
+    """The code of this process."""
+    package = Path(__file__).parents[1]
+    return socket.gethostname(), str(package), VERSION, digest(package)
+
+
+def digest(package: Path) -> str:
+    """The digest of the names and sizes of a package's modules, in a directory or in an archive of such.
+
+    It tells one installation from another without reading them, in 4 ms; releases differ in hundreds of sizes.
+    """
+    found = _in_directory(str(package), "") if package.is_dir() else _in_archive(package)
+    return blake2b("\n".join(sorted(found)).encode(), digest_size=8).hexdigest()
+
+
+def _in_directory(directory: str, before: str) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield f"{before}{entry.name} {entry.stat().st_size}"
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield from _in_directory(entry.path, f"{before}{entry.name}/")
+
+
+def _in_archive(package: Path) -> Iterator[str]:
+    before = f"{package.name}/"
+    with ZipFile(package.parent) as archive:
+        for one in archive.infolist():
+            if one.filename.startswith(before) and one.filename.endswith(".py"):
+                yield f"{one.filename.removeprefix(before)} {one.file_size}"
+
+
+class SameCode:
+    """What travels to executors and is taken by the same code alone."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it travels: as bytes that are looked into when the code has been compared."""
+        return opened, (code(), _cloudpickle().dumps((type(self), self.__dict__)))
+
+
+def require_code(made_by: Code) -> None:
+    """Raise where this process has other code than ``made_by`` says: code SOW-SPK-166, as a text that is carried.
+
+    It travels by itself, with what stands in it and nothing else of this module.
+    """
+    import os
+    import socket
+
+    try:
+        from sowctl.spark.samecode import code
+    except ImportError:
+        try:
+            from sowctl.version import VERSION
+        except ImportError:
+            found = "have no sowctl"
+        else:
+            found = f"run sowctl {VERSION}, in which this cannot be told"
+    else:
+        here = code()
+        # The same files, or files of the same sizes.
+        if here[:2] == made_by[:2] or here[2:] == made_by[2:]:
+            return
+        found = f"run sowctl {here[2]} (modules {here[3]})"
+    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+        # The worker ends with this error, and where it was raised is of no use.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+    raise RuntimeError(
+        f"SOW-SPK-166: on {socket.gethostname()} the executors {found}, and the driver runs sowctl {made_by[2]} "
+        f"(modules {made_by[3]})\n"
+        "  hint: pack the environment of the executors again, with the driver's sowctl, or have the line of sowctl "
+        "pipeline submit-args send that\n"
+        "  status: 4"
+    )
+
+
+def opened(made_by: Code, packed: bytes) -> Any:
+    """What :meth:`SameCode.__reduce__` has packed. Raises as :func:`require_code`, and travels as it does."""
+    import pickle
+
+    require_code(made_by)
+    kind, state = pickle.loads(packed)
+    made = object.__new__(kind)
+    made.__dict__.update(state)
+    return made
+
+
+def _cloudpickle() -> Any:
+    """What pyspark sends its functions by."""
+    from pyspark import cloudpickle
+
+    return cloudpickle
+
+
+# The functions here are sent as they are, and not by their names.
+_cloudpickle().register_pickle_by_value(sys.modules[__name__])
