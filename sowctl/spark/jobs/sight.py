@@ -91,7 +91,7 @@ def require_sight(spark: SparkSession, instance: Instance, shared: Path | None =
     if is_local(spark.sparkContext.master or ""):
         return
     count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
-    describe(spark, "ask executors which sowctl they run")
+    describe(spark, "ask executors for their release")
     with translated():
         # Not by run(), whose own functions an executor would have to know.
         spark.sparkContext.parallelize([code()] * count, count).foreach(require_code)
