@@ -197,6 +197,27 @@ class LastPerKey:
             self._compact()
         return int(lengths.sum(dtype=np.int64))
 
+    def behind(self, keys: Any, txids: Any, publishes: Any, *, entries: int, latest: int, last_txid: int) -> None:
+        """Take in the :meth:`columns` of another one, whose entries all lie behind those that were taken in before."""
+        self._keys.append(keys)
+        self._txids.append(txids)
+        self._publishes.append(publishes)
+        self.entries += entries
+        self._held += len(keys)
+        self.latest = max(self.latest, latest)
+        self.last_txid = last_txid
+        if self._held > COMPACT_ENTRIES:
+            self._compact()
+
+    def columns(self) -> tuple[Any, Any, Any]:
+        """Keys, the txid of the last entry of each, and whether it is a publish, by txid: numpy arrays."""
+        if not self._keys:
+            nothing = self._np.zeros(0, dtype=self._np.uint64)
+            return nothing, nothing, nothing.astype(bool)
+        self._held = COMPACT_ENTRIES + 1
+        self._compact()
+        return self._keys[0], self._txids[0], self._publishes[0]
+
     def _compact(self) -> None:
         np = self._np
         if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
@@ -216,23 +237,15 @@ class LastPerKey:
 
     def table(self) -> tuple[Any, Any, Any]:
         """Keys in their order, the txid of the last entry of each, and whether it is a publish: numpy arrays."""
-        if not self._keys:
-            nothing = self._np.zeros(0, dtype=self._np.uint64)
-            return nothing, nothing, nothing.astype(bool)
-        self._held = COMPACT_ENTRIES + 1
-        self._compact()
-        order = self._keys[0].argsort()
-        return self._keys[0][order], self._txids[0][order], self._publishes[0][order]
+        keys, txids, publishes = self.columns()
+        order = keys.argsort()
+        return keys[order], txids[order], publishes[order]
 
     def txids(self) -> Any:
         """The txids of the records that are left, ascending, as a numpy array."""
-        if not self._keys:
-            return self._np.zeros(0, dtype=self._np.uint64)
-        self._held = COMPACT_ENTRIES + 1
-        self._compact()
+        _, txids, publishes = self.columns()
         # A deletion that is a key's last entry wins over what came before it and leaves no record itself.
-        publishes = self._publishes[0]
-        return self._txids[0] if publishes.all() else self._txids[0][publishes]
+        return txids if publishes.all() else txids[publishes]
 
 
 def _fill_history(

@@ -21,7 +21,8 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
 from sowctl.remote.place import place_of
-from sowctl.spark.jobs.folds.folding import FoldResult, fold
+from sowctl.spark.jobs.folds.folding import Folded, FoldResult, fold
+from sowctl.spark.jobs.folds.gathering import Gathered, gather, gathers
 from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
@@ -71,7 +72,11 @@ def rebuild(
             last = log.last_txid()
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
-            result = fold(spark, log, wanted, until=until, at=options.until_time).files(area.directory)
+            result: FoldResult | Gathered
+            if gathers(wanted, log.first_txid - 1, until):
+                result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
+            else:
+                result = fold(spark, log, wanted, until=until, at=options.until_time).files(area.directory)
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
         put = partial(_put, result, places, area.directory, until, options.until_time)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
@@ -79,14 +84,14 @@ def rebuild(
     report.details["topics"] = [asdict(one) for one in told]
     report.read = sum(result.entries)
     report.records = sum(one.records for one in told)
-    report.bytes = sum(one.payload_bytes for files in result.files for one in files)
+    report.bytes = result.bytes
     report.partitions = result.partitions
     report.seconds = monotonic() - started
     return report
 
 
 def _put(
-    result: FoldResult,
+    result: FoldResult | Gathered,
     places: dict[tuple[str, str], int],
     directory: Path,
     end: int,
@@ -106,15 +111,23 @@ def _put(
         place = places[topic.name, topic.message_type]
 
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
-            for one in result.files[place]:
-                pairs = read_pairs(directory / one.records)
-                # The files come in key order, as the builder wants them.
+            if isinstance(result, Gathered):
+                pairs = result.records(place)
                 append_sorted(builder, pairs if check is None else check.watching(pairs))
-                if one.versions:
-                    for keys, values in read_pairs(directory / one.versions):
-                        builder.append_versions(list(zip(keys, values, strict=True)))
+            else:
+                _append_files(builder, check, result.files[place], directory)
             return result.entries[place], result.latest[place], result.last_txid[place]
 
         span = EntrySpan(0, end, moment)
         done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, check_of=check_of))
     return done
+
+
+def _append_files(builder: StoreBuilder, check: RecordCheck | None, files: Sequence[Folded], directory: Path) -> None:
+    """The files of a topic, records and versions, which come in key order, as the builder wants them."""
+    for one in files:
+        pairs = read_pairs(directory / one.records)
+        append_sorted(builder, pairs if check is None else check.watching(pairs))
+        if one.versions:
+            for keys, values in read_pairs(directory / one.versions):
+                builder.append_versions(list(zip(keys, values, strict=True)))

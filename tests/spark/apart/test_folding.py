@@ -20,12 +20,13 @@ from sowctl.engine.upkeep.retention.repairing import repair
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, SowError
 from sowctl.journal.block import Gap
 from sowctl.spark.jobs import state
-from sowctl.spark.jobs.folds import folding, foldshape, spooling
+from sowctl.spark.jobs.folds import folding, foldshape, gathering, spooling
 from sowctl.spark.jobs.folds.folding import fold
 from sowctl.spark.jobs.folds.foldshape import MOST, SHUFFLE_BLOCKS, FoldShape, shaped
+from sowctl.spark.jobs.folds.gathering import gather, gathers
 from sowctl.spark.jobs.folds.runs import Run, RunFacts, stream
 from sowctl.spark.jobs.folds.spooling import RunSpool
 from sowctl.spark.jobs.grouping import buckets_of
@@ -66,7 +67,7 @@ def play(lab: Lab, rng: random.Random) -> None:
 def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Any sizes of stretches, handfuls, parts; one shuffle or two; spools that use their file or need not."""
     names = iter(numbers())
-    for module in (folding, storefile):
+    for module in (folding, gathering, storefile):
         monkeypatch.setattr(module, "attempt", lambda: next(names))
     monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
     monkeypatch.setattr(folding, "LEAST_BYTES", rng.choice((1, 1 << 20)))
@@ -75,6 +76,10 @@ def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     monkeypatch.setattr(journalplan, "MANY", 1 << 20)
     monkeypatch.setattr(foldshape, "PART_BYTES", rng.choice((500, 6000, 1 << 25)))
     monkeypatch.setattr(spooling, "HELD_BYTES", rng.choice((1, 1000, 1 << 25)))
+    monkeypatch.setattr(gathering, "GATHERED", rng.choice((0, 100, 1 << 20)))
+    monkeypatch.setattr(gathering, "RANGE_BYTES", rng.choice((300, 5000, 1 << 20)))
+    monkeypatch.setattr(gathering, "RANGES", rng.choice((2, 256)))
+    monkeypatch.setattr(gathering, "TAKEN_BYTES", rng.choice((1, 2000, 1 << 20)))
     blocks = rng.choice((10, 100, SHUFFLE_BLOCKS))
     monkeypatch.setattr(folding, "shaped", lambda maps, size, parallel: shaped(maps, size, parallel, blocks))
 
@@ -97,7 +102,9 @@ def test_a_fold_is_a_replay_however_it_is_cut(
         lab.publish("log", message(id=0))
         play(lab, rng)
         instance = lab.open()
-        topics = [topic for topic in instance.topics if topic.journalled]
+        # A topic with History sends all of them through a shuffle.
+        left_out = rng.choice(("past", ""))
+        topics = [topic for topic in instance.topics if topic.journalled and topic.name != left_out]
         before = {topic.name: lab.digest(topic.name) for topic in topics if lab.store(topic.name).exists()}
         told = rebuild(spark, instance, topics)
         assert {name: lab.digest(name) for name in before} == before
@@ -179,8 +186,52 @@ def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: p
         log.on_gap = told.append
         spark = cast(Any, Session())
         result = fold(spark, log, [topic], until=log.last_txid(), at=None).files(tmp_path)
-    assert told == gaps and len(gaps) > 1
-    assert result.entries == (entries,)
+        assert told == gaps and len(gaps) > 1
+        told.clear()
+        gathered = gather(spark, log, [topic], tmp_path, until=log.last_txid(), at=None)
+    assert told == gaps
+    assert gathered.entries == result.entries == (entries,)
+    assert gathered.last_txid == result.last_txid
+    assert gathered.latest == result.latest
+
+
+def test_a_rebuild_shuffles_nothing_that_the_driver_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, random.Random(3))
+    monkeypatch.setattr(gathering, "GATHERED", 90)
+    lab = Lab(tmp_path, XML)
+    lab.publish("log", *[message(id=n % 40) for n in range(90)])
+    lab.publish("brief", message(id=1))
+    instance = lab.open()
+    with open_log(instance) as log:
+        last = log.last_txid()
+    one, other, past = (instance.topic(name).config for name in ("log", "brief", "past"))
+    assert gathers([one, other], last - 90, last)
+    assert not gathers([one], 0, last)
+    assert not gathers([one, past], last, last)
+    shuffled = []
+    for limit in (90, 91):
+        monkeypatch.setattr(gathering, "GATHERED", limit)
+        spark = cast(Any, Session())
+        told = rebuild(spark, instance, [one])
+        assert (told.read, told.records) == (90, 40)
+        shuffled.append(spark.sparkContext.shuffle_blocks)
+    assert shuffled[0] > 0 and shuffled[1] == 0
+
+
+def test_a_staged_piece_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, random.Random(3))
+    lab = Lab(tmp_path, XML)
+    lab.publish("log", *[message(id=n) for n in range(90)])
+    instance = lab.open()
+    with open_log(instance) as log:
+        topic = instance.topic("log").config
+        found = gather(cast(Any, Session()), log, [topic], tmp_path, until=log.last_txid(), at=None)
+    assert sum(len(keys) for keys, _ in found.records(0)) == 90
+    path = next(tmp_path.glob("records-*"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamageError) as caught:
+        list(found.records(0))
+    assert (caught.value.code, caught.value.place) == ("SOW-SPK-061", str(path))
 
 
 def test_shapes_keep_to_the_bound() -> None:

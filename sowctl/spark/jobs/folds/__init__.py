@@ -6,5 +6,6 @@ In the order in which data passes:
 * ``runs``: a topic's entries of one stretch of the journal and one range of keys
 * ``spooling``: ranges that one task has, on its disk
 * ``folding``: the last entry of each key, out of the runs of all stretches
+* ``gathering``: the same without a shuffle, in two looks, for a store whose keys the driver can hold
 * ``pairfiles``: the files of keys and values that tasks leave for others
 """

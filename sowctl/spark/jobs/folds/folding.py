@@ -85,6 +85,11 @@ class FoldResult(Struct, frozen=True):
     last_txid: tuple[int, ...]
     partitions: int
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values of all records."""
+        return sum(one.payload_bytes for files in self.files for one in files)
+
 
 class Fold(DescribedStruct):
     """A fold that has been planned: nothing is read before one of its results is asked for, and the journal's part of
@@ -135,6 +140,18 @@ def fold(
     spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], *, after: int = 0, until: int, at: int | None
 ) -> Fold:
     """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``."""
+    plan, stretches = planned(spark, log, topics, after, until, at)
+    if not stretches:
+        return Fold(plan, None, log.on_gap)
+    describe(spark, "fold " + ", ".join(topic.name for topic in topics))
+    told = gaps_of(spark)
+    return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told)), log.on_gap, told)
+
+
+def planned(
+    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], after: int, until: int, at: int | None
+) -> tuple[FoldPlan, list[PlannedStretch]]:
+    """The plan of a fold of ``topics`` behind ``after``, up to ``until`` and ``at``, and what each map task reads."""
     segments = log.segments()
     after, until = max(after, segments[0].first_txid - 1), min(until, segments[-1].last_txid)
     stretches, shape = layout(log, segments, after, until, spark.sparkContext.defaultParallelism)
@@ -147,11 +164,7 @@ def fold(
         at,
         shape,
     )
-    if not stretches:
-        return Fold(plan, None, log.on_gap)
-    describe(spark, "fold " + ", ".join(topic.name for topic in topics))
-    told = gaps_of(spark)
-    return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told)), log.on_gap, told)
+    return plan, stretches
 
 
 class Looks(Protocol):

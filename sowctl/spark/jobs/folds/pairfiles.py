@@ -39,7 +39,7 @@ class PairFile:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> PairFile:
-        with _told(self._path):
+        with told(self._path):
             self._file = self._path.open("wb")
         return self
 
@@ -54,14 +54,14 @@ class PairFile:
 
     def _write(self, raw: bytes) -> None:
         assert self._file is not None
-        with _told(self._path):
+        with told(self._path):
             self._file.write(raw)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._file is not None
-        with self._file, _told(self._path):
+        with self._file, told(self._path):
             # A file that is cut between two parts would be a whole one otherwise.
             if error is None:
                 self._write(packed(b"", []))
@@ -69,7 +69,8 @@ class PairFile:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
+    """Raise StorageError ``SOW-SPK-060`` where a staged file cannot be written."""
     try:
         yield
     except OSError as problem:
@@ -99,9 +100,21 @@ def read_pairs(path: Path) -> Iterator[Pairs]:
                 # SOW keys are 8 bytes each, written side by side.
                 yield [keys[at : at + 8] for at in range(0, len(keys), 8)], values
         except EOFError as problem:
-            raise _incomplete(path) from problem
-    raise _incomplete(path)
+            raise incomplete(path) from problem
+    raise incomplete(path)
 
 
-def _incomplete(path: Path) -> DamageError:
+def part_at(file: IO[bytes], offset: int, path: Path) -> tuple[bytes, list[bytes]]:
+    """One part of an open file, which begins at ``offset``: keys back to back, and values.
+
+    Raises DamageError ``SOW-SPK-061`` with the file's ``path``."""
+    file.seek(offset)
+    try:
+        return next(parts_in(file), (b"", []))
+    except EOFError as problem:
+        raise incomplete(path) from problem
+
+
+def incomplete(path: Path) -> DamageError:
+    """The error that says that a staged file is cut."""
     return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(path))

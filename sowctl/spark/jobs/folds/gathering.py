@@ -1,0 +1,299 @@
+"""A fold in two looks at the journal, without a shuffle: which entries count, then those alone (for the rebuild).
+
+What ends in one store passes one process anyway. So for a journal whose txids that process can hold, tasks first read
+the columns of keys and leave the last txid of each; the driver finds which of them win over all stretches; tasks then
+take these entries out, encoded as the store holds them, and leave them in files by ranges of keys, which the driver
+sorts range by range. A payload that another one replaced is not even unpacked into a value, and none passes Spark: two
+thirds of the CPU that :mod:`sowctl.spark.jobs.folds.folding` needs for the same, which a larger journal goes through.
+The two looks are those of a replay (:mod:`sowctl.engine.fold.folding`), and its functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sowctl.described import DescribedStruct
+from sowctl.engine.fold.blocks import taken
+from sowctl.engine.fold.folding import PART, EntrySpan, LastPerKey
+from sowctl.engine.fold.spill import Pairs, packed
+from sowctl.identity.keyspace import shares, words
+from sowctl.spark.jobs.folds.folding import FoldPlan, planned
+from sowctl.spark.jobs.folds.pairfiles import incomplete, part_at, told
+from sowctl.spark.jobs.tasks import attempt, gaps_of, run, tell_gaps
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.journal.block import Block
+    from sowctl.journal.reader import Journal
+
+GATHERED = 16_000_000
+"""Txids of a journal, at most, whose keys the driver holds: 17 bytes of each key that a stretch has, and a sort."""
+RANGE_BYTES, RANGES = 2 << 20, 256
+"""Bytes of the records of a range of keys: few, so that they stay in the processor's cache while they are sorted and
+appended, which halves the driver's time; and ranges of a topic at most."""
+TAKEN_BYTES = 8 << 20
+"""Records that a task holds before it writes them, a piece for each range."""
+_ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
+
+
+class _Look(Struct, frozen=True):
+    """What a task has found of a topic in a stretch: how many entries, bytes of their payloads, time of the last one,
+    first and last txid; and, in a file, key, last txid and whether that is a publish of ``kept`` keys."""
+
+    path: str
+    kept: int
+    entries: int
+    size: int
+    latest: int
+    first_txid: int
+    last_txid: int
+
+
+class _Wanted(Struct, frozen=True):
+    """What a task is to take out of a stretch: of each topic a range of places in its file of txids, and into how many
+    ranges of keys."""
+
+    stretch: PlannedStretch
+    places: tuple[tuple[int, int], ...]
+    buckets: tuple[int, ...]
+
+
+class _Piece(Struct, frozen=True):
+    """Records of a topic in a range of keys: a part in a file, and bytes of its values."""
+
+    topic: int
+    bucket: int
+    path: str
+    offset: int
+    count: int
+    size: int
+
+
+class Gathered(DescribedStruct, frozen=True):
+    """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that
+    ran."""
+
+    entries: tuple[int, ...]
+    latest: tuple[int, ...]
+    last_txid: tuple[int, ...]
+    pieces: tuple[tuple[tuple[_Piece, ...], ...], ...]
+    partitions: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values of all records."""
+        return sum(piece.size for rows in self.pieces for row in rows for piece in row)
+
+    def records(self, topic: int) -> Iterator[Pairs]:
+        """Keys and stored values of a topic in key order; a range of keys is in memory at a time. Raises DamageError
+        ``SOW-SPK-061``."""
+        import numpy as np
+
+        with ExitStack() as ends:
+            files: dict[str, IO[bytes]] = {}
+            for bucket in self.pieces[topic]:
+                keys: list[bytes] = []
+                values: list[bytes] = []
+                for piece in bucket:
+                    if piece.path not in files:
+                        files[piece.path] = ends.enter_context(Path(piece.path).open("rb"))
+                    raw, some = part_at(files[piece.path], piece.offset, Path(piece.path))
+                    if len(some) != piece.count:
+                        raise incomplete(Path(piece.path))
+                    keys.append(raw)
+                    values += some
+                numbers = np.frombuffer(b"".join(keys), dtype=">u8")
+                order = numbers.astype(np.uint64).argsort()
+                for start in range(0, len(order), PART):
+                    part = order[start : start + PART]
+                    yield words(numbers[part]), [values[place] for place in part.tolist()]
+
+
+def gathers(topics: Sequence[TopicConfig], after: int, until: int) -> bool:
+    """Whether a fold of these entries is one for :func:`gather`: not too many, and of no topic whose older versions
+    are kept, for which tasks have more to do."""
+    return until - after <= GATHERED and all(topic.history is None for topic in topics)
+
+
+def gather(
+    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], directory: Path, *, until: int, at: int | None
+) -> Gathered:
+    """Fold the entries of ``topics`` up to ``until`` and ``at``; files are left in ``directory``.
+
+    Raises what reading the journal raises, and StorageError ``SOW-SPK-060``.
+    """
+    plan, stretches = planned(spark, log, topics, 0, until, at)
+    gaps = gaps_of(spark)
+    looks = run(spark, stretches, _Looker(plan, str(directory), gaps), what="find the last entries")
+    tell_gaps(gaps, log.on_gap)
+    found = [_last(rows) for rows in zip(*looks, strict=True)] or [(LastPerKey(), 0)] * len(topics)
+    buckets, winners = [], []
+    for number, (last, size) in enumerate(found):
+        txids = last.txids()
+        winners.append(txids)
+        # How much the records take is estimated, as a replay does it, from the share of entries that are left.
+        share = len(txids) / max(last.entries, 1)
+        buckets.append(min(max(1, -(-int(size * share + 96 * len(txids)) // RANGE_BYTES)), RANGES))
+        with told(path := _winners(directory, number)):
+            txids.tofile(path)
+    wanted = [_wanted(stretch, row, winners, tuple(buckets)) for stretch, row in zip(stretches, looks, strict=True)]
+    wanted = [one for one in wanted if any(start < stop for start, stop in one.places)]
+    taker = _Taker(plan, str(directory))
+    pieces: list[list[list[_Piece]]] = [[[] for _ in range(count)] for count in buckets]
+    # Pieces stand in the order of their stretches, though that does not matter: of each key there is one record.
+    for piece in chain.from_iterable(run(spark, wanted, taker, what="take the last entries")):
+        pieces[piece.topic][piece.bucket].append(piece)
+    for rows, txids in zip(pieces, winners, strict=True):
+        if sum(piece.count for row in rows for piece in row) != len(txids):
+            raise incomplete(directory)
+    lasts = [last for last, _ in found]
+    return Gathered(
+        tuple(last.entries for last in lasts),
+        tuple(last.latest for last in lasts),
+        tuple(last.last_txid for last in lasts),
+        tuple(tuple(map(tuple, rows)) for rows in pieces),
+        len(looks) + len(wanted),
+    )
+
+
+def _winners(directory: str | Path, topic: int) -> Path:
+    """The file of a topic's txids whose entries count, ascending."""
+    return Path(directory) / f"last-{topic}"
+
+
+def _last(looks: Iterable[_Look]) -> tuple[LastPerKey, int]:
+    """What a topic's entries of all stretches come to, and the bytes of their payloads."""
+    import numpy as np
+
+    last, size = LastPerKey(), 0
+    for look in looks:
+        size += look.size
+        if look.entries:
+            with Path(look.path).open("rb") as file:
+                columns = [np.fromfile(file, dtype=kind, count=look.kept) for _, kind in _ROW]
+            if len(columns[-1]) < look.kept:
+                raise incomplete(Path(look.path))
+            last.behind(*columns, entries=look.entries, latest=look.latest, last_txid=look.last_txid)
+    return last, size
+
+
+def _wanted(
+    stretch: PlannedStretch, looks: Sequence[_Look], winners: Sequence[Any], buckets: tuple[int, ...]
+) -> _Wanted:
+    """What is to be taken out of a stretch, by what was seen there: txids ascend, so it is a range of each topic's."""
+    places = []
+    for look, txids in zip(looks, winners, strict=True):
+        # Numbers of the array's own type, or numpy would compare them as floating-point numbers.
+        number = txids.dtype.type
+        start = int(txids.searchsorted(number(look.first_txid)))
+        stop = int(txids.searchsorted(number(look.last_txid), side="right")) if look.entries else start
+        places.append((start, stop))
+    return _Wanted(stretch, tuple(places), buckets)
+
+
+class _Looker:
+    """The first look: columns alone."""
+
+    def __init__(self, plan: FoldPlan, directory: str, gaps: Accumulator[Any]) -> None:
+        self.plan = plan
+        self.directory = directory
+        self.gaps = gaps
+
+    def __call__(self, stretch: PlannedStretch) -> list[_Look]:
+        plan = self.plan
+        span = EntrySpan(plan.after, plan.until, plan.at)
+        found = [LastPerKey() for _ in plan.topics]
+        sizes, firsts = [0] * len(found), [0] * len(found)
+        with open_journal(plan.origin, reaching=stretch.until) as log:
+            log.on_gap = lambda gap: self.gaps.add([gap])
+            for block in stretch.blocks(log, plan.after, plan.until):
+                for number, ref in enumerate(plan.topics):
+                    # The block's list of topics says so; its columns are then never unpacked.
+                    if block.map.has(ref):
+                        sizes[number] += found[number].add(block, ref, span)
+                        firsts[number] = firsts[number] or block.first_txid
+        return [self._left(*row) for row in zip(range(len(found)), found, sizes, firsts, strict=True)]
+
+    def _left(self, number: int, last: LastPerKey, size: int, first: int) -> _Look:
+        """What is known of a topic, its keys in a file."""
+        if not last.entries:
+            return _Look("", 0, 0, 0, 0, 0, 0)
+        columns = last.columns()
+        # The attempt is part of the name: a task that Spark runs twice must not write into the file of the other.
+        path = Path(self.directory) / f"keys-{number}-{attempt()}"
+        with told(path), path.open("wb") as file:
+            for column, (_, kind) in zip(columns, _ROW, strict=True):
+                column.astype(kind, copy=False).tofile(file)
+        return _Look(str(path), len(columns[0]), last.entries, size, last.latest, first, last.last_txid)
+
+
+class _Taker:
+    """The second look: the entries that count, as stored values, in a file."""
+
+    def __init__(self, plan: FoldPlan, directory: str) -> None:
+        self.plan = plan
+        self.directory = directory
+
+    def __call__(self, wanted: _Wanted) -> list[_Piece]:
+        import numpy as np
+
+        winners = []
+        for number, (start, stop) in enumerate(wanted.places):
+            with _winners(self.directory, number).open("rb") as file:
+                file.seek(8 * start)
+                winners.append(np.fromfile(file, dtype="u8", count=stop - start))
+        pieces = _Pieces(Path(self.directory) / f"records-{attempt()}", wanted.buckets)
+        with open_journal(self.plan.origin, reaching=wanted.stretch.until) as log:
+            for block in wanted.stretch.blocks(log, self.plan.after, self.plan.until):
+                pieces.add(block, winners)
+        pieces.write()
+        return pieces.found
+
+
+class _Pieces:
+    """A file of pieces: the records of some blocks after the other, cut by topic and range of keys."""
+
+    def __init__(self, path: Path, buckets: Sequence[int]) -> None:
+        self.found: list[_Piece] = []
+        self._path, self._buckets = path, buckets
+        self._held: list[Pairs] = [([], []) for _ in buckets]
+        self._size = self._end = 0
+
+    def add(self, block: Block, winners: Sequence[Any]) -> None:
+        """Take the entries of a block that are among the ``winners`` of a topic."""
+        for held, txids in zip(self._held, winners, strict=True):
+            keys, values = taken(block, txids)
+            held[0].extend(keys)
+            held[1].extend(values)
+            self._size += sum(map(len, values)) + 96 * len(keys)
+        if self._size >= TAKEN_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Put what is held into the file."""
+        import numpy as np
+
+        held, self._held = self._held, [([], []) for _ in self._buckets]
+        self._size = 0
+        with told(self._path), self._path.open("ab") as file:
+            for topic, (count, (keys, values)) in enumerate(zip(self._buckets, held, strict=True)):
+                if not keys:
+                    continue
+                numbers = np.frombuffer(b"".join(keys), dtype=">u8")
+                for bucket, places in shares(numbers.astype(np.uint64), count):
+                    some = values if count == 1 else [values[place] for place in places.tolist()]
+                    raw = packed(numbers[places].tobytes(), some)
+                    size = sum(map(len, some))
+                    self.found.append(_Piece(topic, bucket, str(self._path), self._end, len(some), size))
+                    file.write(raw)
+                    self._end += len(raw)
