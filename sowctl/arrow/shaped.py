@@ -11,39 +11,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column
-from sowctl.messages.json.shapes import WORDS, Shape, Text
+from sowctl.messages.json.shapes import LINE, Found, Made, Shape, Shapes, Text
 from sowctl.messages.json.template import LISTED, Template, Unshaped
+from sowctl.messages.shaped import WORDS
 
 if TYPE_CHECKING:
     import numpy
     import pyarrow
 
-    from sowctl.messages.json.shapes import Column
+    from sowctl.messages.json.shapes import Column, Wanted
 
     Numbers = numpy.ndarray[Any, Any]
     Build = Callable[[int, dict[int, Column], bytes], pyarrow.Array]
 
 FEWEST = 64
 """Messages below which a batch is decoded in less time than arrays are made."""
-KEPT = 8
-"""Shapes that are remembered."""
-TRIED = 3
-"""Messages of a batch of which a shape is made, if those that are known leave any."""
-LONGEST_REST = 64
-"""Most batches that go to the decoder as a whole after one in which shapes were of little use."""
-
-
-class _Made:
-    """A shape, and how structs are made of its values."""
-
-    def __init__(self, shape: Shape, build: Build) -> None:
-        self.shape = shape
-        self.build = build
-
-    def structs(self, text: Text, rows: Numbers | None) -> tuple[Numbers | None, pyarrow.Array | None]:
-        """Which of ``rows`` (None: all) have this shape, None for all there are; and their structs, None for none."""
-        found, count, values = self.shape.match(text, rows)
-        return found, self.build(count, values, text.raw) if count else None
 
 
 class ShapedMessages:
@@ -64,91 +46,47 @@ class ShapedMessages:
         self._views = views
         self._strict = strict
         self._partial = partial
-        self._known: list[_Made] = []
-        self._pause = 0
-        self._resting = 0
+        self._shapes: Shapes[pyarrow.Array] = Shapes(self._learn)
 
     def array(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
         """The structs of the messages that lie back to back in ``parts``; None where decoding them is as good."""
-        if self._resting:
-            self._resting -= 1
-            return None
-        if len(lengths) < FEWEST:
+        if self._shapes.wait() or len(lengths) < FEWEST:
             return None
         try:
-            text = Text(parts, lengths)
-            made: list[pyarrow.Array] = []
-            places: list[Numbers] = []
-            left = self._match(text, made, places)
+            text = Text.of(parts, lengths)
         except Unshaped:
-            self._rest()
+            self._shapes.rest()
             return None
-        if made and left is None:
-            return made[0]
-        if left is None or 2 * len(left) > len(lengths):
-            self._rest()
-            return None
-        self._pause = 0
-        return self._together(text, made, places, left)
-
-    def _rest(self) -> None:
-        # Data that shapes do not fit is tried more and more seldom.
-        self._pause = self._resting = min(LONGEST_REST, 2 * self._pause + 1)
-
-    def _match(self, text: Text, made: list[pyarrow.Array], places: list[Numbers]) -> Numbers | None:
-        """Add structs and their places; which messages are left, None where one shape had all, or none had any."""
-        import numpy as np
-
-        left: Numbers | None = None
-        tries = TRIED
-        waiting = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
-        while left is None or len(left):
-            if not waiting:
-                if not tries:
-                    break
-                tries -= 1
-                fresh = self._learn(text, 0 if left is None else int(left[len(left) * tries // TRIED]))
-                if fresh is None:
-                    continue
-                waiting.append(fresh)
-            found, structs = waiting.pop(0).structs(text, left)
-            if structs is None:
-                continue
-            made.append(structs)
-            if found is None:
-                return None
-            places.append(found)
-            waits = np.zeros(len(text), bool)
-            waits[slice(None) if left is None else left] = True
-            waits[found] = False
-            left = np.flatnonzero(waits)
-        return left
-
-    def _learn(self, text: Text, place: int) -> _Made | None:
-        """The shape of one message, if it reads that message as the decoder does."""
-        import numpy as np
-
-        message = text.message(place)
         try:
-            template = Template(message)
-            wanted: dict[int, bool] = {}
-            build = _Columns(template, wanted, strict=self._strict).struct(
-                template.tree, self._kind, partial=self._partial
-            )
-            made = _Made(Shape(template, wanted), build)
-            alone = made.structs(Text([message], np.array([len(message)])), None)[1]
-            if alone is None or alone.to_pylist() != self._views([message]).to_pylist():
-                return None
-        except (Unshaped, Misfit):
+            found, left = self._shapes.read(text)
+        except Unshaped:
             return None
-        best = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
-        self._known = [*best[: KEPT - 1], made]
-        return made
+        if len(found) == 1 and found[0].rows is None:
+            return found[0].made
+        return self._together(text, found, left)
 
-    def _together(self, text: Text, made: list[pyarrow.Array], places: list[Numbers], left: Numbers) -> pyarrow.Array:
+    def _learn(self, message: bytes) -> Made[pyarrow.Array]:
+        """The shape of one message, if it reads that message as the decoder does. Raises Unshaped."""
+        template = Template(message)
+        wanted: dict[int, Wanted] = {}
+        build = _Columns(template, wanted, strict=self._strict).struct(template.tree, self._kind, partial=self._partial)
+        shape = Shape(template, wanted)
+        alone = shape.match(Text(message + LINE, [message]), None)
+        try:
+            same = alone.size and build(*alone[1:]).to_pylist() == self._views([message]).to_pylist()
+        except Misfit:
+            same = False
+        if not same:
+            raise Unshaped
+        shape.hits = 0
+        return Made(shape, lambda match: build(*match[1:]))
+
+    def _together(self, text: Text, found: Sequence[Found[pyarrow.Array]], left: Numbers) -> pyarrow.Array:
         import numpy as np
         import pyarrow as pa
 
+        made = [one.made for one in found]
+        places = [one.rows for one in found if one.rows is not None]
         if len(left):
             try:
                 made.append(self._views([text.message(place) for place in left.tolist()]))
@@ -164,7 +102,7 @@ class ShapedMessages:
 class _Columns:
     """Makes builders of columns, and notes in ``wanted`` the slots that they need."""
 
-    def __init__(self, template: Template, wanted: dict[int, bool], *, strict: bool) -> None:
+    def __init__(self, template: Template, wanted: dict[int, Wanted], *, strict: bool) -> None:
         self._template = template
         self._wanted = wanted
         self._strict = strict
@@ -203,7 +141,7 @@ class _Columns:
         import pyarrow as pa
         import pyarrow.types as t
 
-        self._wanted[place] = False
+        self._wanted[place] = "whole"
         coerce = coercion(kind)
         known = column([coerce(word) for word in WORDS], kind)
         loses = self._strict and not t.is_boolean(kind)
@@ -222,12 +160,12 @@ class _Columns:
         import pyarrow.types as t
 
         if t.is_floating(kind):
-            self._wanted[place] = True
+            self._wanted[place] = "any"
             # By way of doubles, as the decoder goes: a FLOAT is rounded twice there, too.
             return lambda count, values, raw: pa.array(values[place], pa.float64()).cast(kind, safe=False)
         if str(kind) not in INTEGERS or not self._template.slots[place].whole:
             raise Unshaped
-        self._wanted[place] = False
+        self._wanted[place] = "whole"
         bound = 1 << INTEGERS[str(kind)]
 
         def build(count: int, values: dict[int, Column], raw: bytes) -> pyarrow.Array:
@@ -245,7 +183,7 @@ class _Columns:
     def _string(self, place: int, kind: pyarrow.DataType) -> Build:
         import pyarrow.types as t
 
-        self._wanted[place] = False
+        self._wanted[place] = "whole"
         if t.is_string(kind):
             return lambda count, values, raw: strings(raw, *values[place])
         if self._strict:

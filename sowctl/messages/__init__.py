@@ -2,7 +2,8 @@
 
 * ``framing``: a stream of bytes cut into messages; envelopes with metadata
 * ``types``: the table of types: a new one is a row there, and its file
-* ``base``: the protocol that a type keeps, its refusals and errors; ``definition``: what a configuration says of a type
+* ``base``: the protocol that a type keeps, its refusals and errors; ``shaped``: that of types that give columns of
+  numpy, too; ``definition``: what a configuration says of a type
 * ``native``: messages made of Python values, for rows of data sets and for programs
 * ``directives``: a select list as a tree of paths, for types whose messages are trees
 * ``json``, ``xml``, ``tagged`` (fix, nvfix, bflat), ``nested`` (bson, msgpack), ``proto``, ``fixed`` (binary, struct)

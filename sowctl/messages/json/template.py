@@ -31,20 +31,16 @@ class Unshaped(Exception):
 
 
 class Slot(Struct):
-    """What varies. ``quotes``: how many are before its end; the next one is ``behind`` bytes behind that, or with
-    ``last`` the end of the message. ``whole``: a number without point and exponent."""
+    """What varies. ``whole``: a number without point and exponent."""
 
     kind: Literal["string", "number", "word"]
-    quotes: int
     whole: bool = True
-    behind: int = 0
-    last: bool = False
 
 
 class Template:
-    """One message taken apart. ``fixed`` are the bytes that stay the same, one piece more than ``slots``; ``quotes`` is
-    how many quotes there are. ``tree`` has the members by name: the number of a slot, an object, or :data:`LISTED`.
-    ``words`` has the word in each word slot.
+    """One message taken apart. ``fixed`` are the bytes that stay the same, one piece more than ``slots``. ``tree``
+    has the members by name: the number of a slot, an object, or :data:`LISTED`. ``words`` has the word in each word
+    slot.
 
     Raises Unshaped.
     """
@@ -53,7 +49,6 @@ class Template:
         if len(message) > LARGEST or not message.startswith(b"{") or is_deep(message, MAX_DEPTH):
             raise Unshaped
         self.slots: list[Slot] = []
-        self.quotes = 0
         self.tree: dict[str, Any] = {}
         self.words: dict[int, bool | None] = {}
         self._fixed = [bytearray()]
@@ -67,19 +62,6 @@ class Template:
             place = token.end()
             self._take(token)
         self.fixed = [bytes(piece) for piece in self._fixed]
-        for slot, behind in zip(self.slots, self.fixed[1:], strict=True):
-            slot.last = slot.quotes == self.quotes
-            self._measure(slot, behind)
-
-    def _measure(self, slot: Slot, behind: bytes) -> None:
-        # Between a number and the next quote, or the end, all bytes stay the same: else its end would not be known.
-        if slot.kind != "number":
-            return
-        if not slot.last and b'"' not in behind:
-            raise Unshaped
-        slot.behind = len(behind) if slot.last else behind.index(b'"')
-        if slot.last and slot is not self.slots[-1]:
-            raise Unshaped
 
     def _take(self, token: re.Match[bytes]) -> None:
         text = token[0]
@@ -94,22 +76,21 @@ class Template:
                     raise Unshaped
             else:
                 self._fixed[-1] += b'"'
-                self._slot("string", self.quotes + 1)
+                self._slot("string")
                 self._fixed[-1] += b'"'
-            self.quotes += 2
         elif token["number"] is not None:
-            self._slot("number", self.quotes)
+            self._slot("number")
             self.slots[-1].whole = not token["rest"]
         elif token["word"] is not None:
             self.words[len(self.slots)] = _WORDS[text]
-            self._slot("word", self.quotes)
+            self._slot("word")
         else:
             self._fixed[-1] += text
             self._structure(text)
 
-    def _slot(self, kind: Literal["string", "number", "word"], quotes: int) -> None:
+    def _slot(self, kind: Literal["string", "number", "word"]) -> None:
         self._put(len(self.slots))
-        self.slots.append(Slot(kind, quotes))
+        self.slots.append(Slot(kind))
         self._fixed.append(bytearray())
 
     def _structure(self, text: bytes) -> None:

@@ -34,6 +34,7 @@ from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
+    from sowctl.messages.json.columns import ShapedSlots
     from sowctl.messages.json.select import Selection
 
 
@@ -88,6 +89,20 @@ class JsonType:
             return rows, [result for result in results if isinstance(result, Refusal)]
 
         return extract
+
+    def shaped(self, slots: Sequence[Slot]) -> ShapedSlots | None:
+        """A reader of ``slots`` of messages of few shapes, as columns of numpy; None where only rows will do."""
+        if not self.fast:
+            return None
+        from sowctl.messages.json.columns import shaped_slots
+
+        def exact(payload: bytes) -> Row | None:
+            tree = self._read(0, payload)
+            if isinstance(tree, Refusal):
+                return None
+            return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in slots])
+
+        return shaped_slots(slots, exact, self.max_message)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""

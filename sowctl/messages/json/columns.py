@@ -1,0 +1,158 @@
+"""Slots of messages of few shapes as columns of numpy, without an object for each message.
+
+What is answered is what :meth:`~sowctl.messages.json.type.JsonType.extractor` answers, value for value, for messages of
+shapes (:mod:`sowctl.messages.json.shapes`); the others are named, and the extractor reads them. A shape is taken into
+use when it has read its own first message as the exact reader does. Called through
+:mod:`sowctl.messages.shaped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.messages.json.shapes import LINE, Made, Match, Shape, Shapes, Text
+from sowctl.messages.json.template import LISTED, Template, Unshaped
+from sowctl.messages.shaped import Piece, SlotColumn
+from sowctl.values.fields import Number, Row, Slot
+
+if TYPE_CHECKING:
+    import numpy
+
+    from sowctl.messages.json.shapes import Wanted
+
+    Numbers = numpy.ndarray[Any, Any]
+
+FEWEST = 256
+"""Messages below which decoding them takes less time. Three fields of orders of 220 bytes, CPU, decoded and by shapes:
+64: 0.08 and 0.21 ms; 256: 0.27 and 0.31; 1,024: 1.1 and 0.6; 16,384: 26 and 8."""
+WIDEST = 32
+"""Bytes of strings that are told apart as numbers; longer ones are cut out one by one."""
+_WORD = 8
+
+
+Columns = list[SlotColumn]
+Exact = Callable[[bytes], "Row | None"]
+"""The row of one message; None for one that is refused."""
+
+
+class ShapedSlots:
+    """Reads ``slots`` of texts; ``exact`` is what defines the row of a message. Made by :func:`shaped_slots`."""
+
+    def __init__(self, slots: Sequence[Slot], exact: Exact, max_message: int) -> None:
+        self._slots = slots
+        self._exact = exact
+        self._max_message = max_message
+        self._shapes: Shapes[Columns] = Shapes(self._learn)
+
+    def wait(self, messages: int) -> bool:
+        """See :class:`~sowctl.messages.shaped.ShapedReader`."""
+        return messages < FEWEST or self._shapes.wait()
+
+    def read(self, messages: Sequence[bytes], lines: bytes | None = None) -> tuple[list[Piece], Numbers] | None:
+        """See :class:`~sowctl.messages.shaped.ShapedReader`."""
+        try:
+            text = Text(LINE.join([*messages, b""]) if lines is None else lines, messages)
+            if len(text.lines) > self._max_message:
+                self._refuse_large(text)
+        except Unshaped:
+            self._shapes.rest()
+            return None
+        try:
+            found, left = self._shapes.read(text)
+        except Unshaped:
+            return None
+        return [Piece(*one) for one in found], left
+
+    def _refuse_large(self, text: Text) -> None:
+        # How large a message is does not show in its shape.
+        if any(len(message) > self._max_message for message in text.messages):
+            raise Unshaped
+
+    def _learn(self, message: bytes) -> Made[Columns]:
+        template = Template(message)
+        wanted: dict[int, Wanted] = {}
+        places = [_place(slot, template, wanted) for slot in self._slots]
+
+        def build(match: Match) -> Columns:
+            return [_column(place, template, match) for place in places]
+
+        shape = Shape(template, wanted)
+        alone = shape.match(Text(message + LINE, [message]), None)
+        expected = self._exact(message)
+        if not alone.size or expected is None:
+            raise Unshaped
+        found = [column.values()[0] for column in build(alone)]
+        if list(map(_told, found)) != list(map(_told, expected)):
+            raise Unshaped
+        return Made(shape, build)
+
+
+def shaped_slots(slots: Sequence[Slot], exact: Exact, max_message: int) -> ShapedSlots | None:
+    """The reader of ``slots`` by shapes; None where it cannot answer: lists of values, subscripts."""
+    if any(slot.listed or any(step.index is not None for step in slot.path.steps) for slot in slots):
+        return None
+    return ShapedSlots(slots, exact, max_message)
+
+
+def _place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | None:
+    """The place of a slot in a template, noted in ``wanted``; None where it has none. Raises Unshaped."""
+    node: Any = template.tree
+    for step in slot.path.steps:
+        # A scalar has no members; those of an array are several values.
+        if node is LISTED:
+            raise Unshaped
+        node = node.get(step.name) if isinstance(node, dict) else None
+    if node is None:
+        return None
+    if not isinstance(node, int):
+        raise Unshaped
+    pointed = template.slots[node].kind == "number" and not template.slots[node].whole
+    # Of a number with a point only its text says how it was written.
+    if pointed and slot.text:
+        raise Unshaped
+    wanted[node] = "pointed" if pointed else "whole"
+    return node
+
+
+def _column(place: int | None, template: Template, match: Match) -> SlotColumn:
+    if place is None:
+        return SlotColumn(match.size, "nothing")
+    values = match.values[place]
+    if isinstance(values, tuple):
+        return SlotColumn(match.size, "texts", *_coded(match.raw, *values))
+    if template.slots[place].kind == "word":
+        return SlotColumn(match.size, "words", values)
+    return SlotColumn(match.size, "doubles" if values.dtype.kind == "f" else "integers", values)
+
+
+def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[bytes]]:
+    """A code for each string, and the strings."""
+    import numpy as np
+
+    sizes = ends - begins
+    longest = int(sizes.max(initial=0))
+    if longest > WIDEST:
+        cut = list(map(raw.__getitem__, map(slice, begins.tolist(), ends.tolist())))
+        known = {text: code for code, text in enumerate(dict.fromkeys(cut))}
+        return np.fromiter(map(known.__getitem__, cut), "i8", len(cut)), list(known)
+    words = np.ndarray((len(raw) - _WORD + 1,), "<u8", raw, 0, (1,))
+    keep = np.array([(1 << 64) - (1 << (64 - 8 * size)) for size in range(_WORD + 1)], "u8")
+    codes = np.zeros(len(sizes), "i8")
+    # Eight characters at a time from the end; zeros in front, which no string has.
+    for passed in range(0, max(longest, 1), _WORD):
+        part = words[ends - _WORD - passed] & keep[np.clip(sizes - passed, 0, _WORD)]
+        more = np.unique(part, return_inverse=True)[1]
+        codes = more if not passed else np.unique(codes * (int(more.max()) + 1) + more, return_inverse=True)[1]
+    some = np.empty(int(codes.max(initial=-1)) + 1, "i8")
+    some[codes] = np.arange(len(codes))
+    return codes, [raw[begin:end] for begin, end in zip(begins[some].tolist(), ends[some].tolist(), strict=True)]
+
+
+def _told(value: Any) -> object:
+    """A value so that those are equal which mean the same in every respect."""
+    if isinstance(value, Number):
+        return "number", repr(value)
+    if isinstance(value, str):
+        return "text", value.encode()
+    return ("text", value) if isinstance(value, bytes) else (type(value), repr(value))

@@ -1,0 +1,77 @@
+"""Columns of messages of few shapes: what a message type may give besides rows, and the door to it.
+
+Only types whose messages are texts of few shapes have them (:mod:`sowctl.messages.json.columns`). The values are those
+of the type's extractor; which messages are not answered is said, and the extractor reads these. Needs numpy where it is
+used, not where it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy
+
+    from sowctl.messages.base import MessageType
+    from sowctl.values.fields import Slot
+
+    Numbers = numpy.ndarray[Any, Any]
+
+WORDS = (None, True, False)
+"""What the codes of ``words`` stand for."""
+
+
+class SlotColumn(NamedTuple):
+    """The values of one slot of ``size`` messages. ``kind`` says what ``data`` holds; where all are NULL, it is None.
+
+    ``integers``: of 64 bits; ``doubles``; ``words``: codes of :data:`WORDS`; ``texts``: codes of ``texts``, which are
+    distinct and in no order; one of them may be empty.
+    """
+
+    size: int
+    kind: Literal["nothing", "integers", "doubles", "words", "texts"]
+    data: Numbers | None = None
+    texts: Sequence[bytes] = ()
+
+    def values(self) -> list[Any]:
+        """The values as an extractor gives them, texts as bytes."""
+        if self.data is None:
+            return [None] * self.size
+        if self.kind in ("words", "texts"):
+            known: Sequence[Any] = WORDS if self.kind == "words" else self.texts
+            return list(map(known.__getitem__, self.data.tolist()))
+        found: list[Any] = self.data.tolist()
+        return found
+
+
+class Piece(NamedTuple):
+    """Messages of one shape: which they are, in order (None: all), and a column for each slot."""
+
+    rows: Numbers | None
+    columns: Sequence[SlotColumn]
+
+
+class ShapedReader(Protocol):
+    """Reads some slots of many messages."""
+
+    def wait(self, messages: int) -> bool:
+        """Whether so many messages that come next are read better as rows; to be asked once for each reading."""
+        ...
+
+    def read(self, messages: Sequence[bytes], lines: bytes | None = None) -> tuple[Sequence[Piece], Numbers] | None:
+        """Pieces, and which messages are left, in order; None where that is too many.
+
+        ``lines``: the messages, a line each, where there are such; spaces may stand in front of each.
+        """
+        ...
+
+
+def shaped_of(kind: MessageType, slots: Sequence[Slot]) -> ShapedReader | None:
+    """The type's reader of ``slots`` by shapes; None where it has none, or none for these slots.
+
+    Optional, and asked for in this one place, as other ways of single types are (:mod:`sowctl.messages.base`).
+    """
+    own = getattr(kind, "shaped", None)
+    found: ShapedReader | None = None if own is None else own(slots)
+    return found

@@ -1,0 +1,182 @@
+"""Columns of messages of few shapes: always what the reader of rows makes of the same messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sowctl.messages.json import columns
+from sowctl.messages.json.type import JsonType
+from sowctl.messages.shaped import shaped_of
+from sowctl.messages.types import get_type
+from sowctl.values.fields import Number, Row, Slot
+from sowctl.values.paths import parse_path
+from tests.support.examples import examples
+
+JSON = JsonType()
+PATHS = ("/a", "/b", "/o/x", "/o", "/a/x", "/none", "/\u00e9")
+SLOTS = [Slot(parse_path(path), text=text) for path in PATHS for text in (False, True)]
+ODD = (
+    b"0", b"-0", b"-0.0", b"-0.00", b"0.0", b"1", b"-1", b"1.0", b"1.50", b"4.0484", b"1e5", b"1E-3",
+    b"1e400", b"-1e999", b"9007199254740993",
+    b"999999999999999999", b"1000000000000000000", b"9223372036854775808", b"18446744073709551616",
+    b"123456789012345.6", b"1234567890123.45", b"0.1", b"5e-324", b"01", b"1.", b"+1", b"NaN",
+    b"null", b"true", b"false", b'""', b'"a"', b'"1"', b'"EMEA"', b'"12345678"', b'"123456789"',
+    b'"0123456789abcdef0123456789abcdef"', b'"0123456789abcdef0123456789abcdefg"', '"é€"'.encode(), b'"\xff"',
+    b'"a\\nb"', b'"\\u0061"', b'"\\ud800"', b'"a\tb"', b'"\x7f"', b"[]", b"[1]", b"[1,2]",
+    b"{}", b'{"x":1}', b'{"x":null}',
+)  # fmt: skip
+SHAPES = (
+    b'{"a":%s,"b":%s}',
+    b'{"b":%s,"a":%s}',
+    b'{"a":%s}%.0s',
+    b'{"a": %s, "o": {"x": %s}}',
+    b'{"o":{"x":%s,"y":[1,"z",%s]},"a":7}',
+    '{"é":%s,"z":%s}'.encode(),
+)
+WRONG = (
+    b'{"a":%s,"a":%s}',
+    b'{"o":{"x":%s},"o":{"x":%s}}',
+    b'{"\\u0061":%s,"b":%s}',
+    b' {"a":%s,"b":%s}',
+    b'{"a":%s,"b":%s}\n',
+    b'{"a":%s,"b":%s}{',
+    b'{"a":%s,"b":%s',
+    b"[%s,%s]",
+    b"%s%.0s",
+    b"%.0s%.0s",
+)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of any size are read by shapes."""
+    monkeypatch.setattr(columns, "FEWEST", 1)
+
+
+def spelled(row: Row) -> list[object]:
+    """The values of a row so that those are equal which mean the same in every respect."""
+    found: list[object] = []
+    for value in row:
+        known = value.encode() if isinstance(value, str) else value
+        found.append((type(known), repr(known)) if not isinstance(known, Number) else ("number", repr(known)))
+    return found
+
+
+def check(messages: Sequence[bytes], slots: Sequence[Slot] = SLOTS) -> int:
+    """Compare both readings of messages; how many of them shapes have read."""
+    rows, refused = JSON.extractor(slots)(messages)
+    read = shaped_of(JSON, slots)
+    assert read is not None
+    found = read.read(messages)
+    if found is None:
+        return 0
+    pieces, left = found
+    seen = left.tolist()
+    for piece in pieces:
+        places = range(len(messages)) if piece.rows is None else piece.rows.tolist()
+        for place, *values in zip(places, *[column.values() for column in piece.columns], strict=True):
+            assert spelled(tuple(values)) == spelled(rows[place]), messages[place]
+        seen += places
+    assert sorted(seen) == list(range(len(messages)))
+    assert {one.index for one in refused} <= set(left.tolist())
+    return len(messages) - len(left)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> list[bytes]:
+    """Messages of a few shapes with values that are mostly plain, and odd ones among them."""
+    plain = draw(st.lists(st.sampled_from((b"1", b"-25", b"4.0484", b'"EMEA"', b'"x"', b"true", b"null")), min_size=2))
+    values = st.one_of(*[st.sampled_from(plain)] * 9, st.sampled_from(ODD))
+    shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=2))
+    forms = st.one_of(*[st.sampled_from(shapes)] * 9, st.sampled_from(SHAPES + WRONG))
+    size = draw(st.integers(1, 40))
+    return [draw(forms) % (draw(values), draw(values)) for _ in range(size)]
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(messages=blocks())
+@example(messages=[b'{"a":1}'])
+def test_shapes_say_what_rows_say(messages: list[bytes]) -> None:
+    check(messages)
+    check(messages, [slot for slot in SLOTS if not slot.text])
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_every_odd_value_among_plain_ones(odd: bytes) -> None:
+    for plain in (b"1", b"2.5", b'"x"', b"null"):
+        one = [b'{"a":%s,"b":%d,"o":{"x":3}}' % (plain, number) for number in range(6)]
+        check([*one, b'{"a":%s,"b":1,"o":{"x":3}}' % odd, *one])
+        check([*one, b'{"a":%s,"b":1,"o":%s}' % (plain, odd), *one])
+    check([b'{"a":%s}' % odd] * 3)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_every_wrong_message_among_right_ones(wrong: bytes) -> None:
+    right = [b'{"a":%d,"b":"%d"}' % (number, number) for number in range(6)]
+    assert check([*right, wrong % (b"1", b'"2"'), *right], [SLOTS[0]]) in (0, 12, 13)
+
+
+def test_messages_cannot_lend_each_other_bytes() -> None:
+    whole = b'{"a":1,"b":"x"}'
+    for cut in range(len(whole) + 1):
+        check([whole, whole[:cut], whole[cut:], whole])
+    check([whole, whole + whole, b"", whole])
+    check([whole, whole + b"\n" + whole, whole])
+
+
+def test_most_of_what_a_publisher_sends_is_read_by_shapes() -> None:
+    slots = [Slot(parse_path(path)) for path in ("/region", "/price", "/trader/id", "/on", "/none")]
+    messages = [
+        json.dumps(
+            {"region": f"r{n % 4}" * (n % 9), "price": n / 8 or 1, "trader": {"id": n}, "on": n % 3 == 0}
+        ).encode()
+        for n in range(200)
+    ]
+    # Prices that are whole are written with a point, too; the first one is not.
+    assert check(messages, slots) == 200
+    assert check([b'{"region":null}', *messages], slots) == 201
+
+
+def test_as_lines_with_spaces_in_front() -> None:
+    messages = [b'{"a":%d,"b":"%d"}' % (number, number) for number in range(20)]
+    lines = b"".join(b" " * (number % 5) + one + b"\n" for number, one in enumerate(messages))
+    read = shaped_of(JSON, SLOTS[:3])
+    assert read is not None
+    found = read.read(messages, lines)
+    assert found is not None
+    assert found[0][0].rows is None
+    assert [column.values() for column in found[0][0].columns[::2]] == [list(range(20)), [b"%d" % n for n in range(20)]]
+
+
+def test_which_slots_are_read_by_shapes_at_all() -> None:
+    assert shaped_of(JSON, [Slot(parse_path("/a"), listed=True)]) is None
+    assert shaped_of(JSON, [Slot(parse_path("/a[1]"))]) is None
+    assert shaped_of(JsonType(fast=False), SLOTS) is None
+    assert shaped_of(get_type("nvfix"), SLOTS) is None
+
+
+def test_a_message_that_is_too_large_is_left_to_the_reader_of_rows() -> None:
+    kind = JsonType(max_message=40)
+    read = shaped_of(kind, SLOTS)
+    assert read is not None
+    assert read.read([b'{"a":1}', b'{"a":"%b"}' % (b"x" * 40)] * 5) is None
+    found: Any = read.read([b'{"a":1}'] * 20) or read.read([b'{"a":1}'] * 20)
+    assert len(found[1]) == 0
+
+
+def test_data_that_shapes_do_not_fit_is_tried_seldom() -> None:
+    read = shaped_of(JSON, SLOTS[:1])
+    assert read is not None
+    odd = [b'{"a":[%d]}' % number for number in range(10)]
+    tried = 0
+    for _ in range(200):
+        if not read.wait(len(odd)):
+            tried += 1
+            assert read.read(odd) is None
+    assert 3 <= tried <= 12
