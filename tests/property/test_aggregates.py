@@ -15,8 +15,16 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import figures
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
+from sowctl.messages.json import columns
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of any size are read by the shapes of their messages."""
+    monkeypatch.setattr(columns, "FEWEST", 1)
+
 
 ASKED = QueryOptions(projection=PROJECTION, grouping=GROUPING, index_from=None)
 
@@ -61,6 +69,24 @@ ASKED_OF_FIELDS = (
     ("/c, MIN(/a) AS /x, MAX(/b) AS /y, ANY(/d) AS /z, COUNT_DISTINCT(/a) AS /k, GROUP_CONCAT(/d) AS /l", "/c"),
     ("SUM(IF(/a > /b, /c, 0)) AS /s, UNIQUE(/d) AS /u, /d AS /last", ""),
 )
+TOKENS = (
+    *(
+        "0",
+        "-0",
+        "-0.0",
+        "1",
+        "1.0",
+        "1.50",
+        "-7",
+        "4.0484",
+        "1e2",
+        "1e400",
+        "9007199254740993",
+        "18446744073709551615",
+    ),
+    *("123456789012345678901", "null", "true", "false", '""', '"x"', '"1"', '"a\\nb"', '"\\u0078"', "[1,2]", '{"x":1}'),
+)
+"""Values as JSON writes them, plain and odd."""
 POOLS: tuple[tuple[Any, ...], ...] = (
     (None, 1, 2, 3),
     (1.5, -0.0, 1e308, 0.1, -1e-300, None),
@@ -97,3 +123,41 @@ def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: py
                     records = query(instance, resolve(instance, "t"), options).records()
                     found.append([(record.key, record.txid, record.payload) for record in records])
         assert all(one == found[0] for one in found)
+
+
+def _message(source: random.Random, names: list[str], tokens: list[str], number: int) -> str:
+    """A message of one of a few shapes; now and then a value is odd, a member lacks, or is there twice."""
+    members = [(name, source.choice(tokens if source.random() < 0.9 else TOKENS)) for name in names]
+    if source.random() < 0.05:
+        members.pop()
+    if source.random() < 0.05:
+        members.append(source.choice(members or [("a", "1")]))
+    if source.random() < 0.05:
+        members.insert(0, ("\\u0061", "5"))
+    return "{" + ",".join(f'"{name}":{value}' for name, value in [("id", str(number)), *members]) + "}"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a scan reads by shapes, what it decodes beside them, and rows: groups, filters and parts of files."""
+    source = random.Random(seed)
+    read, used = columns.ShapedSlots.read, list[Any]()
+    monkeypatch.setattr(columns.ShapedSlots, "read", lambda self, *some: used.append(read(self, *some)) or used[-1])
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    orders = [source.sample(["a", "b", "c", "d"], 4) for _ in range(2)]
+    tokens = source.sample(TOKENS[:-6], 3)
+    lab.publish("t", *[_message(source, source.choice(orders), tokens, number) for number in range(120)])
+    for projection, grouping in ASKED_OF_FIELDS:
+        for filtered in ("", "/id < 90"):
+            asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)
+            found = []
+            for arrays, size in ((1 << 60, 11), (0, 16), (0, 200)):
+                monkeypatch.setattr(figures, "LASTING_ARRAYS", arrays)
+                monkeypatch.setattr(figures, "GROUPED", size)
+                for memory in (1 << 26, 1500):
+                    instance = lab.open()
+                    records = query(instance, resolve(instance, "t"), replace(asked, sort_memory=memory)).records()
+                    found.append([(record.key, record.txid, record.payload) for record in records])
+            assert found[0]
+            assert all(one == found[0] for one in found)
+    assert any(used), "none was read by its shape"

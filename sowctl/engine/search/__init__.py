@@ -19,6 +19,7 @@
 ``sorting``     results in an order by fields or by time, in bounded memory
 ``grouped``     groups in bounded memory, from rows or columns
 ``lacking``     fields that a query names and no record has
+``blocks``      fields of the records of a scan as columns, a block of records at a time
 ``aggregate``   one message per group of the records that match
 
 Imports make no circle here, and leave the room only for :mod:`sowctl.engine.sources` and what lies below it.

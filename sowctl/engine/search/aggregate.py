@@ -15,7 +15,6 @@ from sowctl.engine.search.grouped import Grouped
 from sowctl.engine.search.matcher import headers_of
 from sowctl.engine.search.plan import by_columns
 from sowctl.errors import InputError, UsageError
-from sowctl.messages.base import columns_of
 from sowctl.store.codec import all_stamps, encode, payloads, raw_stamps
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Matched, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
-    from sowctl.messages.base import ColumnExtractor, MessageType
+    from sowctl.messages.base import MessageType
     from sowctl.values.fields import Refusal, Slot, SlotValue
 
 MOST_TEXT = 64 << 10
@@ -144,37 +143,45 @@ class Aggregation:
             headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
             grouped.add_rows(rows, all_stamps(values), headers)
             seen += len(keys)
-        self._add_by_columns(grouped, columns_of(extract), remaining)
+        self._add_by_columns(grouped, remaining)
 
-    def _add_by_columns(self, grouped: Grouped, read: ColumnExtractor, found: Iterator[Matched]) -> None:
+    def _add_by_columns(self, grouped: Grouped, found: Iterator[Matched]) -> None:
         import numpy as np
 
-        from sowctl.expressions.columns.column import column_of
+        from sowctl.engine.search.blocks import BlockColumns
         from sowctl.expressions.columns.grouping import Messages
 
         layout = np.dtype([("txid", "<u8"), ("time", "<i8")])
-        lists: list[list[SlotValue]] = [[] for _ in self.program.slots]
+        keys: list[bytes] = []
+        messages: list[bytes] = []
         raw = bytearray()
-        size = 0
+        read = BlockColumns(self._kind, self.program.slots, lambda refused: self._unreadable(refused, keys))
 
         def add() -> None:
             stamps = np.frombuffer(bytes(raw), layout)
-            messages = Messages(list(map(column_of, lists)), stamps["txid"].copy(), stamps["time"].copy())
-            grouped.add_columns(messages)
+            whole = Messages([], stamps["txid"].copy(), stamps["time"].copy())
+            parts = read.parts(messages)
+            # Of equal stamps the record that comes later is the later one, so these must stay in their order.
+            if len(parts) > 1 and len(np.unique(whole.txids)) < len(messages):
+                parts = [read.whole(messages)]
+            for places, columns in parts:
+                some = whole if places is None else whole.at(places)
+                grouped.add_columns(some._replace(columns=columns))
 
-        for keys, values in found:
-            columns, refused = read(payloads(values))
-            if refused:
-                raise self._unreadable(refused[0], keys)
-            for known, more in zip(lists, columns, strict=True):
-                known.extend(more)
+        size = 0
+        for some, values in found:
+            more = payloads(values)
+            keys += some
+            messages += more
             raw += raw_stamps(values)
-            size += len(keys)
-            if size >= figures.GROUPED:
+            size += sum(map(len, more))
+            if len(keys) >= figures.GROUPED or size >= figures.GROUPED_BYTES:
                 add()
-                lists, size = [[] for _ in lists], 0
+                size = 0
+                keys.clear()
+                messages.clear()
                 raw.clear()
-        if size:
+        if keys:
             add()
 
     def _unreadable(self, refused: Refusal, keys: Sequence[bytes]) -> InputError:
