@@ -147,7 +147,7 @@ class _Columns:
         loses = self._strict and not t.is_boolean(kind)
 
         def build(count: int, values: dict[int, Column], raw: bytes) -> pyarrow.Array:
-            codes: Any = values[place]
+            codes: Any = values[place].data
             # Of an inferred type, only the decoder says what does not fit, and where.
             if loses and codes.any():
                 raise Unshaped
@@ -162,14 +162,14 @@ class _Columns:
         if t.is_floating(kind):
             self._wanted[place] = "any"
             # By way of doubles, as the decoder goes: a FLOAT is rounded twice there, too.
-            return lambda count, values, raw: pa.array(values[place], pa.float64()).cast(kind, safe=False)
+            return lambda count, values, raw: pa.array(values[place].data, pa.float64()).cast(kind, safe=False)
         if str(kind) not in INTEGERS or not self._template.slots[place].whole:
             raise Unshaped
         self._wanted[place] = "whole"
         bound = 1 << INTEGERS[str(kind)]
 
         def build(count: int, values: dict[int, Column], raw: bytes) -> pyarrow.Array:
-            numbers: Any = values[place]
+            numbers: Any = values[place].data
             if bound < 1 << 63:
                 fits = (numbers >= -bound) & (numbers < bound)
                 if not fits.all():
@@ -185,11 +185,11 @@ class _Columns:
 
         self._wanted[place] = "whole"
         if t.is_string(kind):
-            return lambda count, values, raw: strings(raw, *values[place])
+            return lambda count, values, raw: strings(raw, *values[place][:2])
         if self._strict:
             raise Unshaped
         coerce = coercion(kind)
-        return lambda count, values, raw: column(list(map(coerce, strings(raw, *values[place]).to_pylist())), kind)
+        return lambda count, values, raw: column(list(map(coerce, strings(raw, *values[place][:2]).to_pylist())), kind)
 
 
 def strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:

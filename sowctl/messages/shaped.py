@@ -7,8 +7,10 @@ used, not where it is imported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
+
+from sowctl.values.fields import Number
 
 if TYPE_CHECKING:
     import numpy
@@ -22,17 +24,43 @@ WORDS = (None, True, False)
 """What the codes of ``words`` stand for."""
 
 
+class Spelled(Sequence[Number]):
+    """Numbers with their texts, which lie from ``begins`` to ``ends`` in ``raw``: each is made when it is asked for."""
+
+    __slots__ = ("_begins", "_data", "_ends", "_raw")
+
+    def __init__(self, data: Numbers, raw: bytes, begins: Numbers, ends: Numbers) -> None:
+        self._data, self._raw, self._begins, self._ends = data, raw, begins, ends
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @overload
+    def __getitem__(self, place: int) -> Number: ...
+    @overload
+    def __getitem__(self, place: slice) -> Spelled: ...
+    def __getitem__(self, place: int | slice) -> Number | Spelled:
+        if isinstance(place, slice):
+            return Spelled(self._data[place], self._raw, self._begins[place], self._ends[place])
+        return Number(self._data[place].item(), self._raw[self._begins[place] : self._ends[place]])
+
+    def __iter__(self) -> Iterator[Number]:
+        texts = map(self._raw.__getitem__, map(slice, self._begins.tolist(), self._ends.tolist()))
+        return map(Number, self._data.tolist(), texts)
+
+
 class SlotColumn(NamedTuple):
     """The values of one slot of ``size`` messages. ``kind`` says what ``data`` holds; where all are NULL, it is None.
 
     ``integers``: of 64 bits; ``doubles``; ``words``: codes of :data:`WORDS`; ``texts``: codes of ``texts``, which are
-    distinct and in no order; one of them may be empty.
+    distinct and in no order; one of them may be empty. ``spelled``: doubles as they were written, where the slot asks.
     """
 
     size: int
     kind: Literal["nothing", "integers", "doubles", "words", "texts"]
     data: Numbers | None = None
     texts: Sequence[bytes] = ()
+    spelled: Sequence[Number] | None = None
 
     def values(self) -> list[Any]:
         """The values as an extractor gives them, texts as bytes."""
@@ -41,7 +69,7 @@ class SlotColumn(NamedTuple):
         if self.kind in ("words", "texts"):
             known: Sequence[Any] = WORDS if self.kind == "words" else self.texts
             return list(map(known.__getitem__, self.data.tolist()))
-        found: list[Any] = self.data.tolist()
+        found: list[Any] = self.data.tolist() if self.spelled is None else list(self.spelled)
         return found
 
 

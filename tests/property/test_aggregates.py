@@ -15,7 +15,7 @@ from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import figures
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.query import query
-from sowctl.messages.json import columns
+from sowctl.messages.json import columns, shapes
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -125,14 +125,23 @@ def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: py
         assert all(one == found[0] for one in found)
 
 
-def _message(source: random.Random, names: list[str], tokens: list[str], number: int) -> str:
-    """A message of one of a few shapes; now and then a value is odd, a member lacks, or is there twice."""
-    members = [(name, source.choice(tokens if source.random() < 0.9 else TOKENS)) for name in names]
-    if source.random() < 0.05:
+LIKE = (
+    ("0", "1", "-7", "42"),
+    ("1.0", "1.50", "4.0484", "-0.25"),
+    ('""', '"x"', '"1"', '"é"'),
+    ("true", "false", "null"),
+)
+"""Values that one slot of a shape may have."""
+
+
+def _message(source: random.Random, names: list[str], kinds: dict[str, tuple[str, ...]], number: int) -> str:
+    """A message of one of two shapes; now and then a value is odd, a member lacks, or is there twice."""
+    members = [(name, source.choice(kinds[name] if source.random() < 0.98 else TOKENS)) for name in names]
+    if source.random() < 0.02:
         members.pop()
-    if source.random() < 0.05:
-        members.append(source.choice(members or [("a", "1")]))
-    if source.random() < 0.05:
+    if source.random() < 0.02:
+        members.append(source.choice(members))
+    if source.random() < 0.02:
         members.insert(0, ("\\u0061", "5"))
     return "{" + ",".join(f'"{name}":{value}' for name, value in [("id", str(number)), *members]) + "}"
 
@@ -142,11 +151,12 @@ def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkey
     """What a scan reads by shapes, what it decodes beside them, and rows: groups, filters and parts of files."""
     source = random.Random(seed)
     read, used = columns.ShapedSlots.read, list[Any]()
+    monkeypatch.setattr(shapes, "TRIED", 9)
     monkeypatch.setattr(columns.ShapedSlots, "read", lambda self, *some: used.append(read(self, *some)) or used[-1])
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     orders = [source.sample(["a", "b", "c", "d"], 4) for _ in range(2)]
-    tokens = source.sample(TOKENS[:-6], 3)
-    lab.publish("t", *[_message(source, source.choice(orders), tokens, number) for number in range(120)])
+    kinds = {name: source.choice(LIKE) for name in "abcd"}
+    lab.publish("t", *[_message(source, source.choice(orders), kinds, number) for number in range(120)])
     for projection, grouping in ASKED_OF_FIELDS:
         for filtered in ("", "/id < 90"):
             asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)

@@ -73,7 +73,8 @@ def _column(read: SlotColumn) -> Column:
         return _texts(read.data, read.texts)
     if read.kind == "words":
         return _words(read.data)
-    return Column(Kind.I64 if read.kind == "integers" else Kind.DOUBLE, read.size, read.data)
+    kind = Kind.I64 if read.kind == "integers" else Kind.DOUBLE
+    return Column(kind, read.size, read.data, source=read.spelled, texts=read.spelled is not None)
 
 
 def _texts(codes: Array, texts: Sequence[bytes]) -> Column:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.messages.json.shapes import LINE, Made, Match, Shape, Shapes, Text
 from sowctl.messages.json.template import LISTED, Template, Unshaped
-from sowctl.messages.shaped import Piece, SlotColumn
+from sowctl.messages.shaped import Piece, SlotColumn, Spelled
 from sowctl.values.fields import Number, Row, Slot
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ShapedSlots:
         places = [_place(slot, template, wanted) for slot in self._slots]
 
         def build(match: Match) -> Columns:
-            return [_column(place, template, match) for place in places]
+            return [_column(*one, template, match) for one in zip(places, self._slots, strict=True)]
 
         shape = Shape(template, wanted)
         alone = shape.match(Text(message + LINE, [message]), None)
@@ -108,22 +108,24 @@ def _place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | N
     if not isinstance(node, int):
         raise Unshaped
     pointed = template.slots[node].kind == "number" and not template.slots[node].whole
-    # Of a number with a point only its text says how it was written.
-    if pointed and slot.text:
-        raise Unshaped
     wanted[node] = "pointed" if pointed else "whole"
     return node
 
 
-def _column(place: int | None, template: Template, match: Match) -> SlotColumn:
+def _column(place: int | None, slot: Slot, template: Template, match: Match) -> SlotColumn:
     if place is None:
         return SlotColumn(match.size, "nothing")
-    values = match.values[place]
-    if isinstance(values, tuple):
-        return SlotColumn(match.size, "texts", *_coded(match.raw, *values))
+    begins, ends, data = match.values[place]
+    if data is None:
+        return SlotColumn(match.size, "texts", *_coded(match.raw, begins, ends))
     if template.slots[place].kind == "word":
-        return SlotColumn(match.size, "words", values)
-    return SlotColumn(match.size, "doubles" if values.dtype.kind == "f" else "integers", values)
+        return SlotColumn(match.size, "words", data)
+    if data.dtype.kind != "f":
+        # An integer has one spelling: -0 is read by others.
+        return SlotColumn(match.size, "integers", data)
+    return SlotColumn(
+        match.size, "doubles", data, spelled=Spelled(data, match.raw, begins, ends) if slot.text else None
+    )
 
 
 def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[bytes]]:

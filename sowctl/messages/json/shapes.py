@@ -31,9 +31,17 @@ if TYPE_CHECKING:
     Numbers = numpy.ndarray[Any, Any]
 
 T = TypeVar("T")
-Column: TypeAlias = "Numbers | tuple[Numbers, Numbers]"
-"""The values of a slot: numbers; codes of words (:data:`~sowctl.messages.shaped.WORDS`); where strings begin and end in
-the text of a match."""
+
+
+class Column(NamedTuple):
+    """The values of a slot: where they begin and end in the text of a match; numbers, or codes of words
+    (:data:`~sowctl.messages.shaped.WORDS`), and of strings None."""
+
+    begins: Numbers
+    ends: Numbers
+    data: Numbers | None
+
+
 KEPT = 8
 """Shapes that are remembered."""
 TRIED = 3
@@ -177,7 +185,7 @@ class Shape:
         if size == len(good):
             return Match(rows, size, values, raw)
         chosen = np.flatnonzero(good)
-        values = {place: _chosen(value, chosen) for place, value in values.items()}
+        values = {place: _chosen(column, chosen) for place, column in values.items()}
         return Match(chosen if rows is None else rows[chosen], size, values, raw)
 
     def _read(
@@ -188,15 +196,15 @@ class Shape:
 
         slot = self.template.slots[place]
         if slot.kind == "string":
-            return begins, ends
+            return Column(begins, ends, None)
         if slot.kind == "word":
             table = np.zeros(256, "u1")
             table[list(_CODES)] = list(_CODES.values())
-            codes: Numbers = table[chars[begins]]
-            return codes
-        number, fits = (whole_numbers if self.wanted[place] == "whole" else doubles)(chars, words, begins, ends)
+            return Column(begins, ends, table[chars[begins]])
+        read = whole_numbers if self.wanted[place] == "whole" else doubles
+        numbers, fits = read(chars, words, begins, ends)
         good &= fits
-        return number
+        return Column(begins, ends, numbers)
 
 
 class Made(NamedTuple, Generic[T]):
@@ -290,5 +298,5 @@ def _spelled(text: bytes) -> bytes:
     return b"".join([b"\\x%02x" % byte for byte in text])
 
 
-def _chosen(value: Column, rows: Numbers) -> Column:
-    return (value[0][rows], value[1][rows]) if isinstance(value, tuple) else value[rows]
+def _chosen(column: Column, rows: Numbers) -> Column:
+    return Column(column.begins[rows], column.ends[rows], None if column.data is None else column.data[rows])
