@@ -194,6 +194,7 @@ class Block:
     """
 
     __slots__ = (
+        "_arrays",
         "_columns",
         "_payloads",
         "_stored_columns",
@@ -225,6 +226,7 @@ class Block:
         self._stored_columns = columns
         self._stored_payloads = payloads
         self._columns: Columns | None = None
+        self._arrays: NumpyColumns | None = None
         self._payloads: memoryview | None = None
 
     def __len__(self) -> int:
@@ -258,14 +260,14 @@ class Block:
     def columns(self) -> Columns:
         """The columns in plain Python. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
         if self._columns is None:
-            from sowctl.journal import columns as codec
+            from sowctl.journal.columns import decompress, unpack
 
             header = self.header
             try:
                 # Decompressed when first asked for: a reader that needs only txids, or only counts, pays for neither
                 # part.
-                raw = codec.decompress(header.codec, self._stored_columns, header.columns_raw)
-                self._columns = codec.unpack(
+                raw = decompress(header.codec, self._stored_columns, header.columns_raw)
+                self._columns = unpack(
                     raw, header.count, header.flags, header.payloads_raw, len(self.map.topics), len(self.map.publishers)
                 )
             except ValueError as error:
@@ -274,17 +276,19 @@ class Block:
 
     def numpy_columns(self) -> NumpyColumns:
         """The columns as numpy arrays on the same memory. Raises as :meth:`columns`."""
-        from sowctl.journal import columns as codec
+        if self._arrays is None:
+            from sowctl.journal.columns import NumpyColumns
 
-        return codec.as_numpy(self.columns())
+            self._arrays = NumpyColumns(self.columns())
+        return self._arrays
 
     def payload_bytes(self) -> memoryview:
         """All payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
         if self._payloads is None:
-            from sowctl.journal import columns as codec
+            from sowctl.journal.columns import decompress
 
             try:
-                self._payloads = codec.decompress(self.header.codec, self._stored_payloads, self.header.payloads_raw)
+                self._payloads = decompress(self.header.codec, self._stored_payloads, self.header.payloads_raw)
             except ValueError as error:
                 raise self._contradiction(error) from error
         return self._payloads

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.described import DescribedStruct
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
 
@@ -38,6 +37,8 @@ _COLUMNS = {
     "operations": (50, "B"),
 }
 """Name -> (bytes per entry before it, type code), behind keys and checks; in the order of :class:`Columns`."""
+_SPANS = [(name, start, start + array(code).itemsize, code) for name, (start, code) in _COLUMNS.items()]
+"""Of each: its name, the bytes per entry before it and up to its end, its type code."""
 _TEXTS = (
     (USER_KEYS, HAS_USER_KEY),
     (CORRELATION_IDS, HAS_CORRELATION_ID),
@@ -75,8 +76,11 @@ class Columns(Struct, frozen=True):
     logical_topics: list[bytes | None] | None
 
 
-class NumpyColumns(DescribedStruct, frozen=True):
-    """As :class:`Columns`, as numpy arrays on the same memory (read-only); ``keys`` and ``checks`` are ``>u8``."""
+class NumpyColumns:
+    """As :class:`Columns`, as numpy arrays on the same memory (read-only); ``keys`` and ``checks`` are ``>u8``.
+
+    Each is made when it is first asked for: of a thousand entries an array costs as much as looking at all of them.
+    """
 
     keys: numpy.ndarray[Any, Any]
     checks: numpy.ndarray[Any, Any]
@@ -91,6 +95,24 @@ class NumpyColumns(DescribedStruct, frozen=True):
     user_keys: list[bytes | None] | None
     correlation_ids: list[bytes | None] | None
     logical_topics: list[bytes | None] | None
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_columns":
+            raise AttributeError(name)
+        import numpy
+
+        # Python asks here only for what is not there yet. frombuffer shares the memory of the block; as the memory is
+        # read-only, so are the arrays.
+        found = getattr(self._columns, name)
+        if name in _COLUMNS:
+            found = numpy.frombuffer(found, dtype=_COLUMNS[name][1])
+        elif name in ("keys", "checks"):
+            found = numpy.frombuffer(found, dtype=">u8")
+        setattr(self, name, found)
+        return found
 
 
 def little(values: array[int]) -> bytes:
@@ -183,18 +205,16 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     # Views of one piece of memory: on a little-endian machine no column is copied.
-    parts = {
-        name: numbers(raw[start * count : (start + array(code).itemsize) * count], code)
-        for name, (start, code) in _COLUMNS.items()
-    }
+    parts = {name: numbers(raw[start * count : end * count], code) for name, start, end, code in _SPANS}
     if sum(parts["lengths"]) != payloads:
         raise ValueError("the payload lengths do not add up")
-    if max(parts["topics"]) >= topics:
+    # Most blocks have one topic and no publisher: then all indexes are the same bytes, which are compared as such.
+    if (topics != 1 or parts["topics"].cast("B") != bytes(2 * count)) and max(parts["topics"]) >= topics:
         raise ValueError("a topic that the block does not list")
-    if publishers == 0 and min(parts["publishers"]) != NO_PUBLISHER:
-        raise ValueError("a publisher that the block does not list")
     # On the set: a block has few publishers and up to 1,024 entries.
-    if publishers and any(NO_PUBLISHER > index >= publishers for index in set(parts["publishers"])):
+    if (publishers or parts["publishers"].cast("B") != b"\xff" * (2 * count)) and any(
+        NO_PUBLISHER > index >= publishers for index in set(parts["publishers"])
+    ):
         raise ValueError("a publisher that the block does not list")
     texts: list[list[bytes | None] | None] = []
     end = ENTRY_SIZE * count
@@ -219,31 +239,6 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
         parts["flags"],
         parts["operations"],
         *texts,
-    )
-
-
-def as_numpy(columns: Columns) -> NumpyColumns:
-    """The same columns as numpy arrays."""
-    import numpy
-
-    # frombuffer shares the memory of the block; as the memory is read-only, so are the arrays.
-    def view(name: str) -> numpy.ndarray[Any, Any]:
-        return numpy.frombuffer(getattr(columns, name), dtype=_COLUMNS[name][1])
-
-    return NumpyColumns(
-        keys=numpy.frombuffer(columns.keys, dtype=">u8"),
-        checks=numpy.frombuffer(columns.checks, dtype=">u8"),
-        times=view("times"),
-        expirations=view("expirations"),
-        sequences=view("sequences"),
-        lengths=view("lengths"),
-        topics=view("topics"),
-        publishers=view("publishers"),
-        flags=view("flags"),
-        operations=view("operations"),
-        user_keys=columns.user_keys,
-        correlation_ids=columns.correlation_ids,
-        logical_topics=columns.logical_topics,
     )
 
 

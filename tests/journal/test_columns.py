@@ -103,11 +103,14 @@ def test_what_is_not_stated_is_not_unpacked() -> None:
 def test_numpy_sees_the_same_numbers() -> None:
     pytest.importorskip("numpy")
     plain = unpacked(packed())
-    arrays = codec.as_numpy(plain)
+    arrays = codec.NumpyColumns(plain)
     for name in ("times", "expirations", "sequences", "lengths", "topics", "publishers", "flags", "operations"):
         assert getattr(arrays, name).tolist() == list(getattr(plain, name)), name
     assert arrays.keys.tolist() == [int.from_bytes(b"k" * 8, "big")] * COUNT
     assert (arrays.user_keys, arrays.correlation_ids, arrays.logical_topics) == TEXTS
+    assert arrays.times is arrays.times
+    with pytest.raises(AttributeError):
+        arrays.prices  # noqa: B018 - there is no such column
 
 
 def _raw_of(keys: list[bytes], operations: bytes) -> memoryview:
