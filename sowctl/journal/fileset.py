@@ -296,10 +296,17 @@ class FileSet:
             self.release(file)
         return infos
 
-    def segments(self, end: Position, last_block: tuple[int, int]) -> list[Segment]:
-        """The files in order as a plan needs them; ``end`` is the journal's, and ``last_block`` stands before it."""
+    def segments(
+        self, end: Position, last_block: tuple[int, int], after: int = 0, until: int | None = None
+    ) -> list[Segment]:
+        """The files in order as a plan needs them, without those that have no txid above ``after``, or none up to
+        ``until``; ``end`` is the journal's, and ``last_block`` stands before it."""
         found: list[Segment] = []
-        for number in self.numbers:
+        # Txid 0 is before every file: no header is asked for it.
+        first = self.number_of(after + 1) if after else self.numbers[0]
+        final = self.numbers[-1] if until is None else self.number_of(until)
+        # Where a file ends, the next one says.
+        for number in range(first, min(final + 1, self.numbers[-1]) + 1):
             if (archived := self.archived(number)) is not None:
                 found.append(archived.segment())
                 continue
@@ -313,7 +320,9 @@ class FileSet:
                 found[-1] = replace(found[-1], last_txid=last, last_block=block)
             found.append(Segment(number, file.stored, header.first_txid, end.txid, is_packed=file.is_packed))
             self.release(file)
-        if self.archived(self.numbers[-1]) is not None:
+        if found[-1].number > final:
+            found.pop()
+        if final < self.numbers[-1] or self.archived(final) is not None:
             return found
         size = found[-1].size if found[-1].is_packed else end.offset
         found[-1] = replace(found[-1], size=size, last_block=last_block, limit=end.offset)

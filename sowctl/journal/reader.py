@@ -17,7 +17,7 @@ from sowctl.journal.format import Topic
 from sowctl.journal.listing import list_files
 from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
-from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, indexed, near_in
+from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, group_before, indexed, near_in
 from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 
@@ -302,7 +302,7 @@ class Journal:
         """The blocks of complete groups with a txid above ``after``, in order, as their headers; the rest is read when
         it is asked for, which has to be before the next one. Raises DamageError as :meth:`blocks`."""
         reach = self._reach(after, None)
-        for item in self._scan.refs(after, None, None, resync=False):
+        for item in self._scan.refs(after, None, self._group_before(after), resync=False):
             assert not isinstance(item, Damage)
             if item.header.last_txid > after:
                 if reach is not None and self.on_read is not None:
@@ -347,11 +347,18 @@ class Journal:
         """
         return self._scan.block_at(start)
 
-    def segments(self) -> list[Segment]:
-        """The files as a plan needs them, up to the end of the last complete group. Headers of files are read, and what
-        :meth:`state` reads."""
+    def segments(self, after: int = 0, until: int | None = None) -> list[Segment]:
+        """The files as a plan needs them, up to the end of the last complete group; of them those that can hold a txid
+        above ``after`` and up to ``until``. Their headers are read, and what :meth:`state` reads."""
         state = self.state()
-        return self._folder.segments(state.end, state.last_block)
+        return self._folder.segments(state.end, state.last_block, after, until)
+
+    def distance(self, begin: Position, end: Position) -> int:
+        """Stored bytes between two places; of files that lie between them the sizes are asked."""
+        if begin.number == end.number:
+            return end.offset - begin.offset
+        between = sum(map(self._folder.stored, range(begin.number, end.number)))
+        return between - begin.offset + end.offset
 
     def may_hold(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
         """Whether a file can have entries of a topic (None: of any) within two times; True where no manifest tells."""
@@ -410,7 +417,8 @@ class Journal:
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.
 
-        Nothing but headers is read, the last group's bodies aside. Of files in an archive at a URL only some places
+        Nothing but headers is read, the last group's bodies aside, and of what stands before ``after`` few of them.
+        Of files in an archive at a URL only some places
         are given, those that its manifest has. Raises DamageError (exit 5) as :meth:`blocks`.
         """
         for number in self._folder.numbers:
@@ -422,7 +430,7 @@ class Journal:
             after = max(after, archived.last_txid)
             if until is not None and until <= after:
                 return
-        for item in self._scan.refs(after, None, None, resync=False):
+        for item in self._scan.refs(after, None, self._group_before(after), resync=False):
             assert not isinstance(item, Damage)
             header = item.header
             if until is not None and header.group > until:
@@ -430,6 +438,22 @@ class Journal:
             # A group is known by its first block; a reader may begin before it and nowhere within.
             if header.first_txid == header.group and header.last_txid > after and not header.is_gap:
                 yield Position(item.file.number, item.offset, header.group - 1)
+
+    def _group_before(self, txid: int) -> Position | None:
+        """A place before a group, near behind which the entries above ``txid`` begin; None where that cannot be found
+        out by a few looks: in a compressed file, and in one at a URL."""
+        number = self._folder.number_of(txid + 1)
+        if self._folder.archived(number) is not None:
+            return None
+        file = self._folder.open(number)
+        try:
+            first = file.header.first_txid
+            if file.is_packed or txid < first:
+                return None
+            found = group_before(file, Segment(number, file.size, first, txid), txid)
+            return None if found is None else Position(number, *found)
+        finally:
+            self._folder.release(file)
 
     def close(self) -> None:
         """Close files."""

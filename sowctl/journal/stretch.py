@@ -177,6 +177,25 @@ def near_in(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
     return low, high
 
 
+def group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int] | None:
+    """Where a group of the file begins that does not begin above ``txid``, and the last txid before it; found out by
+    looking at a few blocks. None: from the file's beginning on it is not known to be nearer."""
+    wanted = txid
+    # The block found may stand within a group: then the group's beginning is looked for, which its header tells.
+    for _ in range(2):
+        low, high = near_in(file, segment, wanted)
+        ref = file.block_at(low) if low else None
+        begin = wanted
+        while ref is not None and ref.offset < high and ref.header.first_txid <= wanted:
+            header = ref.header
+            if not header.is_abort and (header.is_gap or header.group == header.first_txid):
+                return ref.offset, header.first_txid - 1
+            begin = min(begin, header.group)
+            ref = file.block_at(ref.end)
+        wanted = begin
+    return None
+
+
 def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
     """The blocks of a stretch of ``file`` whose groups have happened, and gaps; bodies are read when asked for.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,22 @@ def test_stretches_hold_every_block_once(
         assert parts_of(log, 1, last) == []
         of_topic = [block.start for part in parts for one in part for block in log.stretch(one, topic=ORDERS)]
         assert of_topic == [block.start for block in log.blocks(topic=ORDERS)]
+
+
+@pytest.mark.parametrize("entries", [1, 7])
+def test_places_are_the_same_wherever_the_walk_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int
+) -> None:
+    stock(tmp_path, 5, monkeypatch, entries)
+    with Journal.open(tmp_path, INSTANCE) as log:
+        assert len(log.files()) > 3
+        # No file is as large as the first figure, so with it each walk begins where its file does.
+        for after in range(0, log.last_txid() + 1, 7):
+            found = []
+            for exact in (1 << 30, 500, 1):
+                monkeypatch.setattr("sowctl.journal.stretch.EXACT", exact)
+                found.append(list(islice(log.places(after), 3)))
+            assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("last", [False, True])

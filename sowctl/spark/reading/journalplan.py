@@ -85,14 +85,14 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
 def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[PlannedStretch]:
     """The partitions from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
 
-    None: what :func:`partition_bytes` says. Headers of files are read, and a few blocks of those two in which the
-    bounds lie.
+    None: what :func:`partition_bytes` says. Headers of the files between the bounds are read, and a few blocks of those
+    two in which the bounds lie.
     """
-    segments = log.segments()
-    end = segments[-1].last_txid
+    end = log.last_txid()
+    until = end if until is None else min(until, end)
     # Files before the first one left were removed, which is allowed from the oldest on (behaviour 6.1).
-    after = max(after, segments[0].first_txid - 1)
-    return partitions_of(segments, after, end if until is None else min(until, end), size, log.near)
+    after = max(after, log.first_txid - 1)
+    return partitions_of(log.segments(after, until), after, until, size, log.near)
 
 
 def partitions_of(

@@ -5,7 +5,7 @@ The offset names the journal's lineage too, so that a checkpoint is never contin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -195,11 +195,10 @@ def _within(log: Journal, after: int, until: int, most: int | None, most_bytes: 
     # A group was committed as a whole and is shown as a whole, so a batch ends at the last edge within the limits.
     begin: Position | None = None
     best: int | None = None
-    sizes = {} if most_bytes is None else {file.number: file.size for file in log.files()}
 
     def fits(place: Position) -> bool:
         within = most is None or place.txid - after <= most
-        return within and (most_bytes is None or begin is None or _distance(sizes, begin, place) <= most_bytes)
+        return within and (most_bytes is None or begin is None or log.distance(begin, place) <= most_bytes)
 
     for place in log.places(after, until):
         begin = begin or place
@@ -226,12 +225,4 @@ def _bytes_behind(log: Journal, txid: int) -> int:
     if txid >= end.txid:
         return 0
     begin = next(iter(log.places(txid)), end)
-    return _distance({file.number: file.size for file in log.files()}, begin, end)
-
-
-def _distance(sizes: Mapping[int, int], begin: Position, end: Position) -> int:
-    """Stored bytes between two places; ``sizes`` are those of the files by their numbers."""
-    if begin.number == end.number:
-        return end.offset - begin.offset
-    between = sum(sizes.get(number, 0) for number in range(begin.number, end.number))
-    return between - begin.offset + end.offset
+    return log.distance(begin, end)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
@@ -9,6 +12,8 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import LongType, StructType
 
+from sowctl.journal.blockcodec import unpack_block_header
+from sowctl.journal.files import JournalFile
 from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader
 from tests.spark.conftest import XML
 from tests.spark.reading import journal
@@ -59,6 +64,47 @@ def test_of_two_bounds_the_nearer_one_counts(lab: Lab) -> None:
     assert ends(stream(lab, maxBytesPerTrigger="1GB", maxEntries=50)) == [50, 100, 150, 200]
     assert ends(stream(lab, maxBytesPerTrigger=1, maxEntries=50)) == list(range(10, 201, 10))
     assert ends(stream(lab, maxBytesPerTrigger=1, maxEntries=50, toTxid=35)) == [10, 20, 30, 35]
+
+
+@pytest.mark.parametrize("journal_size", [3000, 1 << 26])
+def test_a_trigger_costs_what_is_new_however_long_the_journal_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal_size: int
+) -> None:
+    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 1000)
+    monkeypatch.setattr("sowctl.journal.state.MARK_DISTANCE", 1 << 40)
+    looked, opened = [0], [0]
+
+    def counted(raw: bytes, *rest: Any) -> Any:
+        looked[0] += 1
+        return unpack_block_header(raw, *rest)
+
+    def opening(file: JournalFile) -> Any:
+        opened[0] += 1
+        return read_header(file)
+
+    read_header = JournalFile._read_header
+    monkeypatch.setattr("sowctl.journal.files.unpack_block_header", counted)
+    monkeypatch.setattr(JournalFile, "_read_header", opening)
+    lab, costs, last = Lab(tmp_path, XML, journal_size=journal_size), [], 0
+    for groups in (30, 270):
+        for _ in range(groups):
+            lab.publish("orders", message(id=1, text="x" * 200), message(id=2))
+        reader = stream(lab, maxEntries=10, maxBytesPerTrigger="1MB")
+        last, cost = last + 2 * groups, []
+        for start in (0, last // 4 * 2, last - 20, last):
+            at = reader.initialOffset() | {"txid": start}
+            looked[0] = opened[0] = 0
+            end = reader.latestOffset(at, reader.getDefaultReadLimit())
+            assert end["txid"] == min(start + 10, last)
+            found = [looked[0], opened[0]]
+            looked[0] = opened[0] = 0
+            parts = reader.partitions(at, end)
+            assert bool(parts) == (start < last)
+            cost.append((*found, looked[0], opened[0]))
+        costs.append(cost)
+    for few, many in zip(*costs, strict=True):
+        # Ten times as many groups are three or four looks more of a search that halves, and as many headers of files.
+        assert all(more <= less + 16 for less, more in zip(few, many, strict=True)), costs
 
 
 def test_spark_is_told_of_the_bound_and_the_first_batch_has_one_by_default(lab: Lab) -> None:
