@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.topics.targets import Target, resolve
 from sowctl.errors import UsageError
+from sowctl.remote.place import placed
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -35,6 +37,20 @@ def one(instance: Instance, text: str, message_type: str | None) -> Target:
         names = ", ".join(target.topic.label for target in found if target.topic is not None)
         raise UsageError("SOW-CLI-023", f"{text!r} matches several topics: {names}", hint="name one of them")
     return found[0]
+
+
+def archived(instance: Instance, archive: str | None, journal: str | None) -> Instance:
+    """The instance, older files of whose journal lie where ``--archive`` says. Raises UsageError ``SOW-CLI-038`` where
+    ``--journal`` names another journal, ConfigError ``SOW-ENG-020`` where there is none."""
+    if archive is None:
+        return instance
+    if journal is not None:
+        raise UsageError(
+            "SOW-CLI-038",
+            "--archive is part of the configured journal, and --journal names another one",
+            hint="leave one of them out",
+        )
+    return instance.with_archive(placed(Path(), archive))
 
 
 def _topic(target: Target) -> TopicConfig:

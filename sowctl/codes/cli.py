@@ -215,6 +215,12 @@ CODES: dict[str, str] = {
         Do: Add ``--to URL``. What lies here is read by ``sowctl journal check``.
         See: sowctl-journal-archive(1)
         """,
+    "SOW-CLI-038": """2 an archive of another journal
+
+        Why: ``--archive`` says where older files of the configured journal lie, and ``--journal`` names another one.
+        Do: Leave one of them out. An archive at a URL is read by itself with ``--journal URL``.
+        See: sow-archive(5)
+        """,
     "SOW-CLI-098": """2 nothing to complete, or two things
 
         Why: ``completion`` prints the script of one shell, or with ``--names`` the names that a script asks for.

@@ -246,4 +246,20 @@ CODES: dict[str, str] = {
         Do: Give another URL. Where files were pruned before they were archived, keep both archives.
         See: sow-archive(5)
         """,
+    "SOW-JRN-086": """5 files between an archive and a journal
+
+        Why: The archive ends before the oldest file of the journal's directory, and the files between lie in neither
+        of the two: they were pruned before they were sent. Nothing is read, because their entries would be missing.
+        Do: Put the files back and send them with ``sowctl journal archive --to URL``. A local JournalArchiveDirectory
+        is not looked at where ``--archive`` names a URL: send its files, too. To read what lies at the URL by itself,
+        name it as ``--journal``.
+        See: sow-archive(5)
+        """,
+    "SOW-JRN-087": """5 an archive that does not go on here
+
+        Why: The files at the URL are not the beginning of this journal: they are of another one, or of a copy that went
+        on by itself. The manifest tells it by lineage, txids and the checksum of the last block.
+        Do: Look at the URL, and at the JournalArchiveDirectory.
+        See: sow-archive(5)
+        """,
 }

@@ -33,6 +33,7 @@ from sowctl.config.reading import get, hash_indexes, name_of, options_of, path_o
 from sowctl.config.rules.at_load import first_error
 from sowctl.config.structure import check
 from sowctl.findings import Finding, Level
+from sowctl.remote.place import placed
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
@@ -220,7 +221,7 @@ def _transaction_log(node: ElementNode, root: Path, regex_topics: bool) -> Trans
     )
     return TransactionLog(
         directory=root / (node.value("JournalDirectory") or ""),
-        archive_directory=root / archive if archive else None,
+        archive_directory=placed(root, archive) if archive else None,
         # 10MB is the floor, whether a kilobyte has 1000 or 1024 bytes; less counts as 10MB (S044).
         journal_size=size if size >= _DECIMAL_FLOOR else JOURNAL_FLOOR,
         flush_interval_us=get(node, TRANSACTION_LOG, "FlushInterval") // 1000,

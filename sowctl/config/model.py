@@ -22,6 +22,7 @@ from sowctl.values.paths import Path as FieldPath
 if TYPE_CHECKING:
     from sowctl.config.actions import Action, FunctionConfig, ModuleConfig
     from sowctl.messages.definition import TypeDefinition
+    from sowctl.remote.place import RemotePath
 
 
 class Expiration(Struct, frozen=True):
@@ -184,10 +185,12 @@ class JournalTopic(Configured, frozen=True, eq=False):
 
 
 class TransactionLog(Configured, frozen=True, eq=False):
-    """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds."""
+    """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds.
+
+    ``archive_directory`` is a directory, or an archive at a URL (``sow-archive(5)``), to which files are sent."""
 
     directory: Path
-    archive_directory: Path | None
+    archive_directory: Path | RemotePath | None
     journal_size: int
     flush_interval_us: int
     preallocated: int
@@ -196,6 +199,11 @@ class TransactionLog(Configured, frozen=True, eq=False):
     direct_io: bool
     inactive_client_ack_expiration_us: int | None
     place: Place
+
+    @property
+    def archive_here(self) -> Path | None:
+        """The archive, where it is a directory of this machine."""
+        return self.archive_directory if isinstance(self.archive_directory, Path) else None
 
     def covers(self, topic_name: str, message_type: str) -> bool:
         """Whether publishes to this topic are journalled; names are unanchored patterns unless switched off."""

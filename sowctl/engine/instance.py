@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
     from sowctl.messages.base import MessageType
     from sowctl.messages.definition import TypeDefinition
+    from sowctl.remote.place import Place
 
 
 class Keeping(Protocol):
@@ -134,6 +135,13 @@ class Instance(DescribedStruct, frozen=True):
                 problem.hint = "this is a store; name the configuration that has its topic"
             raise
         return cls(config, clock, seam, lock_wait, random, notify, holder)
+
+    def with_archive(self, archive: Place | None) -> Self:
+        """The same with another archive of its journal, a directory or a URL. Raises ConfigError ``SOW-ENG-020``
+        without a TransactionLog."""
+        if self.config is None or self.log is None:
+            raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+        return replace(self, config=replace(self.config, transaction_log=replace(self.log, archive_directory=archive)))
 
     @property
     def now(self) -> Micros:

@@ -17,6 +17,7 @@ Reading
     walk        one file group by group; judges what is broken
     fileset     the files, open as long as they are needed
     listing     which files there are, by number
+    joining     an archive at a URL, in front of the files here
     files       a file, and blocks at an offset
     compressed  a compressed file, read at any offset
     remotefile  a file at a URL

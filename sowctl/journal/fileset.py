@@ -16,11 +16,12 @@ from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import Ended, FileInfo, Position
 from sowctl.journal.files import JournalFile, refuse_other
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
+from sowctl.journal.joining import JoinedArchive
 from sowctl.journal.listing import list_files, list_places, searched
 from sowctl.journal.remotefile import open_file
 from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
 from sowctl.journal.stretch import Segment
-from sowctl.remote.place import Place, RemotePath
+from sowctl.remote.place import Place, RemotePath, on_disk
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class FileSet:
     """An instance's journal files, in its directory and in its archive. The last one stays open, and of compressed ones
     that which was used last, because opening it again would unpack it again; the others are opened and released.
 
-    One of the two places may be a URL: then its manifest says which files lie there and how they begin.
+    One of the two places may be a URL: then its manifest says which files lie there and how they begin. Of an archive
+    at a URL the manifest is read when a file is asked for that is not here, so that what the files here answer needs no
+    network.
     """
 
     def __init__(
@@ -47,15 +50,15 @@ class FileSet:
         self.directory = directory
         self.archive = archive
         self.instance = instance
-        self.numbers: list[int] = []
+        self._numbers: list[int] = []
         self._paths: Mapping[int, Sequence[Place]] = {}
         self._seam = seam
-        self.manifest = _manifest_of(directory, archive, instance, reaching)
-        self._archived: Mapping[int, ArchivedFile] = {} if self.manifest is None else self.manifest.by_number()
-        at = directory if isinstance(directory, RemotePath) else archive
-        self._remote = (
-            {number: at / one.name for number, one in self._archived.items()} if isinstance(at, RemotePath) else {}
-        )
+        self._here, at = _apart(directory, archive)
+        self._there: JoinedArchive | None = None
+        if at is not None:
+            self._there = JoinedArchive(at, instance, reaching, is_all=at == directory)
+            if at == directory:
+                self._there.ask()
         self._first_txids: dict[int, int] = {}
         self._last: JournalFile | None = None
         self._packed: JournalFile | None = None
@@ -63,6 +66,29 @@ class FileSet:
         self._joined = -1
         self._needed: int | None = None
         self.look()
+
+    @property
+    def numbers(self) -> list[int]:
+        """All files, by number. An archive at a URL is asked once: raises what reading its manifest does, DamageError
+        ``SOW-JRN-086`` and ``SOW-JRN-087`` where it is not the beginning of what is here."""
+        self._ask()
+        return self._numbers
+
+    @property
+    def youngest(self) -> int:
+        """The file that grows, by number."""
+        return self._numbers[-1]
+
+    @property
+    def oldest_known(self) -> int:
+        """The oldest file that is known without asking an archive at a URL."""
+        return self._numbers[0]
+
+    def has(self, number: int) -> bool:
+        """Whether there is a file; where it is older than those here, an archive at a URL is asked."""
+        if number < self._numbers[0]:
+            self._ask()
+        return self._numbers[0] <= number <= self._numbers[-1]
 
     @property
     def searched(self) -> str:
@@ -83,18 +109,55 @@ class FileSet:
 
     def _list(self) -> None:
         self._paths = self._listed()
-        self.numbers = list(self._paths)
-        if not self.numbers:
+        self._numbers = list(self._paths)
+        if not self._numbers and self._there is not None and not self._there.asked:
+            # All of them may lie at the URL.
+            self._there.ask()
+            self._list()
+            return
+        if not self._numbers:
             raise self._nothing()
         needed = self._needed
-        if needed is not None and self.numbers[0] > needed:
+        if needed is not None and not self.has(needed):
             self._needed = None  # the error looks at the first file that is left
             raise self._removed(needed)
 
     def _listed(self) -> Mapping[int, Sequence[Place]]:
-        if isinstance(self.directory, Path) and (self.archive is None or isinstance(self.archive, Path)):
-            return list_files(self.directory, self.instance, self.archive)
-        return list_places(self.directory, self.instance, self.archive, self._remote)
+        directory, archive = self._here
+        there = self._there
+        if there is None or not there.asked:
+            return {} if directory is None else list_files(directory, self.instance, archive)
+        assert archive is None
+        found = list_places(directory, self.instance, there)
+        here = [number for number, paths in found.items() if not isinstance(paths[0], RemotePath)]
+        before, self._paths, self._numbers = (self._paths, self._numbers), found, list(found)
+        try:
+            there.check(here, self._header_here, self._goes_on)
+        except BaseException:
+            # Nothing is read of files that do not belong together: the next question is refused again.
+            self._paths, self._numbers = before
+            there.asked = False
+            raise
+        return found
+
+    def _ask(self) -> None:
+        """Read the manifest of the archive at a URL, unless that was done or the journal begins here."""
+        if self._there is not None and not self._there.asked and self._numbers[0] > 0:
+            self._there.ask()
+            self._list()
+
+    def _header_here(self, number: int) -> FileHeader:
+        """The header of a file of this machine."""
+        file = open_file(self._paths[number][0], number, self._seam)
+        file.close()
+        return file.header
+
+    def _goes_on(self, lineage: bytes, last_txid: int, header: FileHeader) -> bool:
+        """As :meth:`joins`, of a header."""
+        if header.lineage == lineage:
+            return header.first_txid == last_txid + 1
+        ended = next((one for one in self.histories if one.lineage == lineage), None)
+        return ended is not None and (ended.last_txid, ended.above) == (last_txid, header.first_txid - 1)
 
     def _nothing(self) -> MissingError:
         """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
@@ -128,15 +191,22 @@ class FileSet:
 
     def last(self) -> JournalFile:
         """The file that grows."""
-        if self._last is None or self._last.number != self.numbers[-1]:
+        if self._last is None or self._last.number != self.youngest:
             # The one before is closed by the walk that still goes through it.
-            self._last = self._opened(self.numbers[-1])
+            self._last = self._opened(self.youngest)
         return self._last
 
     def archived(self, number: int) -> ArchivedFile | None:
         """What the manifest says of a file that is read at a URL; None for a file of this machine."""
         paths = self._paths.get(number)
-        return self._archived[number] if paths and isinstance(paths[0], RemotePath) else None
+        if self._there is None or not paths or not isinstance(paths[0], RemotePath):
+            return None
+        return self._there.segment(number)
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest of the archive at a URL, where it was asked for and there is one."""
+        return None if self._there is None else self._there.manifest
 
     def told(self, lineage: bytes) -> JournalState | None:
         """What a topics file says of a state of this journal, at a URL the manifest of the state at its end."""
@@ -151,11 +221,13 @@ class FileSet:
 
     def stored(self, number: int) -> int:
         """Bytes that a file takes where it lies."""
-        path = self.path(number)
-        return self._archived[number].size if isinstance(path, RemotePath) else path.stat().st_size
+        archived = self.archived(number)
+        return archived.size if archived is not None else on_disk(self.path(number)).stat().st_size
 
     def open(self, number: int) -> JournalFile:
         """A file of this lineage, to be given back to :meth:`release`. Raises DamageError ``SOW-JRN-005``."""
+        if number < self._numbers[0]:
+            self._ask()
         last = self.last()
         if number == last.number:
             return last
@@ -192,10 +264,7 @@ class FileSet:
     def joins(self, lineage: bytes, last_txid: int, file: JournalFile) -> bool:
         """Whether ``file`` goes on where a file of ``lineage`` has ended with ``last_txid``: at the next txid, or where
         a restore began a new history."""
-        if file.header.lineage == lineage:
-            return file.header.first_txid == last_txid + 1
-        ended = next((one for one in self.histories if one.lineage == lineage), None)
-        return ended is not None and (ended.last_txid, ended.above) == (last_txid, file.header.first_txid - 1)
+        return self._goes_on(lineage, last_txid, file.header)
 
     def refuse_foreign_end(self) -> None:
         """Refuse a last file that was begun behind another file than the one before it, once for each last file.
@@ -232,7 +301,7 @@ class FileSet:
             # It was moved to the archive, or compressed, since the directories were looked at.
             # Listed again once: a file moves in one direction only, so the second look finds it.
             self._list()
-            if number < self.numbers[0]:
+            if not self.has(number):
                 raise self._removed(number) from error
             file = open_file(self.path(number), number, self._seam, self.archived(number))
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
@@ -352,7 +421,9 @@ class FileSet:
 
     def number_of(self, txid: int) -> int:
         """The number of the file that holds ``txid``, or would."""
-        low, high = self.numbers[0], self.numbers[-1]
+        if self._there is not None and self._numbers[0] and txid < self.first_txid(self._numbers[0]):
+            self._ask()
+        low, high = self._numbers[0], self._numbers[-1]
         # Invariant: the first txid of file `low` is at or below `txid`, that of file `high` + 1 is above it. Each step
         # reads one header at most.
         while low < high:
@@ -389,7 +460,7 @@ class FileSet:
 
     def is_group_start(self, place: Position) -> bool:
         """Whether a group starts at ``place`` and behind its txid."""
-        if not self.numbers[0] <= place.number <= self.numbers[-1] or place.offset < FILE_HEADER_SIZE:
+        if place.offset < FILE_HEADER_SIZE or not self.has(place.number):
             return False
         file = self.open(place.number)
         try:
@@ -403,17 +474,13 @@ class FileSet:
         return ref.header.group == ref.header.first_txid or ref.header.is_gap
 
 
-def _manifest_of(directory: Place, archive: Place | None, instance: str, reaching: int | None) -> Manifest | None:
-    """The manifest of the place that is a URL; None where neither is, or nothing was archived there yet."""
-    if not isinstance(directory, RemotePath) and not isinstance(archive, RemotePath):
-        return None
-    from sowctl.journal.manifest import find
-    from sowctl.journal.manifest import load as load_manifest
-
+def _apart(directory: Place, archive: Place | None) -> tuple[tuple[Path | None, Path | None], RemotePath | None]:
+    """The directories of this machine, and the one that is at a URL."""
     if isinstance(directory, RemotePath):
-        return load_manifest(directory, instance, reaching)
-    assert isinstance(archive, RemotePath)
-    return find(archive, instance, reaching)
+        return (None if archive is None else on_disk(archive), None), directory
+    if isinstance(archive, RemotePath):
+        return (directory, None), archive
+    return (directory, archive), None
 
 
 def has_gap(file: JournalFile, txid: int) -> bool:

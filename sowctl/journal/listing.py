@@ -6,15 +6,18 @@ Asked by every reader before it opens a file. Ruled by ``sow-journal(5)``, "File
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.errors import DamageError
 from sowctl.journal.files import read_error
 from sowctl.journal.format import check_instance, file_name, name_pattern
-from sowctl.remote.place import Place, RemotePath
+from sowctl.remote.place import Place
+
+if TYPE_CHECKING:
+    from sowctl.journal.joining import JoinedArchive
 
 P = TypeVar("P", bound=Place)
 
@@ -48,29 +51,35 @@ def find_files(directory: Path, instance: str, archive: Path | None = None) -> d
 def list_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
     """As :func:`find_files`, none missing between others; empty where there is none. Raises DamageError
     ``SOW-JRN-006``, StorageError ``SOW-JRN-020``."""
-    return _without_gaps(lambda: find_files(directory, instance, archive), directory, instance, archive)
+    return _without_gaps(
+        lambda: find_files(directory, instance, archive),
+        lambda numbers: refuse_gap(numbers, directory, instance, archive),
+    )
 
 
-def list_places(
-    directory: Place, instance: str, archive: Place | None, at_url: Mapping[int, RemotePath]
-) -> dict[int, list[Place]]:
-    """As :func:`list_files` where one of the two directories is a URL; ``at_url`` are the files there."""
-    here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
-    # Files at a URL are only ever added; of a number that is here too, the file here is read.
-    local = here or there
+def list_places(directory: Path | None, instance: str, there: JoinedArchive) -> dict[int, list[Place]]:
+    """As :func:`list_files`, of a directory of this machine and an archive at a URL. Raises DamageError
+    ``SOW-JRN-086``, too."""
+    here: dict[int, list[Path]] = {}
 
     def look() -> dict[int, list[Place]]:
-        found: dict[int, list[Place]] = {number: [path] for number, path in at_url.items()}
-        if local is not None:
-            for number, paths in find_files(local, instance).items():
-                found[number] = [*paths, *found.get(number, ())]
+        nonlocal here
+        here = find_files(directory, instance) if directory is not None else {}
+        found: dict[int, list[Place]] = {number: [path] for number, path in there.paths(here).items()}
+        # Files at a URL are only ever added; of a number that is here too, the file here is read.
+        for number, paths in here.items():
+            found[number] = [*paths, *found.get(number, ())]
         return dict(sorted(found.items()))
 
-    return _without_gaps(look, directory, instance, archive)
+    def refuse(numbers: Sequence[int]) -> None:
+        there.refuse_gap(here, directory or there.at)
+        refuse_gap(numbers, directory or there.at, instance, there.at)
+
+    return _without_gaps(look, refuse)
 
 
 def _without_gaps(
-    look: Callable[[], dict[int, list[P]]], directory: Place, instance: str, archive: Place | None
+    look: Callable[[], dict[int, list[P]]], refuse: Callable[[Sequence[int]], None]
 ) -> dict[int, list[P]]:
     found = look()
     # A directory is not read at one instant: while files are removed (the oldest first) or compressed, one may be
@@ -78,7 +87,7 @@ def _without_gaps(
     while _has_gap(found):
         before, found = found, look()
         if list(before) == list(found):
-            refuse_gap(list(found), directory, instance, archive)
+            refuse(list(found))
     return found
 
 

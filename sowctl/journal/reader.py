@@ -187,7 +187,24 @@ class Journal:
 
     def before(self, topic: Topic) -> TopicState:
         """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
+        # What was not there before the files here was not there before those of an archive.
+        known = self._folder.checkpoint(self._folder.oldest_known).topics.get(topic, NO_TOPIC)
+        if not known.last_txid:
+            return known
         return self._folder.checkpoint(self._folder.numbers[0]).topics.get(topic, NO_TOPIC)
+
+    def reaches(self, txid: int) -> bool:
+        """Whether the files go back to ``txid``; an archive at a URL is asked where those here do not."""
+        return self._folder.first_txid(self._folder.oldest_known) <= txid or self.first_txid <= txid
+
+    def goes_on_from(self, topic: Topic, txid: int) -> bool:
+        """Whether the files have all entries of a topic above ``txid``: none of them stood before the oldest file. An
+        archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
+        oldest = self._folder.oldest_known
+        if self._folder.first_txid(oldest) <= txid + 1:
+            return True
+        known = self._folder.checkpoint(oldest).topics.get(topic, NO_TOPIC)
+        return known.last_txid <= txid or self.reaches(txid + 1) or self.before(topic).last_txid <= txid
 
     def beginning(self) -> JournalState:
         """What was known before the oldest file; not to be changed. Raises DamageError ``SOW-JRN-004``."""

@@ -45,9 +45,9 @@ class JournalScan:
         state = self._known()
         # Where nothing is known of the last file, its checkpoint gives the state at its start: only one file is walked,
         # however long the journal is.
-        if state is None or state.end.number != self._folder.numbers[-1]:
+        if state is None or state.end.number != self._folder.youngest:
             # The checkpoint of the last file knows at least what the topics file of an earlier one does.
-            state = self._state = self._folder.checkpoint(self._folder.numbers[-1])
+            state = self._state = self._folder.checkpoint(self._folder.youngest)
         for walker, group in self._groups(state.end, resync=False, chain=state.chain):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.first_txid - 1)
@@ -89,10 +89,11 @@ class JournalScan:
         self._folder.look()
         # The file was pruned. What is gone cannot contradict, so the caller's knowledge stands; but the oldest file
         # that is left says behind which block it begins.
-        if number < self._folder.numbers[0]:
-            oldest = self._folder.header(self._folder.numbers[0])
+        # A file that lies at a URL alone is not asked for this, either.
+        if number < self._folder.oldest_known:
+            oldest = self._folder.header(self._folder.oldest_known)
             return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
-        if number <= self._folder.numbers[-1]:
+        if number <= self._folder.youngest:
             file = self._folder.open(number)
             ref = file.block_at(offset)
             found = ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
@@ -113,9 +114,9 @@ class JournalScan:
     def block_at(self, start: Position) -> Block | None:
         """See :meth:`~sowctl.journal.reader.Journal.block_at`."""
         # The directories are looked at only for a file that is not among those seen: a queue asks per message.
-        if start.number not in self._folder.numbers:
+        if not self._folder.has(start.number):
             self._folder.look()
-        if start.number not in self._folder.numbers:
+        if not self._folder.has(start.number):
             return None
         try:
             file = self._folder.open(start.number)
@@ -166,7 +167,7 @@ class JournalScan:
         """
         last_txid = at.txid
         before: JournalFile | None = None
-        for number in range(at.number, self._folder.numbers[-1] + 1):
+        for number in range(at.number, self._folder.youngest + 1):
             try:
                 file = self._folder.open(number)
             except DamageError as error:
@@ -192,7 +193,7 @@ class JournalScan:
                     yield walker, item
                 last_txid, chain, before = walker.last_txid, walker.chain, file
                 # Only the last file has an end that can be torn or lost.
-                if number == self._folder.numbers[-1]:
+                if number == self._folder.youngest:
                     yield from self._end_of(walker, resync)
             finally:
                 self._folder.release(file)
@@ -214,7 +215,7 @@ class JournalScan:
 
     def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool, chain: int) -> Walker:
         """A walker from ``offset``, or where that is below zero from the file's first block."""
-        is_last = file.number == self._folder.numbers[-1]
+        is_last = file.number == self._folder.youngest
         if offset < 0:
             offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
             chain = file.header.chain
@@ -237,7 +238,7 @@ class JournalScan:
     def _place(self, after: int, topic: Topic | None, start: Position | None) -> Position:
         """Where to begin so that nothing above ``after`` is missed: a place between groups."""
         known = self._known()
-        if known is not None and known.end.number < self._folder.numbers[0]:
+        if known is not None and known.end.number < self._folder.oldest_known:
             known = None  # the file that it ends in was removed since
         # A remembered place is used only if a group begins there with the right txid: the file may be another one by
         # now. Otherwise its txid still bounds where to search.
@@ -289,7 +290,7 @@ class JournalScan:
                 if (told.end.number, told.end.offset) > (last.number, last.size):
                     self._folder.look()
                 self.acknowledge(told.end.txid)
-                if told.end.number in self._folder.numbers:
+                if self._folder.oldest_known <= told.end.number <= self._folder.youngest:
                     self._believe(told)
         elif self._state is not None and self._is_cut(self._state.end):
             # The file is shorter than when it was read: what is known of its end is not so any more.

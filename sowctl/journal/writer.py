@@ -23,6 +23,7 @@ from sowctl.journal.lock import JournalLock
 from sowctl.journal.logend import LogEnd
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import NO_TOPIC, last_told
+from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Micros
 
@@ -68,7 +69,7 @@ class JournalWriter:
         acknowledged: int = 0,
         beginnings: Mapping[Topic, tuple[int, Micros]] | None = None,
         holder: str = "sowctl",
-        archive: Path | None = None,
+        archive: Place | None = None,
         notify: Callable[[str], None] = lambda words: None,
     ) -> JournalWriter:
         """Open, under the lock for a moment: start the journal if there is none, put a torn end right.
@@ -77,7 +78,7 @@ class JournalWriter:
         :meth:`lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
         store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
         its checkpoint says so, for ever. ``holder``: what the lock file says is running. ``archive``: a second
-        directory in which files of the journal may lie. ``notify`` is told of a long wait for the lock. Raises
+        place in which files of the journal may lie. ``notify`` is told of a long wait for the lock. Raises
         LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021``, RefusedError ``SOW-JRN-052`` (the last file is
         archived, and torn), and the DamageErrors of reading.
         """

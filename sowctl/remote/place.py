@@ -83,6 +83,12 @@ def place_of(text: str) -> Place:
     return url_of(text) if is_url(text) else local_path(text)
 
 
+def placed(root: Path, text: str) -> Place:
+    """The place that a text names; a relative path counts from ``root``."""
+    found = place_of(text)
+    return root / found if isinstance(found, Path) else found
+
+
 def url_of(text: str) -> RemotePath:
     """The URL that a text names; a path is one of the scheme ``file``."""
     if not is_url(text):

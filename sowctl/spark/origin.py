@@ -68,8 +68,14 @@ def find_origin(options: Options) -> Origin:
 
     Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
     """
-    path, config = options.path("path"), config_of(options)
+    path, archive, config = options.path("path"), options.place("archive"), config_of(options)
     if config is None:
+        if path is not None and archive is not None:
+            raise UsageError(
+                "SOW-SPK-012",
+                "both a store and an archive of a journal are given",
+                hint="a store by itself has no journal: name config and topic, or leave archive out",
+            )
         if path is None:
             raise _nowhere(options, "give config and topic, or path")
         if not path.is_file():
@@ -78,6 +84,8 @@ def find_origin(options: Options) -> Origin:
     if path is not None:
         raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
     instance = _instance(options, config)
+    if archive is not None:
+        instance = instance.with_archive(archive)
     name = options.text("topic")
     if name is None:
         raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")

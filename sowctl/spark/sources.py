@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 300_000
 """Messages that are looked at for a schema unless option ``samples`` says otherwise: 10 us each, by one process."""
-STORE_OPTIONS = (*PLACE, *PAYLOAD, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
+STORE_OPTIONS = (*PLACE, "archive", *PAYLOAD, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE,
     "operation",

@@ -42,7 +42,8 @@ def run(
     at the moment goes on. On another file system a file is copied, synced, read again and compared before the original
     goes. The command may be ended at any moment and run again: each file is whole in one of the two places.
 
-    With --to they are sent to a URL and stay here until sowctl journal prune removes them. A manifest there tells of
+    With --to, or with a JournalArchiveDirectory that is a URL, they are sent there and stay here until sowctl journal
+    prune removes them. A manifest there tells of
     them all (sow-archive(5)): it is written when what it tells of is there, so a run that was ended goes on where the
     last manifest stood. Spark plans from it alone (sowctl-spark(7)).
     """
@@ -51,17 +52,19 @@ def run(
     from sowctl.cli.words.when import seconds
     from sowctl.engine.upkeep.retention.archiving import archive, archive_to
     from sowctl.errors import UsageError
-    from sowctl.remote.place import url_of
+    from sowctl.remote.place import RemotePath, url_of
 
-    if verify and to is None:
-        raise UsageError("SOW-CLI-037", "--verify goes with --to", hint="sowctl journal check reads what lies here")
     age = seconds("--older-than", older_than)
     least = None if age is None else int(age * 1_000_000)
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:
-        if to is None:
+        configured = None if instance.log is None else instance.log.archive_directory
+        there = url_of(to) if to is not None else configured if isinstance(configured, RemotePath) else None
+        if verify and there is None:
+            raise UsageError("SOW-CLI-037", "--verify goes with --to", hint="sowctl journal check reads what lies here")
+        if there is None:
             moved = archive(instance, older_than=least, keep=keep, dry_run=dry_run)
         else:
-            moved = archive_to(instance, url_of(to), older_than=least, keep=keep, dry_run=dry_run, verify=verify)
-        list_files(invocation, sink, moved, "moved" if to is None else "sent")
+            moved = archive_to(instance, there, older_than=least, keep=keep, dry_run=dry_run, verify=verify)
+        list_files(invocation, sink, moved, "moved" if there is None else "sent")
     return 0

@@ -49,17 +49,16 @@ def run(
     from sowctl.cli.words.when import numbers, position
 
     txids, entries = numbers("--txid", txid), numbers("--limit", limit, only="last")
-    from pathlib import Path
-
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.rows import entries_of
     from sowctl.engine.topics.targets import split_target
     from sowctl.engine.verbs.journal import EntryFilter, dump
+    from sowctl.remote.place import place_of
 
     opening, closing = position(invocation, first), position(invocation, last)
     sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
     name, message_type = split_target(topic) if topic is not None else (None, None)
-    where = Path(directory) if directory is not None else None
+    where = None if directory is None else place_of(directory)
     with invocation.open_instance(fix_names=fix_names) as instance:
         begin, end = opening.found(instance, directory), closing.found(instance, directory)
         wanted = EntryFilter(

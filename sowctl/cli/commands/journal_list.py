@@ -22,13 +22,12 @@ def run(
     Those in the JournalArchiveDirectory are among them, and compressed ones, with the size that they have on disk. What
     is torn at the end of the journal is told; where entries are missing there that were acknowledged, it ends with 5.
     """
-    from pathlib import Path
-
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.rows import file_row
     from sowctl.engine.verbs.journal import list_files
+    from sowctl.remote.place import place_of
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:
-        sink.write_rows(map(file_row, list_files(instance, Path(directory) if directory is not None else None)))
+        sink.write_rows(map(file_row, list_files(instance, None if directory is None else place_of(directory))))
     return 0

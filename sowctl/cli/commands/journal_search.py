@@ -81,8 +81,10 @@ def run(
     from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search
     from sowctl.errors import MissingError
     from sowctl.output.reports import as_dict
+    from sowctl.remote.place import place_of
 
-    if directory is not None and not Path(directory).is_dir():
+    where = None if directory is None else place_of(directory)
+    if isinstance(where, Path) and not where.is_dir():
         raise MissingError(
             "SOW-JRN-001",
             f"{directory} is no directory, so that no journal is in it",
@@ -108,9 +110,7 @@ def run(
             pattern=regex,
             limit=limit,
         )
-        found = search(
-            instance, options, data=not (no_data or count), directory=None if directory is None else Path(directory)
-        )
+        found = search(instance, options, data=not (no_data or count), directory=where)
         if count:
             number = sum(len(batch.records) for batch in found)
             invocation.streams.stdout.write(b"%d\n" % number)

@@ -7,7 +7,7 @@ from typing import Annotated
 from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Summary, Topics
+from sowctl.cli.words.options import Archive, Summary, Topics
 
 EXAMPLES = (
     "sowctl pipeline rebuild",
@@ -25,8 +25,14 @@ def run(
         str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
     ] = None,
     journal: Annotated[
-        str | None, option("--journal", help="directory of the journals; default the configured one", metavar="DIR")
+        str | None,
+        option(
+            "--journal",
+            help="directory of the journals, or an archive's URL; default the configured one",
+            metavar="DIR",
+        ),
     ] = None,
+    archive: Archive = None,
     force: Annotated[
         bool, option("--force", help="rebuild although records would be lost that the journals no longer hold")
     ] = False,
@@ -42,6 +48,7 @@ def run(
     --into, because live stores would fall behind their journal.
     """
     from sowctl.cli.commands.bodies.pipeline import directory, journalled_bytes, session, show
+    from sowctl.cli.lookup import archived
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
@@ -52,6 +59,7 @@ def run(
 
     end = position(invocation, until)
     with invocation.open_instance() as instance:
+        instance = archived(instance, archive, journal)
         end = end.found(instance, journal)
         options = ReplayOptions(end.txid, end.time, into, journal, force=force)
         wanted = topics_of(instance, topics or [])

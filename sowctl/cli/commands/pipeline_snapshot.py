@@ -18,7 +18,7 @@ from sowctl.cli.commands.bodies.pipeline import (
 )
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import MessageType, Meta, Summary
+from sowctl.cli.words.options import Archive, MessageType, Meta, Summary
 
 EXAMPLES = (
     "sowctl pipeline snapshot orders --at 2026-01-05T10:00:00Z --output ten.sow",
@@ -38,6 +38,7 @@ def run(
     writer: WriterOptions = None,
     force: Replace = False,
     message_type: MessageType = None,
+    archive: Archive = None,
     staging: Staging = None,
     master: Master = None,
     conf: Conf = None,
@@ -49,6 +50,7 @@ def run(
     instant that can be answered.
     """
     from sowctl.cli.commands.bodies import pipeline
+    from sowctl.cli.lookup import archived
     from sowctl.cli.words.when import moment
     from sowctl.spark.sessions import require_pyspark
 
@@ -60,6 +62,7 @@ def run(
     )
     when = moment(invocation, at)
     with invocation.open_instance() as instance:
+        instance = archived(instance, archive, None)
         wanted = pipeline.topic_of(instance, topic, message_type)
         with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
             report = snapshot(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import DryRun, Summary, Topics
+from sowctl.cli.words.options import Archive, DryRun, Summary, Topics
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -27,8 +27,13 @@ def run(
     ] = None,
     journal: Annotated[
         str | None,
-        option("--journal", help="directory of the journals; default the configured one", metavar="DIR"),
+        option(
+            "--journal",
+            help="directory of the journals, or an archive's URL; default the configured one",
+            metavar="DIR",
+        ),
     ] = None,
+    archive: Archive = None,
     verify: Annotated[bool, option("--verify", help="compare with the stores and write nothing")] = False,
     rebuild: Annotated[
         bool, option("--rebuild", help="start from the beginning also where catching up would do")
@@ -71,6 +76,7 @@ def run(
         )
     from sowctl.cli.io.loaded import follow
     from sowctl.cli.io.reporting import show_report
+    from sowctl.cli.lookup import archived
     from sowctl.cli.lookup import topics as topics_of
     from sowctl.cli.words.when import position
     from sowctl.engine.options import ReplayOptions
@@ -78,6 +84,7 @@ def run(
 
     end = position(invocation, until)
     with invocation.open_instance() as instance:
+        instance = archived(instance, archive, journal)
         end = end.found(instance, journal)
         options = ReplayOptions(end.txid, end.time, into, journal, verify, rebuild, force, dry_run, rekey)
         reports = replay(instance, topics_of(instance, topics or []), options)

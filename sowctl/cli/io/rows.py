@@ -52,7 +52,7 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
 
 def file_row(file: FileInfo) -> dict[str, Any]:
     """One journal file; ``last_txid`` is null where it has no entry yet, or its end cannot be read."""
-    return as_dict(file) | {"created": format_time(file.created)}
+    return as_dict(file) | {"path": str(file.path), "created": format_time(file.created)}
 
 
 def entries_of(batches: Iterable[EntryBatch], *, skip: int) -> Iterator[EntryBatch]:

@@ -38,6 +38,14 @@ Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topi
 JournalPlace: TypeAlias = Annotated[
     str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
 ]
+Archive: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--archive",
+        help="where older files of the journal lie: a directory or a URL; default the JournalArchiveDirectory",
+        metavar="URL",
+    ),
+]
 OlderThan: TypeAlias = Annotated[
     str | None,
     option("--older-than", help="only files to which nothing was written for so long, such as 1d", metavar="TIME"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -35,8 +34,9 @@ class LogPosition(Struct, frozen=True):
         if self.bookmark is None:
             return self
         from sowctl.engine.topics.logplaces import find_place
+        from sowctl.remote.place import place_of
 
-        place = find_place(instance, self.bookmark, Path(directory) if directory is not None else None)
+        place = find_place(instance, self.bookmark, None if directory is None else place_of(directory))
         return LogPosition() if place is None else LogPosition(txid=place.txid)
 
 

@@ -197,7 +197,7 @@ _LINES = """
 . GroupLocalQueueDomain: the instances that share a GroupLocalQueue; the Group where absent
 + TransactionLog: what is journalled, and where
 + JournalDirectory: the directory of the journals of this instance
-+ JournalArchiveDirectory: the directory of archived journals, which are read as those in JournalDirectory
++ JournalArchiveDirectory: directory or URL of archived journals, which are read as those in JournalDirectory
 . PreallocatedJournalFiles: files that a server makes in advance
 + JournalSize: the size at which a file is closed; less counts as 10MB
 + TransactionLog/Topic: topics that are journalled

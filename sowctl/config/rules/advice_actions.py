@@ -14,6 +14,7 @@ from sowctl.config.rules.measures import affordable
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectStep, is_transient
 from sowctl.config.rules.survey import Survey
+from sowctl.remote.place import is_url, local_path
 
 SAFE_VARIABLES = frozenset(
     {"AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP", "AMPS_MINIDUMP_PATH", "AMPS_REASON"}
@@ -214,9 +215,14 @@ def _needed(survey: Survey) -> Iterator[tuple[str, str]]:
     """What must not be removed, in words, and its path."""
     for log in survey.nodes("TransactionLog"):
         for directory in log.all("JournalDirectory", "JournalArchiveDirectory"):
+            if is_url(directory.text):
+                continue  # do-remove-files works on this machine alone
             for name in JOURNAL_FILES:
                 file = name.format(survey.top.value("Name") or "")
-                yield f"{directory.tag} {directory.text}", os.path.normpath(survey.root / directory.text / file)
+                yield (
+                    f"{directory.tag} {directory.text}",
+                    os.path.normpath(survey.root / local_path(directory.text) / file),
+                )
     for admin in survey.nodes("Admin"):
         file_name = admin.value("FileName") or ":memory:"
         if file_name != ":memory:":

@@ -45,7 +45,8 @@ def relative_path(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         return
     places: dict[str, list[tuple[ElementNode, str]]] = {}
     for found, text in _paths(survey):
-        if text and not text.startswith(("/", "{{", "${")) and text not in (":memory:", "disabled"):
+        absolute = text.startswith(("/", "{{", "${", "file:")) or "://" in text
+        if text and not absolute and text not in (":memory:", "disabled"):
             directory = text.removeprefix("./").rpartition("/")[0]
             places.setdefault(directory or text, []).append((found, text))
     for uses in places.values():

@@ -23,6 +23,13 @@ LOADING: tuple[Rule, ...] = (
     Rule("F003", _E, "domain-without-key", "SOW/Topic/KeyDomain", (("Topic", "topic.domain_without_key"),)),
     Rule("F004", _E, "key-and-generator", "SOW/Topic/KeyGenerator", (("Topic", "topic.key_and_generator"),)),
     Rule("F033", _E, "empty-history", "SOW/Topic/History", (("Topic", "topic.empty_history"),)),
+    Rule(
+        "F040",
+        _E,
+        "written-at-url",
+        "SOW/Topic/FileName, TransactionLog/JournalDirectory",
+        (("Topic", "topic.written_at_url"), ("TransactionLog", "topic.written_at_url")),
+    ),
     Rule("R020", _E, "defined-twice", "SOW", (("AMPSConfig", "topic.defined_twice"),)),
     Rule("R021", _E, "shared-file", "SOW/Topic/FileName", (("AMPSConfig", "topic.shared_file"),)),
 )

@@ -13,6 +13,7 @@ from sowctl.config.rules.subjects import is_transient
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 from sowctl.findings import Level
+from sowctl.remote.place import is_url, local_path
 
 
 def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -23,9 +24,9 @@ def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: name a directory on another device.
     """
     archive, journal = node.find("JournalArchiveDirectory"), node.value("JournalDirectory")
-    if archive is None or not archive.text or not journal:
+    if archive is None or not archive.text or not journal or is_url(archive.text):
         return
-    old, new = os.path.normpath(survey.root / journal), os.path.normpath(survey.root / archive.text)
+    old, new = os.path.normpath(survey.root / journal), os.path.normpath(survey.root / local_path(archive.text))
     hint = "name a directory on another device"
     if old == new:
         yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", hint, level=Level.ERROR)

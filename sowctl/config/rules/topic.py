@@ -15,6 +15,7 @@ from sowctl.config.rules.subjects import QUEUES, SubjectEntry
 from sowctl.config.rules.survey import Survey
 from sowctl.config.spelling import meant
 from sowctl.journal.format import own_files
+from sowctl.remote.place import is_url, local_path
 from sowctl.values.units import parse_interval
 
 SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
@@ -191,13 +192,32 @@ def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]
     # Links are followed here, because a store that is a link to the journal would destroy it as well.
     path = (survey.root / file_of(file.text, entry.name, entry.type)).resolve()
     places = ("JournalDirectory", "JournalArchiveDirectory")
-    logs = [where.text for log in survey.nodes("TransactionLog") for where in log.all(*places)]
+    logs = [
+        where.text for log in survey.nodes("TransactionLog") for where in log.all(*places) if not is_url(where.text)
+    ]
     hint = "give the topic a file of its own, such as ./sow/%n.sow"
     own = own_files(survey.top.value("Name") or "").fullmatch(path.name)
-    if own and path.parent in {(survey.root / text).resolve() for text in logs}:
+    if own and path.parent in {(survey.root / local_path(text)).resolve() for text in logs}:
         yield Problem(file, f"FileName '{file.text}' names a file of the journal", hint)
     elif path in {Path(one.place.file).resolve() for one in (survey.top, node, file) if one.place.file}:
         yield Problem(file, f"FileName '{file.text}' names the configuration itself", hint)
+
+
+def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+    """What: FileName of a topic, or JournalDirectory, is the URL of another file system.
+
+    Why: stores are mapped into memory and journals are written under locks, which only files of this machine allow. Of
+    what a URL may name, JournalArchiveDirectory is the only one: files that do not grow any more are sent there.
+    Example: ``<JournalDirectory>s3://lake/journal</JournalDirectory>``.
+    Instead: name a directory of this machine, and write the URL as JournalArchiveDirectory.
+    """
+    for found in node.all("FileName", "JournalDirectory"):
+        if is_url(found.text) or found.text.startswith("file:"):
+            yield Problem(
+                found,
+                f"{found.tag} '{found.text}' is a URL, and is written on this machine",
+                "name a path; JournalArchiveDirectory may be a URL",
+            )
 
 
 def recovery_without_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -18,7 +18,6 @@ from sowctl.engine.following.storetail import stamp_of
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
-from sowctl.remote.place import on_disk
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -73,8 +72,8 @@ class Tail:
         """Of the journal's directory and its last file what changes with them; nothing of what is not there."""
         log = self._instance.log
         paths = [] if log is None else [log.directory]
-        if self._log is not None:
-            paths.append(on_disk(self._log.last_path))
+        if self._log is not None and isinstance(last := self._log.last_path, Path):
+            paths.append(last)
         return tuple(mark for path in paths if (mark := stamp_of(path)) is not None)
 
     def begin(self, after: int) -> None:
@@ -157,7 +156,9 @@ class Tail:
 
     def _replaced(self, log: Journal) -> bool:
         """Whether the name of the last file leads to another file than before, as after a restore from a copy."""
-        path = on_disk(log.last_path)
+        path = log.last_path
+        if not isinstance(path, Path):
+            return False  # nothing is here yet; what lies in an archive is never replaced
         try:
             found = path, os.stat(path).st_ino  # noqa: PTH116 - asked at every look
         except OSError:
@@ -167,8 +168,8 @@ class Tail:
         return before is not None and before[0] == path and before != found
 
     def _refuse_pruned(self, log: Journal) -> None:
-        first = log.first_txid
-        if self.txid + 1 < first:
+        if not log.reaches(self.txid + 1):
+            first = log.first_txid
             raise MissingError(
                 GONE,
                 f"entries behind txid {self.txid} are asked for, and the oldest that the journals still hold has txid "

@@ -43,7 +43,7 @@ def reaches(topic: TopicConfig, log: Journal, start: int) -> bool:
     """Whether the journals hold all entries of a topic behind ``start``."""
     # The oldest file notes the last entry of every topic in the files before it: if that is not wanted, nothing is
     # missing.
-    return log.before((topic.name, topic.message_type)).last_txid <= start
+    return log.goes_on_from((topic.name, topic.message_type), start)
 
 
 def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instance) -> int:

@@ -7,7 +7,6 @@ instant at all but the present state. What a plain time does not need is importe
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.identity.bookmarks import Bookmark
     from sowctl.journal.reader import Journal
+    from sowctl.remote.place import Place
     from sowctl.values.times import Clock, Micros
 
 
@@ -62,7 +62,7 @@ def read_moment(text: str | None, clock: Clock) -> Moment:
     return Moment(parse_time(text, clock))
 
 
-def find_place(instance: Instance, text: str, directory: Path | None = None) -> LogPlace | None:
+def find_place(instance: Instance, text: str, directory: Place | None = None) -> LogPlace | None:
     """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
 
     ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
@@ -131,7 +131,7 @@ def _at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
     return None
 
 
-def _of_txid(instance: Instance, txid: int, directory: Path | None) -> LogPlace:
+def _of_txid(instance: Instance, txid: int, directory: Place | None) -> LogPlace:
     from sowctl.engine.topics.positions import open_whole_log
 
     with open_whole_log(instance, directory) as log:

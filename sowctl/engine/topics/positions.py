@@ -121,7 +121,7 @@ def open_log(
     return journal
 
 
-def open_whole_log(instance: Instance, directory: Path | None = None) -> Journal:
+def open_whole_log(instance: Instance, directory: Place | None = None) -> Journal:
     """The journal for what is answered from it alone, its end included: lists, dumps, searches, states of the past.
 
     Raises as :func:`open_log`, and DamageError ``SOW-JRN-013`` where no file is left of a journal that had txids, as
@@ -142,15 +142,14 @@ def open_whole_log(instance: Instance, directory: Path | None = None) -> Journal
         ) from None
 
 
-def _given(instance: Instance, directory: Path | None) -> int:
+def _given(instance: Instance, directory: Place | None) -> int:
     """The highest txid that is known to have been given, whichever the lineage; 0 for none. Another directory than the
     configured one has its topics file alone."""
     from sowctl.journal.state import last_told
 
     assert instance.config is not None
     if directory is not None or instance.log is None:
-        assert directory is not None
-        return last_told(directory, instance.config.name)
+        return last_told(directory, instance.config.name) if isinstance(directory, Path) else 0
     stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
     told = [one.applied for one in stores if one.lineage != NO_LINEAGE]
     read = [max(one.told, one.read) for one in queue_standings(instance)]
@@ -261,7 +260,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue),
     ``SOW-ENG-089`` (ahead of where a restore ended the store's history), and what :func:`refuse_other_history` does.
     """
-    first_txid, last_txid = log.first_txid, log.last_txid()
+    last_txid = log.last_txid()
     # A txid means an entry only together with its journal's lineage, so that is compared first.
     ended = former(log, meta.lineage) if meta.lineage != log.lineage else None
     if ended is not None:
@@ -271,6 +270,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     elif meta.lineage != log.lineage:
         # This journal began above every store that there was, so none of its entries is applied. A store that stands
         # inside it, but in another lineage, has entries that this journal does not know.
+        first_txid = log.first_txid
         if meta.applied < first_txid or not meta.has_journal:
             return first_txid - 1
         raise DamageError(
@@ -292,11 +292,11 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
         )
     refuse_other_history(meta, log, place)
     # Files may be gone in between; that is harmless where none of their entries was of this topic.
-    if meta.applied < first_txid - 1 and meta.applied < log.before(topic).last_txid:
+    if not log.goes_on_from(topic, meta.applied):
         raise DamageError(
             BEHIND,
-            f"the store has applied txid {meta.applied}, but the oldest journal file begins at {first_txid} (looked in "
-            f"{log.searched})",
+            f"the store has applied txid {meta.applied}, but the oldest journal file begins at {log.first_txid} "
+            f"(looked in {log.searched})",
             place=str(place),
             hint="put the older journal files back, there or in the archive; without them the changes between are lost",
         )

@@ -122,7 +122,7 @@ def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
     path = file.resolve() if file.is_symlink() else file
     # By name first, which costs nothing; only a name that could be a journal file's has its directory compared.
     if log is not None and own_files(config.name).fullmatch(path.name):
-        homes = {place.resolve() for place in (log.directory, log.archive_directory) if place is not None}
+        homes = {place.resolve() for place in (log.directory, log.archive_here) if place is not None}
         what = "a file of the journal" if path.resolve().parent in homes else None
     if what is None and path.exists():
         sources = [Path(one.file) for one in config.document.sources]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,6 +18,7 @@ from sowctl.journal.format import UNKEYED
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, Entry, FileInfo
+    from sowctl.remote.place import Place
 
 
 class EntryFilter(Struct, frozen=True):
@@ -38,7 +38,7 @@ class EntryFilter(Struct, frozen=True):
     limit: int | None = None
 
 
-def list_files(instance: Instance, directory: Path | None = None) -> Iterator[FileInfo]:
+def list_files(instance: Instance, directory: Place | None = None) -> Iterator[FileInfo]:
     """The journal files in order, the last txid of the one that grows included, where it has any.
 
     When all have been given, the end of the journal has been looked at: what was skipped there is told to
@@ -59,7 +59,7 @@ def list_files(instance: Instance, directory: Path | None = None) -> Iterator[Fi
 
 
 def dump(
-    instance: Instance, wanted: EntryFilter, *, data: bool = True, directory: Path | None = None
+    instance: Instance, wanted: EntryFilter, *, data: bool = True, directory: Place | None = None
 ) -> Iterator[EntryBatch]:
     """The entries that ``wanted`` lets through, in txid order.
 

@@ -69,9 +69,14 @@ def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
     if log is not None and config is not None:
         from sowctl.journal.listing import list_files
 
-        files = [paths[0] for paths in list_files(log.directory, config.name, log.archive_directory).values()]
+        files = [paths[0] for paths in list_files(log.directory, config.name, log.archive_here).values()]
         # The oldest may lie in the archive, the youngest is in the journal's own directory.
         found += [probe("a file of the journal", path) for path in dict.fromkeys((*files[:1], *files[-1:]))]
+        if isinstance(log.archive_directory, RemotePath):
+            from sowctl.journal.manifest import find
+
+            if (known := find(log.archive_directory, config.name)) is not None:
+                found.append(probe("a file of the archive", log.archive_directory / known.segments[0].name))
     # The head of a store changes with each commit; what tells its file is that it is there, and how it is made.
     found += [
         Probe("a store", path, 0, _digest(b""))

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
+from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, portable
 from sowctl.spark.jobs.outputs.lakes import is_table, require_lake
@@ -190,7 +191,8 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
     reader = spark.readStream.format("sow-journal")
     reader = reader.option("path", str(instance.log.directory)).option("instance", instance.config.name)
     if instance.log.archive_directory is not None:
-        reader = reader.option("archive", str(instance.log.archive_directory))
+        archive = instance.log.archive_directory
+        reader = reader.option("archive", archive.url if isinstance(archive, RemotePath) else str(archive))
     reader = reader.option("columns", COLUMNS).option("start", "latest" if options.latest else "earliest")
     reader = reader.option("operation", _operation(topic, options))
     if topic is not None:

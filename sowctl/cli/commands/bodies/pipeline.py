@@ -185,9 +185,10 @@ def _silent(verbose: bool) -> Iterator[None]:
 def journalled_bytes(instance: Instance, directory: str | None = None) -> int | None:
     """The bytes of the journals that a job folds, as they are stored; None where there are none yet."""
     from sowctl.engine.topics.positions import open_log
+    from sowctl.remote import place
 
     try:
-        with open_log(instance, directory=None if directory is None else Path(directory)) as log:
+        with open_log(instance, directory=None if directory is None else place.place_of(directory)) as log:
             return sum(file.size for file in log.files())
     except SowError:
         # The job says what is wrong, and better.

@@ -47,9 +47,12 @@ def relocated(config: InstanceConfig, place: Callable[[Path], Path]) -> Instance
     """A configuration whose stores and journals lie where ``place`` says."""
     log = config.transaction_log
     if log is not None:
+        # What lies at a URL stays there: a backup is of the files of this machine.
         archive = log.archive_directory
         log = replace(
-            log, directory=place(log.directory), archive_directory=None if archive is None else place(archive)
+            log,
+            directory=place(log.directory),
+            archive_directory=place(archive) if isinstance(archive, Path) else None,
         )
     entries = tuple(
         replace(entry, file=place(entry.file)) if isinstance(entry, TopicConfig) and entry.file is not None else entry

@@ -67,6 +67,9 @@ class _Taking:
         *,
         full: bool,
     ) -> None:
+        if instance.log is not None:
+            # What lies at a URL stays there: a backup is of the files of this machine.
+            instance = instance.with_archive(instance.log.archive_here)
         assert instance.config is not None
         self.instance = instance
         self.config = instance.config
@@ -124,7 +127,7 @@ class _Taking:
     def _manifest(self, instant: BackupInstant, topics: tuple[BackedTopic, ...]) -> BackupManifest:
         instance, config, log = self.instance, self.config, instant.log
         place = instance.log
-        archive = place.archive_directory if place is not None else None
+        archive = place.archive_here if place is not None else None
         return BackupManifest(
             name=final_name(self.path),
             instance=config.name,

@@ -41,12 +41,16 @@ def archive(
 ) -> Iterator[Archived]:
     """Move finished files, the oldest first, each given when it is there; the file that grows stays.
 
+    To a JournalArchiveDirectory at a URL they are sent, as by :func:`archive_to`, and stay here.
     ``older_than`` microseconds: only files to which nothing was written for so long and that hold nothing newer.
     ``keep``: so many of the youngest finished ones stay. Raises ConfigError ``SOW-UPK-001`` without a
     JournalArchiveDirectory, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-061``, and what looking at the journal
     raises.
     """
     _, log = logged(instance)
+    if isinstance(log.archive_directory, RemotePath):
+        yield from archive_to(instance, log.archive_directory, older_than=older_than, keep=keep, dry_run=dry_run)
+        return
     target = log.archive_directory
     if target is None or target.resolve() == log.directory.resolve():
         raise ConfigError(

@@ -26,14 +26,14 @@ def logged(instance: Instance) -> tuple[InstanceConfig, TransactionLog]:
 
 
 def files_of(instance: Instance) -> list[SurveyedFile]:
-    """The files of the journal, whose end was judged: a journal that lost its end is left as it is.
+    """The files of the journal on this machine. Its end was judged: a journal that lost its end is left as it is.
 
     Raises MissingError ``SOW-JRN-001``, and what reading the journal's end raises.
     """
     config, log = logged(instance)
     with open_log(instance, whole=True) as journal:
         journal.last_txid()
-    return survey(log.directory, config.name, instance.seam, log.archive_directory)
+    return survey(log.directory, config.name, instance.seam, log.archive_here)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def looked_after(instance: Instance, *, dry_run: bool = False) -> Iterator[None]
         now=instance.now,
         notify=instance.notify,
     ):
-        archive = log.archive_directory
+        archive = log.archive_here
         if not dry_run:
             forget_copies(log.directory, config.name)
         if not dry_run and archive is not None and archive.is_dir() and not archive.samefile(log.directory):

@@ -82,7 +82,7 @@ def _planned(instance: Instance) -> Mending:
     # What the topics file counts in had been synced, too: it cannot be torn, only lost.
     told = load(log.directory, config.name, lineage)
     acknowledged = max(_proven(instance, lineage), told.end.txid if told is not None else 0)
-    return plan(log.directory, config.name, instance.seam, acknowledged, log.archive_directory)
+    return plan(log.directory, config.name, instance.seam, acknowledged, log.archive_here)
 
 
 def _proven(instance: Instance, lineage: bytes) -> int:
@@ -94,7 +94,7 @@ def _proven(instance: Instance, lineage: bytes) -> int:
 def _lineage(instance: Instance) -> bytes:
     """That of the last file, empty where it cannot be read. Raises MissingError ``SOW-JRN-001`` without a file."""
     config, log = logged(instance)
-    paths = list_files(log.directory, config.name, log.archive_directory)
+    paths = list_files(log.directory, config.name, log.archive_here)
     if not paths:
         open_log(instance).close()  # raises
     try:

@@ -36,7 +36,7 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
         _refuse_nothing(instance, directory)
         yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage, on_read=told)
         return
-    _refuse_nothing(instance, log.directory, log.archive_directory)
+    _refuse_nothing(instance, log.directory, log.archive_here)
     # What stores have applied and queues have written proves how far the journal must go.
     states = queue_standings(instance)
     stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
@@ -52,7 +52,7 @@ def check_log(instance: Instance, coverage: JournalCoverage, directory: Path | N
         seam=instance.seam,
         acknowledged=max(applied_of(lineage, stores), told_of(lineage, states)),
         coverage=coverage,
-        archive=log.archive_directory,
+        archive=log.archive_here,
         on_read=told,
     )
 

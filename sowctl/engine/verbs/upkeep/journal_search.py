@@ -24,13 +24,12 @@ from sowctl.identity.keys import named_key
 from sowctl.journal.format import OPERATIONS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
+    from sowctl.remote.place import Place
 
 CODES = {word: code for code, word in OPERATIONS.items()}
 
@@ -61,7 +60,7 @@ class Search:
     """Iterate for the entries, in txid order, once; ``report`` says, also meanwhile, what was looked at."""
 
     def __init__(
-        self, instance: Instance, options: SearchOptions, *, data: bool = True, directory: Path | None = None
+        self, instance: Instance, options: SearchOptions, *, data: bool = True, directory: Place | None = None
     ) -> None:
         self.report = SearchReport()
         self._instance = instance
@@ -190,7 +189,7 @@ class Search:
                     yield block, places
 
 
-def search(instance: Instance, options: SearchOptions, *, data: bool = True, directory: Path | None = None) -> Search:
+def search(instance: Instance, options: SearchOptions, *, data: bool = True, directory: Place | None = None) -> Search:
     """Search the journal of the instance, or the one in ``directory``.
 
     Raises UsageError (exit 2) for texts at once; iterating raises MissingError ``SOW-ENG-012`` for a topic that does

@@ -1,0 +1,117 @@
+"""The segments of an archive at a URL as files of a journal that goes on here: which there are, and that they belong.
+
+Asked by :mod:`sowctl.journal.fileset` alone, and not before a file is wanted that is not here. That files there and
+here are one journal is proved by the manifest: its last txid, its last block and the header of a file that both have.
+Ruled by ``sow-archive(5)``, "Reading".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from sowctl.errors import DamageError
+from sowctl.remote.place import Place, RemotePath
+
+if TYPE_CHECKING:
+    from sowctl.journal.archived import ArchivedFile
+    from sowctl.journal.format import FileHeader
+    from sowctl.journal.manifest import Manifest
+
+
+class JoinedArchive:
+    """An archive at a URL. ``reaching``: a manifest that this process has read will do if it has this txid; ``is_all``:
+    the journal is named by the URL alone, so that there has to be one."""
+
+    def __init__(self, at: RemotePath, instance: str, reaching: int | None, *, is_all: bool) -> None:
+        self.at = at
+        self.asked = False
+        self.manifest: Manifest | None = None
+        self._instance = instance
+        self._reaching = reaching
+        self._is_all = is_all
+        self._segments: Mapping[int, ArchivedFile] = {}
+        self._checked: tuple[int, int] | None = None
+
+    def ask(self) -> None:
+        """Read the manifest. Raises what :func:`sowctl.journal.manifest.find` and ``load`` raise."""
+        from sowctl.journal.manifest import find, load
+
+        self.manifest = (load if self._is_all else find)(self.at, self._instance, self._reaching)
+        self._segments = {} if self.manifest is None else self.manifest.by_number()
+        self.asked = True  # a failure is no answer: who asks next asks again
+
+    def segment(self, number: int) -> ArchivedFile:
+        """What the manifest says of a file."""
+        return self._segments[number]
+
+    def paths(self, here: Collection[int]) -> dict[int, RemotePath]:
+        """Where its segments lie, by number; ``here`` are the numbers of the files of this machine."""
+        if self._ends_before(here):
+            # Files were sent and pruned since the manifest was read. Each is sent before it is pruned, so that a
+            # manifest that is read after a look at the files here knows all that this look has missed.
+            self._reaching = None
+            self.ask()
+        return {number: self.at / one.name for number, one in self._segments.items()}
+
+    def refuse_gap(self, here: Collection[int], place: Place) -> None:
+        """Raise DamageError ``SOW-JRN-086`` where files between the last segment and the oldest file here are in
+        neither place."""
+        if self.manifest is None or not self._ends_before(here):
+            return
+        last, oldest = self.manifest.last, min(here)
+        raise DamageError(
+            "SOW-JRN-086",
+            f"the archive ends with file {last.number:010d} and txid {last.last_txid}, and the files here begin with "
+            f"{oldest:010d}: those between are in neither",
+            place=str(self.at),
+            hint=f"put them back into {place} and send them, sowctl journal archive --to; without them their entries "
+            "are lost",
+            first_txid=last.last_txid + 1,
+        )
+
+    def check(
+        self,
+        here: Collection[int],
+        header_of: Callable[[int], FileHeader],
+        joins: Callable[[bytes, int, FileHeader], bool],
+    ) -> None:
+        """Refuse an archive whose segments are not the beginning of what is here, once for each end and beginning.
+
+        ``header_of`` a file here; ``joins`` whether such a header goes on behind a lineage and a last txid. Raises
+        DamageError ``SOW-JRN-087``.
+        """
+        if self.manifest is None or not here:
+            return
+        last, oldest = self.manifest.last, min(here)
+        if self._checked == (last.number, oldest):
+            return
+        # A header names the checksum of the block before it, which no copy shares that went on by itself. So the last
+        # file that both have proves all before it, and else the file here that follows the last segment does.
+        common = max((number for number in here if number in self._segments), default=None)
+        if common is not None:
+            if header_of(common) != self._segments[common].file_header():
+                raise self._refused(f"file {common:010d} there is another one than the file here")
+        elif oldest == last.number + 1:
+            header = header_of(oldest)
+            if not joins(bytes.fromhex(last.lineage), last.last_txid, header):
+                raise self._refused(
+                    f"it ends with txid {last.last_txid}, and file {oldest:010d} here begins with {header.first_txid}"
+                    if header.lineage.hex() == last.lineage
+                    else f"file {oldest:010d} here is of another history"
+                )
+            if last.last_block[1] and header.chain not in (0, last.last_block[1]):
+                raise self._refused(f"file {oldest:010d} here was begun behind another file than the last one there")
+        self._checked = last.number, oldest
+
+    def _ends_before(self, here: Collection[int]) -> bool:
+        """Whether there are numbers between its last segment and the files here."""
+        return bool(self._segments) and bool(here) and min(here) > max(self._segments) + 1
+
+    def _refused(self, why: str) -> DamageError:
+        return DamageError(
+            "SOW-JRN-087",
+            f"the archive is not the beginning of this journal: {why}",
+            place=str(self.at),
+            hint="the archive is of another journal, or of a copy that went on by itself: look at the URL",
+        )

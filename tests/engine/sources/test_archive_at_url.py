@@ -1,0 +1,233 @@
+"""A JournalArchiveDirectory at a URL: answers are those of files that are here, and no file is lost silently."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sowctl.engine.options import ReplayOptions
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.upkeep.retention.archiving import archive, archive_to
+from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.verbs.replay import replay
+from sowctl.errors import DamageError, MissingError, SowError, StorageError
+from sowctl.remote.place import RemotePath, placed
+from tests.support.faraway import Faraway, far_away
+from tests.support.instances import Lab, message, topic_xml
+
+HISTORY = "<History><Window>1h</Window><Granularity>20s</Granularity></History>"
+TOPICS = ("plain", "past")
+
+
+def config(archive: str | None) -> str:
+    logged = "".join(f"<Topic><Name>{name}</Name><MessageType>json</MessageType></Topic>" for name in TOPICS)
+    there = "" if archive is None else f"<JournalArchiveDirectory>{archive}</JournalArchiveDirectory>"
+    log = f"<TransactionLog><JournalDirectory>journal</JournalDirectory>{there}{logged}</TransactionLog>"
+    sow = topic_xml("plain") + topic_xml("past", HISTORY)
+    return f"<AMPSConfig><Name>test</Name><SOW>{sow}</SOW>{log}</AMPSConfig>"
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[Faraway]:
+    with far_away(tmp_path / "far") as place:
+        yield place
+
+
+def made(directory: Path, far: Faraway) -> Lab:
+    return Lab(directory, config(far.url("lake/journal")), journal_size=1200)
+
+
+def publish(lab: Lab, chance: random.Random, steps: int) -> None:
+    for _ in range(steps):
+        topic = chance.choice(TOPICS)
+        if chance.random() < 0.2:
+            lab.open().topic(topic).delete(filter=f"/id = {chance.randrange(8)}")
+        else:
+            lab.publish(topic, message(id=chance.randrange(8), n=chance.random(), pad="x" * chance.choice((5, 300))))
+        lab.clock.tick(chance.choice((0, 1, 30)))
+
+
+def send(lab: Lab) -> list[Path]:
+    """Send what is finished; the files that are both here and there."""
+    list(archive(lab.open()))
+    sent = {one.name for one in (lab.directory.parent / "far" / "lake" / "journal").iterdir()}
+    return [path for path in lab.journals() if path.name in sent]
+
+
+def whole_copy(lab: Lab, directory: Path, kept: Path) -> Lab:
+    """The same instance with all of its journal in one directory, and nowhere else."""
+    shutil.copytree(lab.directory, directory)
+    for path in kept.iterdir():
+        shutil.copy(path, directory / "journal")
+    return Lab(directory, config(None), clock=lab.clock)
+
+
+def entries(lab: Lab) -> list[tuple[int, bytes]]:
+    with open_log(lab.open()) as log:
+        return [(one.txid, bytes(one.payload)) for block in log.blocks() for one in block.entries()]
+
+
+def seen(lab: Lab, at: int | None, topic: str) -> list[tuple[int, bytes]] | str:
+    try:
+        return [(one.txid, one.payload) for one in lab.records(topic, at=at)]
+    except MissingError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_are_those_of_files_that_are_here(tmp_path: Path, far: Faraway, seed: int) -> None:
+    chance = random.Random(seed)
+    lab, kept = made(tmp_path / "lab", far), tmp_path / "kept"
+    kept.mkdir()
+    begin = lab.clock.at
+    for _ in range(3):
+        publish(lab, chance, 15)
+        both = send(lab)
+        for path in both[: chance.randrange(len(both) + 1)]:
+            shutil.move(path, kept)
+        if chance.random() < 0.3:
+            lab.forget(chance.choice(TOPICS))
+    assert kept.exists() and any(kept.iterdir())
+    whole = whole_copy(lab, tmp_path / "whole", kept)
+    assert entries(lab) == entries(whole)
+    for topic in TOPICS:
+        assert seen(lab, None, topic) == seen(whole, None, topic)
+        for _ in range(8):
+            at = chance.randint(begin - 1, lab.clock.at)
+            assert seen(lab, at, topic) == seen(whole, at, topic), (topic, at)
+    made_anew = [
+        replay(one.open(), one.open().topics, ReplayOptions(into=str(one.directory / "new"))) for one in (lab, whole)
+    ]
+    for here, there in zip(*made_anew, strict=True):
+        assert replace(here, path=None, seconds=0) == replace(there, path=None, seconds=0)
+    judged = [replay(one.open(), one.open().topics, ReplayOptions(verify=True)) for one in (lab, whole)]
+    assert [one.action for one in judged[0]] == [one.action for one in judged[1]]
+    assert [one.action == "verified" for one in judged[0]] == [lab.store(topic).exists() for topic in TOPICS]
+    facts = [(one.number, one.first_txid, one.last_txid) for one in list_files(lab.open())]
+    assert facts == [(one.number, one.first_txid, one.last_txid) for one in list_files(whole.open())]
+    told = [sum(len(batch.records) for batch in dump(one.open(), EntryFilter())) for one in (lab, whole)]
+    assert told[0] == told[1]
+    # and work goes on behind it
+    lab.publish("plain", message(id=1, n="more"))
+    assert len(entries(lab)) == len(entries(whole)) + 1
+
+
+def pruned(tmp_path: Path, far: Faraway) -> Lab:
+    """An instance whose oldest files lie at the URL alone."""
+    lab = made(tmp_path / "lab", far)
+    publish(lab, random.Random(5), 40)
+    for path in send(lab)[:-1]:
+        path.unlink()
+    return lab
+
+
+def test_the_present_needs_no_answer_from_there(tmp_path: Path, far: Faraway) -> None:
+    lab = pruned(tmp_path, far)
+    before = lab.query("plain"), lab.query("past")
+    far.is_away, far.asked = True, 0
+    lab.publish("plain", message(id=99))
+    assert len(lab.query("plain")) == len(before[0]) + 1 and lab.query("past") == before[1]
+    lab.open().topic("plain").delete(filter="/id = 99")
+    assert lab.query("plain") == before[0] and far.asked == 0
+    # what is there alone is missing, and that is said: never a shorter answer
+    lab.forget("plain")
+    for ask in (lambda: lab.query("plain"), lambda: entries(lab), lambda: replay(lab.open(), lab.open().topics)):
+        with pytest.raises(StorageError) as caught:
+            ask()
+        assert caught.value.code == "SOW-RMT-005" and caught.value.hint
+    far.is_away = False
+    assert lab.query("plain") == before[0]
+
+
+def refused(lab: Lab) -> SowError:
+    with pytest.raises(SowError) as caught:
+        entries(lab)
+    error = caught.value
+    assert "\n" not in error.message and error.hint
+    return error
+
+
+def test_files_between_are_missed(tmp_path: Path, far: Faraway) -> None:
+    lab = made(tmp_path / "lab", far)
+    publish(lab, random.Random(6), 30)
+    last = send(lab)[-1]
+    publish(lab, random.Random(7), 20)
+    number = int(last.name.split(".")[1])
+    for path in lab.journals():
+        if int(path.name.split(".")[1]) <= number + 1:
+            path.unlink()
+    error = refused(lab)
+    assert error.code == "SOW-JRN-086" and isinstance(error, DamageError)
+    assert f"{number:010d}" in error.message and f"{number + 2:010d}" in error.message
+    lab.forget("plain")
+    with pytest.raises(DamageError):
+        replay(lab.open(), lab.open().topics)
+
+
+def test_an_archive_that_is_not_the_beginning_of_this(tmp_path: Path, far: Faraway) -> None:
+    lab = pruned(tmp_path, far)
+    # another journal of an instance of the same name
+    other = made(tmp_path / "other", far)
+    publish(Lab(other.directory, config(None), journal_size=1200), random.Random(8), 40)
+    other.config.write_text(other.xml)
+    for path in other.journals()[:2]:
+        path.unlink()
+    assert refused(other).code == "SOW-JRN-087"
+    # a copy that went on by itself, and was archived: its txids are the same, its entries are not
+    copy = Lab(tmp_path / "copy", config(far.url("copy")), journal_size=1200)
+    shutil.copytree(lab.directory, copy.directory, dirs_exist_ok=True)
+    copy.config.write_text(copy.xml)
+    (far.path / "copy").mkdir()
+    for path in (far.path / "lake" / "journal").iterdir():
+        shutil.copy(path, far.path / "copy")
+    chance = random.Random(9)
+    publish(copy, chance, 20)
+    list(archive(copy.open()))
+    publish(lab, chance, 20)
+    numbers = [int(path.name.split(".")[1]) for path in lab.journals()]
+    for path, number in zip(lab.journals(), numbers, strict=True):
+        if number < numbers[-1]:
+            path.unlink()
+    mixed = lab.open().with_archive(placed(Path(), far.url("copy")))
+    with pytest.raises(DamageError) as caught, open_log(mixed) as log:
+        list(log.blocks())
+    assert caught.value.code in ("SOW-JRN-086", "SOW-JRN-087")
+
+
+def test_a_reader_goes_on_while_files_are_sent_and_pruned(tmp_path: Path, far: Faraway) -> None:
+    lab = made(tmp_path / "lab", far)
+    publish(lab, random.Random(3), 20)
+    for path in send(lab):
+        path.unlink()
+    with open_log(lab.open()) as log:
+        before = [one.txid for block in log.blocks() for one in block.entries()]
+        publish(lab, random.Random(4), 20)
+        for path in send(lab):
+            path.unlink()
+        after = [one.txid for block in log.blocks() for one in block.entries()]
+    assert after[: len(before)] == before and after == [txid for txid, _ in entries(lab)] and len(after) > len(before)
+
+
+def test_a_directory_of_this_machine_as_a_url(tmp_path: Path) -> None:
+    place = tmp_path / "old"
+    lab = Lab(tmp_path / "lab", config(place.as_uri()), journal_size=1200)
+    assert lab.open().log.archive_directory == place
+    publish(lab, random.Random(3), 20)
+    moved = list(archive(lab.open()))
+    assert moved and all(one.archived.parent == place for one in moved)
+
+
+def test_files_go_to_the_url_that_is_named(tmp_path: Path, far: Faraway) -> None:
+    lab = made(tmp_path / "lab", far)
+    publish(lab, random.Random(3), 20)
+    there = lab.open().log.archive_directory
+    assert there == RemotePath("hdfs", "far", "lake/journal")
+    dry = list(archive(lab.open(), dry_run=True))
+    sent = list(archive(lab.open()))
+    assert [one.archived for one in dry] == [one.archived for one in sent] and sent
+    assert list(archive_to(lab.open(), there)) == []

@@ -1,0 +1,51 @@
+"""A file system at a URL that is a directory in truth: for what does not depend on the protocol of a store.
+
+``hdfs://far/...`` leads to a directory of the test. It can be away, as a store that does not answer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sowctl.journal import manifest
+from sowctl.remote import opening
+
+URL = "hdfs://far"
+
+
+class Faraway:
+    """``path`` is the root of the file system; ``is_away``: whether it does not answer; ``asked`` counts questions."""
+
+    def __init__(self, path: Path) -> None:
+        fs = pytest.importorskip("pyarrow.fs")
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.is_away = False
+        self.asked = 0
+        self._system = fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
+
+    def url(self, path: str = "") -> str:
+        """The URL of a path."""
+        return f"{URL}/{path}"
+
+    def __getattr__(self, name: str) -> object:
+        # what the door asks of a file system
+        self.asked += 1
+        if self.is_away:
+            raise OSError("NETWORK_CONNECTION: could not connect to server")
+        return getattr(self._system, name)
+
+
+@contextmanager
+def far_away(path: Path) -> Iterator[Faraway]:
+    """The file system, for as long as the block lasts."""
+    place = Faraway(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "_filesystem", lambda *_: (place, ""))
+        manifest._HELD.clear()
+        yield place
+    manifest._HELD.clear()
