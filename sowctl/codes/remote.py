@@ -6,8 +6,10 @@ CODES = {
     "SOW-RMT-001": """2 a URL that no file system takes
 
         Why: The scheme of the URL is not known, an option behind its question mark is not, or a library that the scheme
-        needs is missing on this machine, as Hadoop's native one for ``hdfs``.
-        Do: Look at the URL. The message ends with what the library said.
+        needs is missing on this machine, as Hadoop's native one for ``hdfs``. A URL of the scheme ``file`` that names a
+        machine, as ``file://data/log`` does, is one too: ``data`` would be the machine, and ``/log`` the path.
+        Do: Look at the URL. The message ends with what the library said. A path follows three slashes:
+        ``file:///data/log``.
         """,
     "SOW-RMT-002": """10 no such file at a URL
 

@@ -48,26 +48,28 @@ def _connected(root: str) -> tuple[Any, str]:
 
 
 @lru_cache(maxsize=32)
-def _filesystem(scheme: str, server: str, query: str, process: int) -> tuple[Any, str]:
+def _filesystem(root: str, query: str, process: int) -> tuple[Any, str]:
     """The file system, and what stands before every path in it. ``process``: a fork must not share connections."""
-    root = RemotePath(scheme, server, "", query)
-    options = f"?{query}" if query else ""
-    try:
-        # The path is asked for with a name in it: without one, stores take the URL for that of the service.
-        system, path = _connected(f"{root.root}x{options}")
-    except (ValueError, OSError, NotImplementedError) as error:
-        raise UsageError(
-            "SOW-RMT-001",
-            f"no file system is known for this URL: {shortened(error)}",
-            place=str(root),
-            hint="URLs begin with s3://, gs://, abfs://, hdfs:// or file://; hdfs needs Hadoop's native library, "
-            "see sow-archive(5)",
-        ) from error
+    # The path is asked for with a name in it: without one, stores take the URL for that of the service.
+    system, path = _connected(f"{root}x{query}")
     return system, path.removesuffix("x")
 
 
 def _at(place: RemotePath) -> tuple[Any, str]:
-    system, before = _filesystem(place.scheme, place.server, place.query, os.getpid())
+    """The file system of a place, and its path there. Raises UsageError ``SOW-RMT-001``, ``SOW-RMT-007``."""
+    options = f"?{place.query}" if place.query else ""
+    try:
+        system, before = _filesystem(place.root, options, os.getpid())
+    except (ValueError, OSError, NotImplementedError) as error:
+        # The library may repeat the URL that it was asked for, with a password or options in it.
+        said = shortened(ValueError(str(error).replace(f"{place.root}x{options}", str(place))))
+        raise UsageError(
+            "SOW-RMT-001",
+            f"no file system is known for this URL: {said}",
+            place=str(place),
+            hint="URLs begin with s3://, gs://, abfs://, hdfs:// or file://; hdfs needs Hadoop's native library, "
+            "see sow-archive(5)",
+        ) from error
     return system, before + place.path
 
 

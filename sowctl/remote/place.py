@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from sowctl.errors import UsageError
+
 _SAME = {"s3a": "s3", "s3n": "s3"}
 """Names that Hadoop has for schemes that are one here."""
 
@@ -45,8 +47,10 @@ class RemotePath(Struct, frozen=True):
 
     def __str__(self) -> str:
         """For people: without user and password, without options."""
-        host = self.server.rpartition("@")[2] if self.scheme in ("s3", "hdfs", "gs") else self.server
-        return f"{self.scheme}://{host}/{self.path}"
+        user, _, host = self.server.rpartition("@")
+        # Before the host of an abfs URL stands the container, which says where a file is.
+        shown = self.server if self.scheme in ("abfs", "abfss") and ":" not in user else host
+        return f"{self.scheme}://{shown}/{self.path}"
 
     @property
     def url(self) -> str:
@@ -70,16 +74,35 @@ def on_disk(place: Place) -> Path:
 
 def is_url(text: str) -> bool:
     """Whether a text names a file of another file system; URLs of the scheme ``file`` are local paths."""
-    return "://" in text and not text.startswith("file:")
+    return "://" in text and not is_file_url(text)
 
 
 def local_path(text: str) -> Path:
-    """The local path that a text means. Only a URL has its percent signs decoded: in a path they are characters."""
-    return Path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
+    """The local path that a text means. Only a URL has its percent signs decoded: in a path they are characters.
+
+    Raises UsageError ``SOW-RMT-001`` for a URL of the scheme ``file`` that names another machine.
+    """
+    if not is_file_url(text):
+        return Path(text)
+    found = urlsplit(text)
+    # What follows two slashes is a host: of file://a/b a slash was forgotten, and /b would be another place.
+    if found.netloc not in ("", "localhost"):
+        raise UsageError(
+            "SOW-RMT-001",
+            f"the URL names the machine {found.netloc!r}, and files of other machines are not reached by file:",
+            place=text,
+            hint=f"a path follows three slashes, as in file:///{found.netloc}{found.path}; a relative one needs no file:",
+        )
+    return Path(unquote(found.path))
+
+
+def is_file_url(text: str) -> bool:
+    """Whether a text is a URL of the scheme ``file``, which means a path of this machine."""
+    return text[:5].lower() == "file:"
 
 
 def place_of(text: str) -> Place:
-    """The place that a text names: a URL, or a path as it is written."""
+    """The place that a text names: a URL, or a path as it is written. Raises UsageError as :func:`local_path`."""
     return url_of(text) if is_url(text) else local_path(text)
 
 
@@ -90,7 +113,7 @@ def placed(root: Path, text: str) -> Place:
 
 
 def url_of(text: str) -> RemotePath:
-    """The URL that a text names; a path is one of the scheme ``file``."""
+    """The URL that a text names; a path is one of the scheme ``file``. Raises UsageError as :func:`local_path`."""
     if not is_url(text):
         return RemotePath("file", "", str(local_path(text).absolute()).strip("/"))
     scheme, _, rest = text.partition("://")

@@ -122,8 +122,18 @@ def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Request ID" not in error.message and "Could not connect" in error.message
 
 
-@pytest.mark.parametrize("url", ["oss://a/b", "s3://a/b?no=option", "hdfs://localhost:1/x"])
-def test_a_url_that_no_file_system_takes(url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("oss://a/b", "oss://a/b"),
+        ("ftp://key:secret@a/b/c?k=secret", "ftp://a/b/c"),
+        ("s3://a/b?no=option", "s3://a/b"),
+        ("hdfs://localhost:1/x", "hdfs://localhost:1/x"),
+    ],
+)
+def test_a_url_that_no_file_system_takes(url: str, shown: str) -> None:
     pytest.importorskip("pyarrow")
     error = error_of(url_of(url))
-    assert (error.code, error.exit_status) == ("SOW-RMT-001", 2)
+    assert (error.code, error.exit_status, error.place) == ("SOW-RMT-001", 2, shown)
+    if "Unrecognized" in error.message:
+        assert error.message.endswith(f": {shown}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sowctl.remote.place import RemotePath, is_url, place_of, url_of
+from sowctl.errors import UsageError
+from sowctl.remote.place import RemotePath, is_url, local_path, place_of, url_of
 
 
 @pytest.mark.parametrize(
@@ -14,6 +16,9 @@ from sowctl.remote.place import RemotePath, is_url, place_of, url_of
     [
         ("data/x.journal", Path("data/x.journal")),
         ("file:///srv/a%20b", Path("/srv/a b")),
+        ("FILE:///srv/a", Path("/srv/a")),
+        ("file:/srv/a", Path("/srv/a")),
+        ("file://localhost/srv/a", Path("/srv/a")),
         ("/srv/100%", Path("/srv/100%")),
         ("s3://lake/a/b/", RemotePath("s3", "lake", "a/b")),
         ("s3a://lake/a", RemotePath("s3", "lake", "a")),
@@ -32,6 +37,14 @@ def test_a_path_as_a_url_is_one_of_the_scheme_file() -> None:
     assert str(url_of("/srv/a")) == "file:///srv/a"
 
 
+@pytest.mark.parametrize("read", [place_of, url_of, local_path])
+def test_a_slash_that_was_forgotten_leads_nowhere(read: Callable[[str], object]) -> None:
+    with pytest.raises(UsageError) as caught:
+        read("file://relative/y")
+    assert caught.value.code == "SOW-RMT-001" and caught.value.place == "file://relative/y"
+    assert "'relative'" in caught.value.message and "file:///relative/y" in str(caught.value.hint)
+
+
 def test_names_below_a_place_keep_the_options_of_the_connection() -> None:
     place = place_of("s3://lake/log?scheme=http") / "inst.0000000001.journal.gz"
     assert isinstance(place, RemotePath)
@@ -40,4 +53,5 @@ def test_names_below_a_place_keep_the_options_of_the_connection() -> None:
 
 def test_what_is_shown_has_no_password_and_no_options() -> None:
     assert str(place_of("s3://key:secret@lake/a?scheme=http")) == "s3://lake/a"
+    assert str(place_of("ftp://key:secret@host/a")) == "ftp://host/a"
     assert str(place_of("abfs://box@account.dfs.core.windows.net/a")) == "abfs://box@account.dfs.core.windows.net/a"

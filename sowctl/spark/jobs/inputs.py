@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.reports import Rejected
 from sowctl.errors import MissingError
-from sowctl.remote.place import url_of
+from sowctl.remote.place import is_file_url, url_of
 from sowctl.spark.paths import is_remote, local_path
 
 SCAN = 1 << 16
@@ -30,7 +30,7 @@ def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
         if is_remote(path):
             found += _there(path) if through_door else [path]
             continue
-        plain = str(local_path(path)) if path.startswith("file:") else path
+        plain = str(local_path(path)) if is_file_url(path) else path
         if Path(plain).is_file():
             found.append(plain)
             continue

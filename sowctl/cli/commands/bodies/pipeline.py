@@ -274,11 +274,12 @@ def output(
 
 def place_of(path: str, format: str | None) -> str:
     """Where Spark is to write: an absolute path, a URL, or the name of a table."""
+    from sowctl.remote.place import is_file_url
     from sowctl.spark.jobs.outputs.lakes import is_table
     from sowctl.spark.paths import is_remote
 
     # a URL of the scheme file stays one: without it Spark would look in its default file system
-    keep = is_remote(path) or path.startswith("file:") or is_table(format, path)
+    keep = is_remote(path) or is_file_url(path) or is_table(format, path)
     return path if keep else str(Path(path).absolute())
 
 
