@@ -91,7 +91,7 @@ def local_path(text: str) -> Path:
             "SOW-RMT-001",
             f"the URL names the machine {found.netloc!r}, and files of other machines are not reached by file:",
             place=text,
-            hint=f"a path follows three slashes, as in file:///{found.netloc}{found.path}; a relative one needs no file:",
+            hint=f"a path follows three slashes: file:///{found.netloc}{found.path}; a relative one needs no file:",
         )
     return Path(unquote(found.path))
 
