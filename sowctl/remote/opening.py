@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
+from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import UsageError
 from sowctl.remote.place import RemotePath
 from sowctl.remote.trouble import no_such_file, no_such_server, of, shortened
+from sowctl.seam import Seam
 
 FIRST = 64 << 10
 AHEAD = 4 << 20
@@ -22,6 +25,7 @@ AHEAD = 4 << 20
 5 MB of its answer; the header of a file needs few bytes."""
 CHUNK = 4 << 20
 """Bytes that are copied at a time."""
+FILE_MODE = 0o640
 _WHOLE = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
 """Stores in which a file is there when all of it was written, and not before."""
 
@@ -165,7 +169,8 @@ def chunks(place: RemotePath) -> Iterator[bytes]:
 def write(place: RemotePath, content: Iterable[bytes]) -> int:
     """Write a file in place of one that may be there; how many bytes it has. It is there whole, or as it was before.
 
-    In an object store that is so by itself. Elsewhere the file is written under a hidden name and renamed.
+    In an object store that is so by itself. Elsewhere the file is written under a hidden name and renamed. On this
+    machine it is synced before, and gets the modes of journals and stores: what they hold may be for few to read.
     """
     system, path = _at(place)
     directory, _, name = path.rpartition("/")
@@ -173,17 +178,35 @@ def write(place: RemotePath, content: Iterable[bytes]) -> int:
     target = f"{directory}/.{name}.new" if renamed else path
     size = 0
     try:
-        if renamed and directory:
-            system.create_dir(directory, recursive=True)
-        with system.open_output_stream(target, compression=None) as file:
+        if place.scheme == "file":
+            opened: Any = _opened_here(Path(target))
+        else:
+            if renamed and directory:
+                system.create_dir(directory, recursive=True)
+            opened = system.open_output_stream(target, compression=None)
+        with opened as file:
             for chunk in content:
                 file.write(chunk)
                 size += len(chunk)
-        if renamed:
+            if place.scheme == "file":
+                file.flush()
+                os.fsync(file.fileno())
+        if place.scheme == "file":
+            Path(target).replace(path)
+            sync_directory(Path(directory), Seam())
+        elif renamed:
             _renamed(system, target, path)
     except (OSError, ValueError) as error:
         raise of(error, place, "written") from error
     return size
+
+
+def _opened_here(path: Path) -> IO[bytes]:
+    """A new file of this machine, open for writing, in a directory that is made where it is missing."""
+    make_directories(path.parent, Seam())
+    # What a run that died left behind may have another mode.
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb")
 
 
 def _renamed(system: Any, source: str, target: str) -> None:

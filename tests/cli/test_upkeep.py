@@ -56,6 +56,18 @@ def test_archive_to_a_url(cli: Cli, lab: Lab, lake: ObjectStore) -> None:
     assert len(lake.names("journal/")) == files
     again = cli("journal", "archive", "--verify", *where)
     assert (again.status, again.out) == (0, "")
+    assert f"{files - 1} segments were read in the archive and found as its manifest says" in again.err
+    names = [name for name in lake.names("journal/") if name.endswith(".journal")]
+    lake.objects["lake/journal/" + names[-1]] += b"x"
+    for dry in (True, False):
+        # what is there is looked at whatever --keep says of files that are to be sent
+        differs = cli("journal", "archive", "--verify", "--keep", "3", *(["--dry-run"] if dry else []), *where)
+        assert [row["dry_run"] for row in rows(differs.out)] == [dry] and f"{files - 2} segments were" in differs.err
+    # a file that was removed here cannot be sent again
+    lab.journals()[0].unlink()
+    lake.objects["lake/journal/" + names[0]] += b"x"
+    lost = cli("journal", "archive", "--verify", *where)
+    assert lost.status == 5 and "SOW-JRN-084" in lost.err and names[0] in lost.err
     assert cli("journal", "archive", "--older-than", "1d", *where).out == ""
     alone = cli("journal", "archive", "--verify", "--config", str(lab.config), "--now", NOW)
     assert alone.status == 2 and "SOW-CLI-037" in alone.err

@@ -49,6 +49,21 @@ def test_what_is_written_is_there(root: RemotePath) -> None:
     assert opening.listed(root, below=True) == []
 
 
+def test_a_file_of_this_machine_is_for_those_who_may_read_the_journal(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    left = tmp_path / "far" / ".one.new"
+    left.parent.mkdir(mode=0o755)
+    left.touch(0o644)
+    before = os.umask(0o022)
+    try:
+        opening.write(url_of(str(tmp_path / "far" / "one")), [b"x"])
+        opening.write(url_of(str(tmp_path / "far" / "a" / "b" / "two")), [b"x"])
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "far").rglob("*")}
+    assert modes == {"one": 0o640, "a": 0o750, "b": 0o750, "two": 0o640}
+
+
 def test_a_file_is_read_at_any_offset(root: RemotePath) -> None:
     content = random.Random(3).randbytes(300_000)
     opening.write(root / "file", [content])

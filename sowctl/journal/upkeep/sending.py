@@ -44,7 +44,10 @@ class Sent(Struct, frozen=True):
 
 
 class Sending:
-    """One run that brings files into the archive at ``target``. ``verify``: what is there already is read again."""
+    """One run that brings files into the archive at ``target``. ``verify``: what is there already is read again.
+
+    ``agreed`` counts the segments that were read and are what the manifest says.
+    """
 
     def __init__(self, target: RemotePath, instance: str, seam: Seam, now: Micros, *, verify: bool = False) -> None:
         self.target = target
@@ -58,6 +61,11 @@ class Sending:
         self._behind = KnownState() if self._known is None else self._known.behind
         self._waiting: list[Sent] = []
         self._bytes = 0
+        self.agreed = 0
+
+    def has(self, file: SurveyedFile) -> bool:
+        """Whether the manifest names a segment of this number."""
+        return file.number in self._segments
 
     def check(self, files: Sequence[SurveyedFile]) -> None:
         """Refuse files that do not belong behind those in the archive. Raises RefusedError ``SOW-JRN-085``."""
@@ -74,13 +82,14 @@ class Sending:
                 self._compare(file, self._segments[file.number])
 
     def missing(self, files: Sequence[SurveyedFile]) -> list[SurveyedFile]:
-        """The files that the archive has not."""
-        return [file for file in files if file.number not in self._segments]
+        """The files that are to be sent: the archive has not got them, or with ``verify`` they differ there."""
+        return [file for file in files if self._is_to_go(file)]
 
     def run(self, files: Sequence[SurveyedFile]) -> Iterator[Sent]:
         """Send what is not there, the oldest first; each is given when the manifest tells of it.
 
-        Raises as :meth:`check`, DamageError for a file that is not sound, and what writing at a URL raises.
+        Raises as :meth:`check`, DamageError for a file that is not sound, and what writing at a URL raises; with
+        ``verify`` as :meth:`prove` at the end.
         """
         self.check(files)
         try:
@@ -93,11 +102,34 @@ class Sending:
             yield from self._saved()
             raise
         yield from self._saved()
+        self.prove(files)
+
+    def prove(self, files: Sequence[SurveyedFile]) -> None:
+        """With ``verify``, read the segments of which ``files`` has none: they cannot be sent again.
+
+        Raises as :func:`verify` for the first that differs.
+        """
+        here = {file.number for file in files}
+        for number in sorted(self._segments.keys() - here) if self._verify else ():
+            verify(self.target, self._segments[number])
+            self.agreed += 1
+
+    def _is_to_go(self, file: SurveyedFile) -> bool:
+        there = self._segments.get(file.number)
+        if there is None:
+            return True
+        if not self._verify:
+            return False
+        try:
+            verify(self.target, there)
+        except DamageError:
+            return True
+        self.agreed += 1
+        return False
 
     def _sent(self, file: SurveyedFile) -> None:
-        there = self._segments.get(file.number)
-        if there is not None and not (self._verify and self._is_lost(there)):
-            self._waiting.append(Sent(there, file.path, anew=False))
+        if not self._is_to_go(file):
+            self._waiting.append(Sent(self._segments[file.number], file.path, anew=False))
             return
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:
             if not self._segments:
@@ -139,14 +171,6 @@ class Sending:
             self._seam.call("remote.write", opening.write, place, [pack(manifest)])
         done, self._waiting, self._bytes = self._waiting, [], 0
         yield from done
-
-    def _is_lost(self, segment: ArchivedFile) -> bool:
-        """Whether a segment is missing, or has other bytes than the manifest says."""
-        try:
-            verify(self.target, segment)
-        except DamageError:
-            return True
-        return False
 
     def _compare(self, file: SurveyedFile, there: ArchivedFile) -> None:
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:

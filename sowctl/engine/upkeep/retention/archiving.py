@@ -95,27 +95,40 @@ def archive_to(
 ) -> Iterator[Archived]:
     """Send finished files to a URL, the oldest first, each given when the manifest there tells of it; they stay here.
 
-    ``verify``: what is there already is read and compared with its digest, and sent again where it differs. The other
-    options are those of :func:`archive`. Raises RefusedError ``SOW-JRN-085`` where the archive is of another journal,
-    DamageError ``SOW-JRN-080``, LockedError ``SOW-JRN-060``, what looking at the journal and what writing at a URL
-    raises.
+    ``verify``: all that is there already is read and compared with its digest, and sent again where it differs and the
+    file is here; ``instance.notify`` is told how much agrees. The other options are those of :func:`archive`. Raises
+    RefusedError ``SOW-JRN-085`` where the archive is of another journal, DamageError ``SOW-JRN-080``, with ``verify``
+    ``SOW-JRN-083`` and ``SOW-JRN-084`` for what differs and is not here, LockedError ``SOW-JRN-060``, what looking at
+    the journal and what writing at a URL raises.
     """
     config, _ = logged(instance)
     with looked_after(instance, dry_run=dry_run):
-        files = [file for file in files_of(instance) if file.is_finished]
-        files = _old_enough(files[: len(files) - keep] if keep else files, older_than, instance.now)
+        finished = [file for file in files_of(instance) if file.is_finished]
+        files = _old_enough(finished[: len(finished) - keep] if keep else finished, older_than, instance.now)
         run = Sending(target, config.name, instance.seam, instance.now, verify=verify)
+        if verify:
+            # What is there already was chosen by an earlier run.
+            files += [file for file in finished[len(files) :] if run.has(file)]
         if dry_run:
             run.check(files)
             for file in run.missing(files):
                 size, last = file.path.stat().st_size, file.last_txid
                 yield Archived(file.number, file.path, target / file.path.name, size, file.first_txid, last, dry_run)
+            run.prove(files)
+            _say_agreed(instance, run, verify)
             return
         for sent in run.run(files):
             one = sent.segment
             if sent.anew:
                 place = target / one.name
                 yield Archived(one.number, sent.source, place, one.size, one.first_txid, one.last_txid, dry_run)
+        _say_agreed(instance, run, verify)
+
+
+def _say_agreed(instance: Instance, run: Sending, verify: bool) -> None:
+    if verify:
+        many = "1 segment was" if run.agreed == 1 else f"{run.agreed:,} segments were"
+        instance.notify(f"{many} read in the archive and found as its manifest says")
 
 
 def _old_enough(files: list[SurveyedFile], older_than: int | None, now: int) -> list[SurveyedFile]:
