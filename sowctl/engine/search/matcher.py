@@ -104,6 +104,12 @@ class Matcher:
         traces = self._looking(len(values))
         return range(len(values)) if traces is None else traces.shown(values, run)
 
+    def possible_in(self, run: memoryview, messages: int) -> bool:
+        """Whether it may be true of any of so many ``messages`` that lie back to back in ``run``, as far as that shows
+        without cutting them out."""
+        traces = self._looking(messages)
+        return traces is None or traces.stand_in(run)
+
     def marks(self, records: int) -> Marks | None:
         """What has to stand in runs of a scan of so many ``records`` that is to be filtered; None where nothing has."""
         traces = self._looking(records)

@@ -100,8 +100,12 @@ class Traces:
         if any(b"/" in text for text in texts):
             # JSON may write a slash with a backslash before it.
             escapes = rb"(?:%b|/)" % escapes
-        self._escapes = _Search(rb"\\" + escapes, marks)
+        escapes = rb"\\" + escapes
+        self._escapes = _Search(escapes, marks)
         """A backslash and what follows it where that spells one of their characters: only these have two spellings."""
+        self._spelled = [(trace.spelled, escapes) for trace in traces]
+        self._anywhere: list[Regex] | None = None
+        self._runs = self._showing = 0
 
     @property
     def pays(self) -> bool:
@@ -130,6 +134,25 @@ class Traces:
             # Once all are judged, the rarest goes first: those behind it look at few records.
             self._searches.sort(key=lambda one: one.share)
         return places
+
+    def stand_in(self, run: memoryview) -> bool:
+        """Whether all traces may stand in ``run``, messages back to back without marks: where one does not, none of
+        them matches.
+
+        A message that is a JSON text ends where the text does, so nothing that follows can hide a trace in it.
+        """
+        if self._runs >= figures.RUNS and self._showing > figures.SHARE * self._runs:
+            return True
+        if self._anywhere is None:
+            self._anywhere = [Regex(b"(?:%b)|%b" % ways) for ways in self._spelled]
+        self._runs += 1
+        text = bytes(run)
+        try:
+            shown = all(pattern.found(text) for pattern in self._anywhere)
+        except MatchLimitExceededError:
+            shown = True
+        self._showing += shown
+        return shown
 
     def _shown(self, values: Sequence[bytes], run: bytes) -> Sequence[int]:
         escaped = set(self._escapes.numbers(run))
@@ -240,11 +263,13 @@ def _is_plain(text: bytes) -> bool:
 def spelled(bounds: Bounds) -> bytes | None:
     """A pattern for the beginning of the text of all numbers between ``bounds``; None where it would tell nothing.
 
-    It tells numbers apart by their digits before the point alone, so it lets more through than lies between the bounds,
-    and everything with an exponent. A text is read as the nearest Double, which never crosses a whole number that a
-    Double can be, though it may reach one: ``0.99999999999999999999`` equals 1.
+    It tells numbers apart by their digits before the point alone, ranges by the first two of these, so it lets more
+    through than lies between the bounds, and everything with an exponent. A text is read as the nearest Double, which
+    never crosses a whole number that a Double can be, though it may reach one: ``0.99999999999999999999`` equals 1.
     """
     low, high = bounds.low, bounds.high
+    if low is not None and low == high and 1 <= low < MOST_WHOLE:
+        return _same(low) + rb"|" + _EXPONENT
     least = _least(low, bounds.open_low) if low is not None and abs(low) < MOST_WHOLE else 0
     most = _most(high, bounds.open_high) if high is not None and abs(high) < MOST_WHOLE else None
     if most is None:
@@ -258,6 +283,14 @@ def spelled(bounds: Bounds) -> bytes | None:
     else:
         numbers = rb"(?=%b)(?:%b)" % (_up_to(most), _from(least))
     return numbers + rb"|" + _EXPONENT
+
+
+def _same(number: int | float) -> bytes:
+    """A pattern for the beginning of texts that may be read as ``number``, which is 1 or more."""
+    whole = floor(number)
+    here = rb"%d(?!\d)" % whole
+    # Just below a whole number lie texts that are read as it, at most a sixteenth below: Doubles are no farther apart.
+    return here if whole != number else here + rb"|%d\.9" % (whole - 1)
 
 
 def _least(low: int | float, is_open: bool) -> int:

@@ -22,6 +22,7 @@ from sowctl.engine.fold.blocks import mask_of, values_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.errors import ConfigError
 from sowctl.identity.hashes import client_hash
+from sowctl.journal.blockcodec import USER_KEYS
 from sowctl.journal.format import OPERATIONS, PUBLISH
 from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
@@ -120,6 +121,8 @@ class Batches:
         """Which entries of a block are wanted; None for all."""
         import numpy as np
 
+        if self._query.filter is not None and not self._may_match(block):
+            return np.zeros(len(block), bool)
         bounds = self._bounds
         numbers = block.numpy_columns()
         within = mask_of(
@@ -148,15 +151,24 @@ class Batches:
         names, kind = self._bounds.topics, self._query.message_type
         return (names is None or topic[0] in names) and (kind is None or topic[1] == kind)
 
+    def _may_match(self, block: Block) -> bool:
+        """Whether any message of a block may match the filter, as far as its bytes tell: no column is looked at."""
+        run = block.payload_bytes()
+        matchers = [self._matcher_in(block, topic) for topic in block.topics if self.wants(topic)]
+        return any(matcher.possible_in(run, len(block)) for matcher in matchers)
+
+    def _matcher_in(self, block: Block, topic: Topic) -> Matcher:
+        # Where publishers choose no keys, every message of a topic with key fields was read when it was published.
+        seen = not block.header.flags & USER_KEYS and self._fields_are_read(topic)
+        return self.matcher(topic, seen=seen)
+
     def _matching(self, block: Block) -> arrays.Numbers:
         """The publishes whose messages match the filter."""
         import numpy as np
 
         found = np.zeros(len(block), bool)
         for topic in filter(self.wants, block.topics):
-            # Where publishers choose no keys, every message of a topic with key fields was read when it was published.
-            seen = block.columns().user_keys is None and self._fields_are_read(topic)
-            matcher = self.matcher(topic, seen=seen)
+            matcher = self._matcher_in(block, topic)
             # A deletion has no message, so no filter can match it.
             places = self._published(block, topic)
             messages = block.payloads()

@@ -31,7 +31,14 @@ def lies(number: float, bounds: Bounds) -> bool:
     return high is None or not (number > high or (open_high and number == high))
 
 
-@given(TEXT, st.builds(Bounds, BOUND, BOUND, st.booleans(), st.booleans()))
+BOUNDS = st.builds(Bounds, BOUND, BOUND, st.booleans(), st.booleans()) | BOUND.map(lambda one: Bounds(one, one))
+
+
+@given(TEXT, BOUNDS)
+@example("999999999999998.9375", Bounds(10**15 - 1, 10**15 - 1))
+@example("999999999999998.93750000000000000000001", Bounds(10**15 - 1, 10**15 - 1))
+@example("0.99999999999999999999", Bounds(1, 1))
+@example("12.500000000000000000001", Bounds(12.5, 12.5))
 @example("0.99999999999999999999", Bounds(low=1))
 @example("-0", Bounds(0, 0))
 def test_no_number_between_the_bounds_is_missed(text: str, bounds: Bounds) -> None:
@@ -49,7 +56,9 @@ def test_no_number_between_the_bounds_is_missed(text: str, bounds: Bounds) -> No
         (Bounds(high=1234), "-7 0 4.9 999 1234 1234.5 1299", "1300 2000 12340"),
         (Bounds(high=0, open_high=True), "-7 -0.1", "0 0.5 17"),
         (Bounds(10, 20), "10 9.9 15.5 20", "8 21 100 1 -15"),
-        (Bounds(42, 42), "42 42.0 41.99", "39 43 420 4 -42"),
+        (Bounds(42, 42), "42 42.0 41.99 4.2e1", "39 43 420 4 -42 41 41.89 -41.9"),
+        (Bounds(1, 1), "1 1.0 0.9999", "0 0.89 10 -1 2"),
+        (Bounds(12.5, 12.5), "12.5 12.50", "11.9 13 125 1 -12.5"),
     ],
 )
 def test_most_others_are_told_apart(bounds: Bounds, kept: str, passed: str) -> None:

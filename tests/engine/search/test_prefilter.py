@@ -218,6 +218,7 @@ def test_looking_first_finds_what_decoding_finds(messages: list[bytes], text: st
     marks = looking.marks(LOOKING)
     expected = list(matcher(seen=False).places(keys, values))
     assert list(looking.places(keys, values)) == expected
+    assert not expected or looking.possible_in(memoryview(b"".join(messages)), len(messages))
     if marks is not None:
         assert set(expected) <= set(looking.possible(values, integrity.sound_run(keys, values, marks=marks)))
 
@@ -257,6 +258,20 @@ def test_looking_ends_where_it_spares_nothing() -> None:
         traces.shown(with_x)
     assert not traces.pays
     assert list(traces.shown(values)) == list(range(10))
+
+
+def test_a_block_in_which_nothing_shows_is_passed_over_as_a_whole() -> None:
+    traces = Traces([words([b"x"]), numbers(b"n", b"9")], Marks(SECRET))
+    for run, shown in (
+        (b'{"s":"x","n":1}{"s":"y","n":8}', False),
+        (b'{"s":"x","n":1}{"s":"y","n":9}', True),
+        (b'{"s":"y","n":9}', False),
+        (b'{"s":"\\u0078","\\u006e":9}', True),
+    ):
+        assert traces.stand_in(memoryview(run)) is shown
+    for _ in range(figures.RUNS):
+        assert traces.stand_in(memoryview(b'{"s":"x","n":9}'))
+    assert traces.stand_in(memoryview(b"{}")), "too many blocks had them: it is no longer asked"
 
 
 def test_nothing_is_marked_where_looking_has_ended() -> None:
@@ -305,7 +320,9 @@ def test_a_search_beyond_the_limits_of_the_engine_spares_nothing(monkeypatch: py
         raise MatchLimitExceededError(b"x")
 
     monkeypatch.setattr(Regex, "captured", runaway)
+    monkeypatch.setattr(Regex, "found", runaway)
     assert traces.shown(values) == range(3)
+    assert traces.stand_in(memoryview(b"{}"))
 
 
 def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
