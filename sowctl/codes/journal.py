@@ -242,7 +242,8 @@ CODES: dict[str, str] = {
     "SOW-JRN-085": """8 an archive of another journal
 
         Why: The archive at this URL holds other files under the same numbers, or ends before files that are no longer
-        here. Adding to it would make an archive that no reader could read.
+        here. Adding to it would make an archive that no reader could read. So would an archive in the directory from
+        which the journal's own files are compressed and removed.
         Do: Give another URL. Where files were pruned before they were archived, keep both archives.
         See: sow-archive(5)
         """,

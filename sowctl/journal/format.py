@@ -66,6 +66,8 @@ numbers of a bookmark)."""
 NO_PUBLISHER = 0xFFFF
 
 FILE_MODE = 0o640
+MANIFEST = ".manifest"
+"""What the name of an archive's manifest has behind that of the instance."""
 
 Topic: TypeAlias = tuple[str, str]
 """Topic name, message type."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,17 +19,22 @@ from sowctl.checksum import crc32
 from sowctl.errors import DamageError, MissingError, VersionError
 from sowctl.journal.archived import ArchivedFile
 from sowctl.journal.block import Ended, Position
+from sowctl.journal.files import read_error
+from sowctl.journal.format import MANIFEST
+from sowctl.journal.listing import find_files
+from sowctl.journal.remotefile import lost_file, other_file
 from sowctl.journal.state import JournalState, topics_of
 from sowctl.remote.place import RemotePath
 from sowctl.values.times import Micros
 
 FORMAT, VERSION = "sow-archive", 1
-MANIFEST = ".manifest"
-"""What the name of a manifest has behind that of the instance."""
 APART = 16 << 20
 """Bytes between two places of a file that the manifest remembers, at least: where a plan may bound what is read."""
 
 _HELD: dict[tuple[RemotePath, str], Manifest] = {}
+_READ: dict[tuple[str, int, int, int], Manifest] = {}
+"""The last manifest of this machine that was read, by path, inode, size and time: a process of Spark opens a journal for
+each of its tasks."""
 
 
 class KnownState(Struct, frozen=True, omit_defaults=True):
@@ -196,3 +202,39 @@ def find(directory: RemotePath, instance: str, reaching: int | None = None) -> M
     _HELD.clear()
     found = _HELD[directory, instance] = unpack(raw, str(place))
     return found
+
+
+def require_segments(path: Path, instance: str, directory: Path | None, archive: Path | None) -> None:
+    """See to it that what a manifest in a directory of this machine names is there, in the sizes that it tells.
+
+    Such a directory is read as any directory of journal files, in which the last file may end anywhere: without this a
+    segment that is cut or missing at the end would be a shorter journal. ``directory`` and ``archive`` are where the
+    journal has its files; a segment need not be there if another file of its number is read. Raises DamageError
+    ``SOW-JRN-083``, ``SOW-JRN-084``, StorageError, and what :func:`unpack` raises.
+    """
+    try:
+        facts = path.stat()
+        known = str(path), facts.st_ino, facts.st_size, facts.st_mtime_ns
+        if known not in _READ:
+            raw = path.read_bytes()
+            _READ.clear()
+            _READ[known] = unpack(raw, str(path))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise read_error(error, path) from error
+    for segment in _READ[known].segments:
+        place = path.with_name(segment.name)
+        try:
+            size: int | None = place.stat().st_size
+        except FileNotFoundError:
+            size = None
+        if size == segment.size or _read_elsewhere(place, segment.number, instance, directory, archive):
+            continue
+        raise lost_file(place) if size is None else other_file(place, f"{size} bytes", f"{segment.size}")
+
+
+def _read_elsewhere(place: Path, number: int, instance: str, directory: Path | None, archive: Path | None) -> bool:
+    """Whether readers take another file of this number."""
+    found: dict[int, list[Path]] = find_files(directory, instance, archive) if directory is not None else {}
+    return found.get(number, [place])[0] != place

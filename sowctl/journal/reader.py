@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.fileset import FileSet
-from sowctl.journal.format import Topic
+from sowctl.journal.format import MANIFEST, Topic
 from sowctl.journal.listing import list_files
 from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 
 def _unheard(_: Gap) -> None:
     return
+
+
+def _require_archived(directory: Place, archive: Place | None, instance: str) -> None:
+    here = [one if isinstance(one, Path) else None for one in (directory, archive)]
+    for one in here:
+        if one is not None and (manifest := one / f"{instance}{MANIFEST}").exists():
+            from sowctl.journal.manifest import require_segments
+
+            require_segments(manifest, instance, *here)
 
 
 class Journal:
@@ -49,6 +58,7 @@ class Journal:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
+        _require_archived(directory, archive, instance)
         self._folder = FileSet(directory, instance, seam, archive, reaching)
         self.lineage = self._folder.last().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
@@ -83,7 +93,8 @@ class Journal:
         is a second directory in which files of the journal may lie. One of the two may be the URL of an archive;
         ``reaching``: what this process has read of its manifest will do if that has this txid.
 
-        Raises MissingError ``SOW-JRN-001`` where there is no file, and what the header of the last file deserves.
+        Raises MissingError ``SOW-JRN-001`` where there is no file, what the header of the last file deserves, and
+        DamageErrors where a directory of this machine has the manifest of an archive and not what it names.
         """
         return cls(directory, instance, seam, acknowledged, archive, reaching)
 

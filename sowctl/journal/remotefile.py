@@ -99,7 +99,7 @@ class RemoteJournalFile(JournalFile):
         return self._remote
 
 
-def lost_file(place: RemotePath) -> DamageError:
+def lost_file(place: Place) -> DamageError:
     """DamageError ``SOW-JRN-083``."""
     return DamageError(
         "SOW-JRN-083",
@@ -109,7 +109,7 @@ def lost_file(place: RemotePath) -> DamageError:
     )
 
 
-def other_file(place: RemotePath, found: str, told: str) -> DamageError:
+def other_file(place: Place, found: str, told: str) -> DamageError:
     """DamageError ``SOW-JRN-084``: a segment is not what the manifest says."""
     return DamageError(
         "SOW-JRN-084",

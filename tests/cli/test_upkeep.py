@@ -76,6 +76,12 @@ def test_archive_to_a_url(cli: Cli, lab: Lab, lake: ObjectStore) -> None:
     assert refused.status == 6 and "SOW-RMT-004" in refused.err and len(refused.err.strip().splitlines()) <= 3
 
 
+def test_the_journal_s_own_directories_are_no_archive(cli: Cli, lab: Lab) -> None:
+    for name in ("journal", "old"):
+        refused = cli("journal", "archive", "--to", f"file://{lab.directory}/{name}", "--config", str(lab.config))
+        assert refused.status == 8 and "SOW-JRN-085" in refused.err, name
+
+
 def test_prune_asks_and_says_who_keeps_what(cli: Cli, lab: Lab) -> None:
     where = ("--config", str(lab.config), "--now", NOW)
     files = len(lab.journals())

@@ -258,6 +258,33 @@ def test_a_directory_of_this_machine(log: Path, tmp_path: Path) -> None:
     assert entries(target) == entries(tmp_path / "far" / "away")
 
 
+@pytest.mark.parametrize("number", [3, 8])
+def test_a_segment_of_this_machine_that_is_cut_or_missing_is_no_shorter_journal(
+    log: Path, near: RemotePath, tmp_path: Path, number: int
+) -> None:
+    send(log, near)
+    far = tmp_path / "far"
+    assert len(entries(far)) == 108
+    segment = far / f"{INSTANCE}.{number:010d}.journal"
+    sound = segment.read_bytes()
+    segment.write_bytes(sound[:-100])
+    for code in ("SOW-JRN-084", "SOW-JRN-083"):
+        with pytest.raises(DamageError) as caught:
+            entries(far)
+        assert (caught.value.code, caught.value.place) == (code, str(segment))
+        # beside the journal's own files, which are read first
+        assert entries(log, archive=far) == contents(log)
+        segment.unlink(missing_ok=True)
+    segment.write_bytes(sound)
+    told = far / f"{INSTANCE}.manifest"
+    told.write_bytes(told.read_bytes()[:1500])
+    with pytest.raises(DamageError) as caught:
+        entries(far)
+    assert (caught.value.code, caught.value.place) == ("SOW-JRN-080", str(told))
+    told.unlink()
+    assert len(entries(far)) == 108
+
+
 def test_groups_that_did_not_happen(tmp_path: Path, near: RemotePath) -> None:
     log = aborted(tmp_path)
     send(log, near)

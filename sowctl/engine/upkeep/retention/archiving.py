@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.upkeep.retention.journals import files_of, logged, looked_after
-from sowctl.errors import ConfigError
+from sowctl.errors import ConfigError, RefusedError
 from sowctl.journal.upkeep.moving import move
 from sowctl.journal.upkeep.sending import Sending
 from sowctl.remote.place import Place, RemotePath
@@ -97,11 +97,19 @@ def archive_to(
 
     ``verify``: all that is there already is read and compared with its digest, and sent again where it differs and the
     file is here; ``instance.notify`` is told how much agrees. The other options are those of :func:`archive`. Raises
-    RefusedError ``SOW-JRN-085`` where the archive is of another journal, DamageError ``SOW-JRN-080``, with ``verify``
+    RefusedError ``SOW-JRN-085`` where the archive is of another journal or the URL the journal's own place, DamageError ``SOW-JRN-080``, with ``verify``
     ``SOW-JRN-083`` and ``SOW-JRN-084`` for what differs and is not here, LockedError ``SOW-JRN-060``, what looking at
     the journal and what writing at a URL raises.
     """
-    config, _ = logged(instance)
+    config, log = logged(instance)
+    own = [one.resolve() for one in (log.directory, log.archive_directory) if isinstance(one, Path)]
+    if target.scheme == "file" and Path("/", target.path).resolve() in own:
+        raise RefusedError(
+            "SOW-JRN-085",
+            "the journal itself has its files in this directory",
+            place=str(target),
+            hint="give another directory: from this one files are compressed and removed, and an archive must not change",
+        )
     with looked_after(instance, dry_run=dry_run):
         finished = [file for file in files_of(instance) if file.is_finished]
         files = _old_enough(finished[: len(finished) - keep] if keep else finished, older_than, instance.now)
