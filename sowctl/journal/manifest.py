@@ -33,8 +33,8 @@ APART = 16 << 20
 
 _HELD: dict[tuple[RemotePath, str], Manifest] = {}
 _READ: dict[tuple[str, int, int, int], Manifest] = {}
-"""The last manifest of this machine that was read, by path, inode, size and time: a process of Spark opens a journal for
-each of its tasks."""
+"""The last manifest of this machine that was read, by path, inode, size and time: a process of Spark opens a journal
+for each of its tasks."""
 
 
 class KnownState(Struct, frozen=True, omit_defaults=True):

@@ -97,9 +97,9 @@ def archive_to(
 
     ``verify``: all that is there already is read and compared with its digest, and sent again where it differs and the
     file is here; ``instance.notify`` is told how much agrees. The other options are those of :func:`archive`. Raises
-    RefusedError ``SOW-JRN-085`` where the archive is of another journal or the URL the journal's own place, DamageError ``SOW-JRN-080``, with ``verify``
-    ``SOW-JRN-083`` and ``SOW-JRN-084`` for what differs and is not here, LockedError ``SOW-JRN-060``, what looking at
-    the journal and what writing at a URL raises.
+    RefusedError ``SOW-JRN-085`` where the archive is of another journal, or the URL is a place of the journal's own;
+    DamageError ``SOW-JRN-080``, with ``verify`` ``SOW-JRN-083`` and ``SOW-JRN-084`` for what differs and is not here;
+    LockedError ``SOW-JRN-060``, what looking at the journal and what writing at a URL raises.
     """
     config, log = logged(instance)
     own = [one.resolve() for one in (log.directory, log.archive_directory) if isinstance(one, Path)]
@@ -108,7 +108,7 @@ def archive_to(
             "SOW-JRN-085",
             "the journal itself has its files in this directory",
             place=str(target),
-            hint="give another directory: from this one files are compressed and removed, and an archive must not change",
+            hint="give another directory: an archive does not change, and here files are compressed and removed",
         )
     with looked_after(instance, dry_run=dry_run):
         finished = [file for file in files_of(instance) if file.is_finished]
