@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from sowctl.journal.block import Position
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
@@ -24,6 +24,8 @@ class ArchivedFile(Struct, frozen=True):
     ``header``: version, checkpoint size, checkpoint CRC, chain, chain offset. ``topics``: name, message type, txid and
     time of the last entry of each topic that has entries in it. ``last_block``: offset and header CRC. ``index``: txid
     before, and offset, of the first group and of some behind it. ``gaps``: how many parts of it were cut out.
+    ``seekable``: compressed with a table of its frames, so that it can be read from anywhere; not
+    written where it is not.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ArchivedFile(Struct, frozen=True):
     last_block: tuple[int, int]
     index: tuple[tuple[int, int], ...]
     gaps: int = 0
+    seekable: bool | UnsetType = UNSET
 
     @property
     def is_packed(self) -> bool:
@@ -72,10 +75,10 @@ class ArchivedFile(Struct, frozen=True):
         return self.entries > 0 and (low is None or low <= self.latest) and (high is None or high >= self.earliest)
 
     def segment(self) -> Segment:
-        """The same as a plan knows it. Stored bytes are what is cut, so a compressed file has no index there."""
-        index = () if self.is_packed else self.index
-        block = self.last_block
-        return Segment(self.number, self.size, self.first_txid, self.last_txid, block, self.is_packed, None, index)
+        """The same as a plan knows it. What is read from its beginning is not cut, and has no index there."""
+        whole = self.is_packed and self.seekable is not True
+        size, index = (self.size, ()) if whole else (self.length, self.index)
+        return Segment(self.number, size, self.first_txid, self.last_txid, self.last_block, whole, None, index)
 
     def as_one_block(self) -> BlockHeader:
         """A header that stands for all its blocks: their entries, and their bytes stored and unpacked."""

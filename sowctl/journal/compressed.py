@@ -1,8 +1,10 @@
 """Compressed journal files, ``.journal.gz`` and ``.journal.zst``, as bytes that can be read at any offset.
 
 A file is unpacked as a stream into a temporary file without a name, only as far as has been asked for: memory stays
-bounded whatever a file unpacks to, and the header of a file costs no more than its first bytes. Called by
-:mod:`sowctl.journal.files` alone. Ruled by ``sow-journal(5)``, "Archived and compressed files".
+bounded whatever a file unpacks to, and the header of a file costs no more than its first bytes. Where it ends with a
+table of its frames (zstd's seekable format), only those that are asked for are unpacked. Called by
+:mod:`sowctl.journal.files` alone; :mod:`sowctl.journal.upkeep.packing` writes such tables. Ruled by ``sow-journal(5)``,
+"Archived and compressed files".
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
+from struct import Struct as Layout
 from typing import Protocol
 
 from sowctl.errors import DamageError
@@ -20,6 +25,42 @@ from sowctl.seam import Seam
 
 _READ = 4096
 """Bytes of the compressed file at a time. A few bytes of zstd can stand for 128 KiB, so this is what bounds memory."""
+
+
+_TABLE = Layout("<II")
+"""Before the rows of a table of frames: magic number of a frame that zstd passes over, and how many bytes follow."""
+_ROW = Layout("<II")
+"""Of each frame: its bytes, and those of its content."""
+_FOOTER = Layout("<IBI")
+"""Behind the rows: their number, flags, magic number of the seekable format."""
+_TABLE_MAGIC, _FOOTER_MAGIC = 0x184D2A5E, 0x8F92EAB1
+_HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
+
+
+def pack_frames(frames: Sequence[tuple[int, int]]) -> bytes:
+    """The table of these frames, each its bytes and those of its content, as the end of a file."""
+    rows = b"".join(_ROW.pack(*frame) for frame in frames) + _FOOTER.pack(len(frames), 0, _FOOTER_MAGIC)
+    return _TABLE.pack(_TABLE_MAGIC, len(rows)) + rows
+
+
+def unpack_frames(packed: Callable[[int, int], bytes], stored: int) -> list[tuple[int, int]] | None:
+    """The frames that the table at the end of a file of ``stored`` bytes names; None where there is no table, or one
+    that does not fit: then the file is read from its beginning."""
+    if stored < _TABLE.size + _FOOTER.size:
+        return None
+    footer = packed(_FOOTER.size, stored - _FOOTER.size)
+    if len(footer) < _FOOTER.size:
+        return None
+    count, flags, magic = _FOOTER.unpack(footer)
+    row = _ROW.size + (4 if flags & _HAS_CHECKSUMS else 0)
+    begin = stored - _TABLE.size - row * count - _FOOTER.size
+    if magic != _FOOTER_MAGIC or flags & _RESERVED or begin < 0:
+        return None
+    raw = packed(_TABLE.size + row * count, begin)
+    if len(raw) < _TABLE.size + row * count or _TABLE.unpack_from(raw) != (_TABLE_MAGIC, row * count + _FOOTER.size):
+        return None
+    frames = [_ROW.unpack_from(raw, _TABLE.size + row * number) for number in range(count)]
+    return frames if sum(size for size, _ in frames) == begin else None
 
 
 class _Stream(Protocol):
@@ -85,32 +126,80 @@ def _nameless() -> int:
 class DecompressedFile:
     """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
 
-    def __init__(self, packed: Callable[[int, int], bytes], path: Place, seam: Seam) -> None:
-        """``packed`` reads so many bytes of the compressed file at an offset."""
+    def __init__(self, packed: Callable[[int, int], bytes], path: Place, seam: Seam, stored: Callable[[], int]) -> None:
+        """``packed`` reads so many bytes of the compressed file at an offset, ``stored`` says how many there are."""
         self._packed = packed
         self._path = path
         self._seam = seam
+        self._stored = stored
         self._unpacker = Unpacker(path)
         self._at = 0
         self._done = False
         self._length = 0
         self._copy = _nameless()
+        self._asked = path.suffix != ".zst"
+        # Where the frames begin in the file and in its content, each with the end behind the last one.
+        self._frames: tuple[list[int], list[int]] | None = None
+        self._here: set[int] = set()
+
+    @property
+    def is_seekable(self) -> bool:
+        """Whether a part of it can be read without what stands before. Asked of the file once."""
+        if not self._asked:
+            self._asked = True
+            found = unpack_frames(self._packed, self._stored())
+            if found is not None:
+                sizes, contents = zip(*found, strict=True) if found else ((), ())
+                self._frames = [*accumulate(sizes, initial=0)], [*accumulate(contents, initial=0)]
+        return self._frames is not None
 
     def reach(self, end: int) -> None:
-        """Unpack until there are ``end`` bytes, or all."""
-        while self._length < end and not self._done:
+        """Unpack until there are ``end`` bytes, or all; where parts can be read, reading does that."""
+        while not self.is_seekable and self._length < end and not self._done:
             self._more()
 
     def total(self) -> int:
         """How many bytes it unpacks to."""
+        if self.is_seekable and self._frames is not None:
+            return self._frames[1][-1]
         while not self._done:
             self._more()
         return self._length
 
     def read(self, offset: int, size: int) -> bytes:
         """At most ``size`` bytes; fewer at the end."""
-        self.reach(offset + size)
+        if self.is_seekable and self._frames is not None:
+            begins = self._frames[1]
+            number = bisect_right(begins, offset) - 1
+            while number < len(begins) - 1 and begins[number] < offset + size:
+                if number not in self._here:
+                    self._bring(number, *(column[number : number + 2] for column in self._frames))
+                number += 1
+        else:
+            self.reach(offset + size)
         return os.pread(self._copy, size, offset)
+
+    def _bring(self, number: int, stored: Sequence[int], content: Sequence[int]) -> None:
+        """Unpack one frame to its place; ``stored`` and ``content`` are its bounds in the file and in the content."""
+        unpacker, (self._at, end), (at, stop) = Unpacker(self._path), stored, content
+        while self._at < end:
+            raw = self._seam.call("file.read", self._packed, min(_READ, end - self._at), self._at)
+            if not raw:
+                raise self._damage("it ends too early")
+            self._at += len(raw)
+            try:
+                for piece in unpacker.feed(raw):
+                    rest = memoryview(piece)
+                    if at + len(rest) > stop:
+                        raise ValueError("a frame is larger than the table of frames says")
+                    while rest:
+                        written = self._seam.call("file.write", os.pwrite, self._copy, rest, at)
+                        rest, at = rest[written:], at + written
+            except ValueError as error:
+                raise self._damage(str(error)) from error
+        if at != stop or not unpacker.is_between:
+            raise self._damage("a frame is not as the table of frames says")
+        self._here.add(number)
 
     def close(self) -> None:
         """Let go of the temporary file; a second time does nothing."""

@@ -75,7 +75,7 @@ class JournalFile:
             if path.suffix in PACKED:
                 from sowctl.journal.compressed import DecompressedFile
 
-                self._unpacked = DecompressedFile(partial(os.pread, self.fd), path, seam)
+                self._unpacked = DecompressedFile(partial(os.pread, self.fd), path, seam, lambda: self.stored)
             else:
                 self._size = self.current_size()
             self.header = self._read_header()
@@ -90,6 +90,11 @@ class JournalFile:
     def is_packed(self) -> bool:
         """Whether it is compressed: then nothing can be appended to it."""
         return self._unpacked is not None
+
+    @property
+    def is_seekable(self) -> bool:
+        """Whether it can be read from anywhere: compressed files only where they end with a table of their frames."""
+        return self._unpacked is None or self._unpacked.is_seekable
 
     @property
     def stored(self) -> int:

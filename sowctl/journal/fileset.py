@@ -387,7 +387,9 @@ class FileSet:
                 last = next((one.last_txid for one in self.histories if one.above == last), last)
                 block = (header.chain_offset, header.chain) if header.chain else (0, 0)
                 found[-1] = replace(found[-1], last_txid=last, last_block=block)
-            found.append(Segment(number, file.stored, header.first_txid, end.txid, is_packed=file.is_packed))
+            # Offsets count in what a file unpacks to, so where it can be cut, that is its size.
+            size, packed = (file.size, False) if file.is_seekable else (file.stored, True)
+            found.append(Segment(number, size, header.first_txid, end.txid, is_packed=packed))
             self.release(file)
         if found[-1].number > final:
             found.pop()

@@ -469,14 +469,14 @@ class Journal:
 
     def _group_before(self, txid: int) -> Position | None:
         """A place before a group, near behind which the entries above ``txid`` begin; None where that cannot be found
-        out by a few looks: in a compressed file, and in one at a URL."""
+        out by a few looks: in a file that is read from its beginning, and in one at a URL."""
         number = self._folder.number_of(txid + 1)
         if self._folder.archived(number) is not None:
             return None
         file = self._folder.open(number)
         try:
             first = file.header.first_txid
-            if file.is_packed or txid < first:
+            if not file.is_seekable or txid < first:
                 return None
             found = group_before(file, Segment(number, file.size, first, txid), txid)
             return None if found is None else Position(number, *found)

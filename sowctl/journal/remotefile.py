@@ -44,7 +44,7 @@ class RemoteJournalFile(JournalFile):
         if path.suffix in PACKED:
             from sowctl.journal.compressed import DecompressedFile
 
-            self._unpacked = DecompressedFile(self._fetch, path, seam)
+            self._unpacked = DecompressedFile(self._fetch, path, seam, lambda: self.stored)
         try:
             self.header = self._read_header() if segment is None else segment.file_header()
         except BaseException:

@@ -34,7 +34,8 @@ class Segment(Struct, frozen=True):
 
     ``size`` bytes: as stored; of the file that grows, up to the end of its last complete group. ``last_txid`` is the
     one that it ends with. ``last_block``: offset and header CRC of its last block, zeros where that is not known.
-    ``is_packed``: compressed as a whole, so that it is read from its beginning. ``limit``: of the journal's last file,
+    ``is_packed``: compressed so that it is read from its beginning; of one that can be read from anywhere ``size`` is
+    what it unpacks to. ``limit``: of the journal's last file,
     where the last complete group ends. ``index``: txids and offsets of some blocks, ascending; the txid is the last one
     before the block.
     """
@@ -101,7 +102,7 @@ def spans(segments: Sequence[Segment], after: int, until: int, near: Near = inde
         if segment.last_txid <= after or segment.first_txid > until:
             continue
         low, high = 0, segment.size
-        # A compressed file is unpacked from its beginning by each who begins in it: it is read as a whole.
+        # Such a file is unpacked from its beginning by each who begins in it: it is read as a whole.
         if not segment.is_packed and after >= segment.first_txid:
             low = near(segment, after)[0]
         if not segment.is_packed and until < segment.last_txid:

@@ -13,9 +13,11 @@ import zstandard
 from sowctl.errors import DamageError, RefusedError
 from sowctl.findings import Level
 from sowctl.journal.check import JournalCoverage, check_journal
+from sowctl.journal.compressed import DecompressedFile, pack_frames, unpack_frames
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
 from sowctl.journal.stretch import cut, spans
+from sowctl.journal.upkeep import packing
 from sowctl.journal.writer import JournalWriter
 from tests.support.damage import truncate
 from tests.support.journals import INSTANCE, LINEAGE, NO_SYNC, group, open_writer, publish, texts
@@ -33,7 +35,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 def pack(path: Path, kind: str) -> Path:
-    """Compress a file in its place; ``parts``: as two streams, one behind the other."""
+    """Compress a file in its place; ``+``: as two streams, one behind the other; ``frames``: as sowctl does."""
+    if kind == "frames":
+        return packing.pack(path, ".zst", NO_SYNC)
     content = path.read_bytes()
     half = len(content) // 2
     pieces = [content[:half], content[half:]] if kind.endswith("+") else [content]
@@ -57,8 +61,11 @@ def problems(directory: Path, archive: Path | None) -> list[str]:
     return [str(finding) for finding in found if finding.level > Level.INFO]
 
 
-@pytest.mark.parametrize("kind", ["gz", "gz+", "zst", "zst+"])
-def test_compressed_files_hold_what_they_held(directory: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["gz", "gz+", "zst", "zst+", "frames"])
+def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(packing, "FRAME_BYTES", 300)
+    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 100)
+    monkeypatch.setattr("sowctl.journal.stretch.LEAST", 100)
     whole = read(directory, None)
     files = sorted(directory.glob("*.journal"))
     for path in files[:-1]:
@@ -76,9 +83,67 @@ def test_compressed_files_hold_what_they_held(directory: Path, kind: str) -> Non
         assert journal.topic_state(topic).last_txid == 190 and journal.covers(topic)
         stretches = [one for part in cut(spans(journal.segments(), 0, journal.last_txid()), 1) for one in part]
         again = [payload for one in stretches for block in journal.stretch(one) for payload in block.payloads()]
+        places = [list(journal.places(after)) for after in range(0, 190, 10)]
     assert again == [payload for _, payload in whole]
-    # A compressed file is not cut.
-    assert [one.number for one in stretches][: len(files) - 1] == list(range(len(files) - 1))
+    assert all(found[0].txid == 10 * number for number, found in enumerate(places))
+    # A compressed file is not cut, but where a table of its frames says how.
+    numbers = [one.number for one in stretches]
+    assert sorted(set(numbers)) == list(range(len(files)))
+    assert (len(numbers) > 2 * len(files)) == (kind == "frames")
+
+
+def test_of_a_file_with_a_table_of_frames_only_what_is_asked_for_is_unpacked(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "FRAME_BYTES", 200)
+    path = sorted(directory.glob("*.journal"))[1]
+    content = path.read_bytes()
+    packed = packing.pack(path, ".zst", NO_SYNC)
+    # Whatever reads zstd reads it from its beginning, too.
+    streamed = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes(), read_across_frames=True).read()
+    assert streamed == content
+    raw, asked = packed.read_bytes(), list[tuple[int, int]]()
+
+    def fetched(size: int, offset: int) -> bytes:
+        asked.append((offset, size))
+        return raw[offset : offset + size]
+
+    file = DecompressedFile(fetched, packed, NO_SYNC, lambda: len(raw))
+    assert file.is_seekable and file.total() == len(content)
+    table = len(asked)
+    assert file.read(450, 100) == content[450:550]
+    assert len(asked) == table + 1
+    assert file.read(590, 20) == content[590:610]
+    assert len(asked) == table + 2
+    assert file.read(0, 1 << 20) == content
+    assert file.read(len(content), 10) == b""
+    file.close()
+    assert unpack_frames(fetched, 10) is None
+
+
+def test_a_table_of_frames_that_does_not_fit_is_not_followed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "FRAME_BYTES", 200)
+    whole = read(directory, None)
+    path = sorted(directory.glob("*.journal"))[1]
+    packed = packing.pack(path, ".zst", NO_SYNC)
+    raw = packed.read_bytes()
+    frames = unpack_frames(lambda size, at: raw[at : at + size], len(raw))
+    assert frames is not None and len(frames) > 3
+    body = raw[: sum(size for size, _ in frames)]
+    # Without a table, or with one that tells of another file, it is read from its beginning.
+    for table in (b"", pack_frames([(size + 1, content) for size, content in frames])):
+        packed.write_bytes(body + table)
+        assert read(directory, None) == whole
+    (one, held), (two, more), *rest = frames
+    for wrong in (
+        [(one + 1, held), (two - 1, more)],
+        [(one, held + 1), (two, more - 1)],
+        [(one, held - 1), (two, more + 1)],
+    ):
+        packed.write_bytes(body + pack_frames([*wrong, *rest]))
+        with pytest.raises(DamageError) as caught:
+            read(directory, None)
+        assert caught.value.code in ("SOW-JRN-050", "SOW-JRN-002", "SOW-JRN-004", "SOW-JRN-010")
 
 
 def test_the_archive_is_read_where_it_is_named(directory: Path, tmp_path: Path) -> None:
@@ -123,12 +188,15 @@ def test_a_file_that_is_there_twice_is_read_once(directory: Path, tmp_path: Path
     assert any("SOW-JRN-051" in problem for problem in problems(directory, archive))
 
 
-def test_a_compressed_file_that_is_damaged_is_damage(directory: Path, deep: bool) -> None:
+def test_a_compressed_file_that_is_damaged_is_damage(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, deep: bool
+) -> None:
     whole = read(directory, None)
     path = sorted(directory.glob("*.journal"))[1]
     content = path.read_bytes()
     rng = random.Random(3)
-    for kind in ("gz", "zst"):
+    monkeypatch.setattr(packing, "FRAME_BYTES", 400)
+    for kind in ("gz", "zst", "frames"):
         packed = pack(path, kind)
         right = packed.read_bytes()
         cuts = range(len(right)) if deep else rng.sample(range(len(right)), 12)

@@ -33,7 +33,8 @@ def run(
     removed. The command may be ended at any moment and run again.
 
     Blocks of a journal are compressed one by one when they are written, so that this saves what they have in common,
-    which is little where blocks are large.
+    which is little where blocks are large. A file of zst can be read from anywhere, by Spark in several tasks; one of
+    gz is read from its beginning.
     """
     from sowctl.cli.commands.bodies.retention import list_files
     from sowctl.cli.io.emit import Choice, Sink

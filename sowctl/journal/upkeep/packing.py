@@ -17,7 +17,7 @@ from typing import Protocol
 from sowctl.directories import sync_directory
 from sowctl.errors import StorageError
 from sowctl.journal.appender import reason_of
-from sowctl.journal.compressed import Unpacker
+from sowctl.journal.compressed import Unpacker, pack_frames
 from sowctl.journal.format import FILE_MODE
 from sowctl.journal.state import write_all
 from sowctl.journal.upkeep.moving import hidden
@@ -25,6 +25,9 @@ from sowctl.seam import Seam
 
 _CHUNK = 1 << 20
 """Bytes that are read at a time."""
+FRAME_BYTES = 16 << 20
+"""Content of a frame of zstd: what is unpacked for a block of it. One frame alone saved 4.4 % of a journal of orders,
+such frames 3.8 %, frames of 1 MiB nothing."""
 LEVELS = {".zst": 9, ".gz": 6}
 """How hard it is tried: blocks are compressed by themselves already, and what is left is what they have in common."""
 
@@ -125,9 +128,49 @@ def _chunks(fd: int, seam: Seam) -> Iterator[bytes]:
 
 
 def _packer(suffix: str, size: int) -> _Packer:
-    if suffix == ".gz":
-        return zlib.compressobj(LEVELS[suffix], wbits=31)
-    import zstandard
+    return zlib.compressobj(LEVELS[suffix], wbits=31) if suffix == ".gz" else _Frames(LEVELS[suffix], size)
 
-    # The checksum of the frame is what zstd(1) tests.
-    return zstandard.ZstdCompressor(level=LEVELS[suffix], write_checksum=True).compressobj(size=size)
+
+class _Frames:
+    """Compresses with zstd into frames of :data:`FRAME_BYTES` of content each, and a table of them at the end."""
+
+    def __init__(self, level: int, size: int) -> None:
+        import zstandard
+
+        # The checksum of a frame is what zstd(1) tests.
+        self._packer = zstandard.ZstdCompressor(level=level, write_checksum=True)
+        self._left = size
+        self._room = self._stored = 0
+        self._frames: list[tuple[int, int]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._content = self._room = min(FRAME_BYTES, self._left)
+        self._left -= self._content
+        self._stored = 0
+        self._stream = self._packer.compressobj(size=self._content)
+
+    def compress(self, data: bytes, /) -> bytes:
+        """Take content in; what is compressed of it."""
+        found, rest = [], memoryview(data)
+        while rest:
+            if not self._room:
+                found.append(self._end())
+                self._begin()
+            some, rest = rest[: self._room], rest[self._room :]
+            if not some:
+                raise OSError(errno.EIO, "the file has grown while it was compressed")
+            packed = self._stream.compress(some)
+            self._room -= len(some)
+            self._stored += len(packed)
+            found.append(packed)
+        return b"".join(found)
+
+    def _end(self) -> bytes:
+        packed = self._stream.flush()
+        self._frames.append((self._stored + len(packed), self._content))
+        return packed
+
+    def flush(self) -> bytes:
+        """The rest, and the table."""
+        return self._end() + pack_frames(self._frames)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, RefusedError, SowError
@@ -267,4 +267,5 @@ def _facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
         last_block=walker.last_block,
         index=tuple(found.index),
         gaps=found.gaps,
+        seekable=True if file.is_packed and file.is_seekable else UNSET,
     )
