@@ -3,7 +3,7 @@
 Readers and writers travel as what Python has in memory, which only the same code takes for what it is: another release
 would fail anywhere, or read something else. So what travels says which code made it, and is opened by a function that
 travels with it and needs no sowctl where it arrives: an executor that has none, or an older one, is named as that.
-Readers and writers of the data sources inherit :class:`SameCode`; the jobs ask before they begin
+Data sources, their readers and writers inherit :class:`SameCode`; the jobs ask before they begin
 (:mod:`sowctl.spark.jobs.sight`).
 """
 

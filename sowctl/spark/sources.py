@@ -24,6 +24,7 @@ from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
 from sowctl.spark.reading.malformed import MODE_OPTIONS, malformed_of
 from sowctl.spark.reading.several import several
+from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import (
     CHANGE_COLUMNS,
     INFERRED,
@@ -94,7 +95,7 @@ WHOSE = (
 """Which question has an option that another does not have."""
 
 
-class SowSource(DataSource):
+class SowSource(SameCode, DataSource):
     """A store: one topic's records, now or at an instant."""
 
     @classmethod
@@ -159,7 +160,7 @@ class SowSource(DataSource):
         return Options(self.name(), given, WRITE_OPTIONS, READ_SHAPE, WHOSE)
 
 
-class JournalSource(DataSource):
+class JournalSource(SameCode, DataSource):
     """A journal: its entries, for batches and for streams."""
 
     @classmethod

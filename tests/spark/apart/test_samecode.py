@@ -39,6 +39,7 @@ def travellers(lab: Lab) -> list[Any]:
     given = {"topic": "a", "queryName": "q"}
     kinds = [journal(lab, topic="a"), source(lab, topic="a"), source(lab, path=None, **given)]
     return [
+        *kinds[:2],
         kinds[0].reader(SCHEMA),
         kinds[0].streamReader(SCHEMA),
         kinds[1].reader(SCHEMA),
@@ -59,7 +60,7 @@ def test_the_same_code_takes_what_travels(lab: Lab) -> None:
     for one in travellers(lab):
         back = pickle.loads(cloudpickle.dumps(one))
         assert type(back) is type(one) and vars(back).keys() == vars(one).keys()
-    reader = pickle.loads(cloudpickle.dumps(travellers(lab)[0]))
+    reader = pickle.loads(cloudpickle.dumps(travellers(lab)[2]))
     assert rows_of(reader, reader.partitions()) == [{"payload": message(id=1).encode()}]
 
 

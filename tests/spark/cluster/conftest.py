@@ -1,11 +1,14 @@
 """A standalone cluster on this machine: a master and two workers, each a process with a directory of its own.
 
-Deep only: every driver of a test is a process with a virtual machine, and so is every executor.
+Master and workers know nothing of the environment of the tests: neither their PYTHONPATH nor their PATH leads there.
+What executors run is in an archive that Spark gives them (:mod:`tests.spark.cluster.environment`). Deep only: every
+driver of a test is a process with a virtual machine, and so is every executor.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.cluster.environment import ROOT, make, make_older, pack
 from tests.support.processes import MARK, QUICK, machines
 
-ROOT = Path(__file__).parents[3]
 NAME = "cluster"
 WAIT = 900.0
 """Seconds within which anything happens, on a machine that others use, too."""
@@ -38,16 +41,21 @@ def until(true: Callable[[], object], what: str) -> None:
 
 @dataclass
 class Cluster:
-    """``work`` holds the directories of master and workers; ``environment`` is that of every process."""
+    """``work`` holds the directories of master and workers, ``environment`` is that of drivers; ``packed`` is what
+    executors unpack, ``older`` the same with an older release; ``spark`` is where Spark lies."""
 
     work: Path
     master: str
     environment: dict[str, str]
+    packed: Path
+    older: Path
+    spark: Path
     drivers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, job: str, lab: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, job: str, lab: Path, *arguments: str, packed: Path | None = None) -> subprocess.Popen[bytes]:
         """A driver that does one job of :mod:`tests.spark.cluster.driver`."""
-        command = [sys.executable, "-m", "tests.spark.cluster.driver", self.master, str(lab), job, *arguments]
+        place = [self.master, str(packed or self.packed), str(lab)]
+        command = [sys.executable, "-m", "tests.spark.cluster.driver", *place, job, *arguments]
         log = (self.work / f"driver-{len(self.drivers)}.log").open("wb")
         driver = subprocess.Popen(command, cwd=self.work, env=self.environment, stdout=log, stderr=log)
         log.close()
@@ -59,14 +67,18 @@ class Cluster:
 
     def run(self, job: str, lab: Path, *arguments: str) -> str:
         """What the driver says; it must end well."""
-        driver = self.start(job, lab, *arguments)
+        status, said = self.end(self.start(job, lab, *arguments))
+        assert status == 0, said
+        return said
+
+    def end(self, driver: subprocess.Popen[bytes]) -> tuple[int, str]:
+        """Wait for the end of a driver: its status, and what it said."""
         try:
             status = driver.wait(WAIT)
         finally:
             driver.kill()
             driver.wait()
-        assert status == 0, self.said(driver)
-        return self.said(driver)
+        return status, self.said(driver)
 
     def executors(self) -> set[int]:
         """The virtual machines of executors."""
@@ -86,9 +98,9 @@ def cluster(deep: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     """A master and two workers of one core each; all of it is ended, and no virtual machine is left."""
     if not deep:
         pytest.skip("--deep runs this")
-    for name in ("pyspark", "pyarrow"):
+    for name in ("pyspark", "pyarrow", "venv_pack"):
         if find_spec(name) is None:
-            pytest.skip(f"the extra 'spark' is not installed (no {name})")
+            pytest.skip(f"the extras 'spark' and 'test' are not installed (no {name})")
     work = tmp_path_factory.mktemp("cluster")
     spec = find_spec("pyspark")
     assert spec is not None and spec.origin is not None
@@ -96,29 +108,33 @@ def cluster(deep: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 
     home = Path(spec.origin).parent
     java = find_java(os.environ, cache=work / "java")
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(java.home),
+    common = {"JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(work), MARK: NAME}
+    bare = {
+        **common,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(work),
         "SPARK_HOME": str(home),
         # Spark's shell scripts would say so; its classes look for the directories of a build otherwise.
         "SPARK_SCALA_VERSION": next((home / "jars").glob("spark-core_*.jar")).name.split("_")[1].split("-")[0],
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-        "TMPDIR": str(work),
-        MARK: NAME,
     }
+    site = make(work / "environment")
+    packed = pack(work / "environment", work / "environment.tar.gz")
+    make_older(site)
+    older = pack(work / "environment", work / "older.tar.gz")
+    # Nothing but the archives is left of it.
+    shutil.rmtree(work / "environment")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    made = Cluster(work, f"spark://127.0.0.1:{port}", environment)
+    driven = {**os.environ, **common, "PYTHONPATH": str(ROOT)}
+    made = Cluster(work, f"spark://127.0.0.1:{port}", driven, packed, older, home)
     master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     worker = ["worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
-    started = [_java(made, "master", *master)]
+    started = [_java(work, bare, "master", *master)]
     try:
         until(lambda: _answers(port), "the master's answer")
         for name in ("one", "two"):
             (work / name).mkdir()
-            started.append(_java(made, name, *worker, "--work-dir", str(work / name), made.master))
+            started.append(_java(work, bare, name, *worker, "--work-dir", str(work / name), made.master))
         until(lambda: all("registered with master" in _said(work, name) for name in ("one", "two")), "two workers")
         yield made
     finally:
@@ -148,13 +164,15 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _java(cluster: Cluster, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-    home = cluster.environment["SPARK_HOME"]
+def _java(work: Path, environment: dict[str, str], name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """A master or a worker. Workers remove what ended applications have unpacked."""
     opened = [f"--add-opens={one}=ALL-UNNAMED" for one in OPENED]
-    command = [f"{cluster.environment['JAVA_HOME']}/bin/java", *QUICK.split(), "-Xmx256m", *opened]
-    command += ["-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{kind}", *arguments]
-    with (cluster.work / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(command, cwd=cluster.work, env=cluster.environment, stdout=log, stderr=log)
+    cleanup = ["-Dspark.worker.cleanup.enabled=true", "-Dspark.worker.cleanup.interval=20"]
+    command = [f"{environment['JAVA_HOME']}/bin/java", *QUICK.split(), "-Xmx256m", *opened, *cleanup]
+    command += ["-Dspark.worker.cleanup.appDataTtl=20", "-cp", f"{environment['SPARK_HOME']}/jars/*"]
+    with (work / f"{name}.log").open("wb") as log:
+        whole = [*command, f"org.apache.spark.deploy.{kind}", *arguments]
+        return subprocess.Popen(whole, cwd=work, env=environment, stdout=log, stderr=log)
 
 
 def _said(work: Path, name: str) -> str:

@@ -1,10 +1,14 @@
-"""The driver of a test on a cluster: ``python -m tests.spark.cluster.driver MASTER DIRECTORY JOB ARGUMENT...``.
+"""The driver of a test on a cluster:
+``python -m tests.spark.cluster.driver MASTER ARCHIVE DIRECTORY JOB ARGUMENT...``.
 
-A process of its own, so that it can be killed. Prints what the job's report says.
+
+A process of its own, so that it can be killed. Executors run what is in the archive. Prints what the job's report says,
+or the code of its error, and ends with the status of that.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.derived import View
 from sowctl.engine.api import InstanceHandle
+from sowctl.errors import SowError
+from sowctl.spark.errors import translated
 from sowctl.spark.jobs.export import export
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs.place import Output
@@ -70,13 +76,36 @@ def _stream(spark: SparkSession, instance: InstanceHandle, checkpoint: str, most
     return stream(spark, instance, topics[0], options)
 
 
-JOBS: dict[str, Callable[..., JobReport]] = {
+def _count(spark: SparkSession, instance: InstanceHandle) -> int:
+    """The entries of a topic, by a data source."""
+    assert instance.config is not None
+    frame = spark.read.format("sow-journal").options(config=str(instance.config.path), topic="orders").load()
+    return frame.count()
+
+
+def _where(spark: SparkSession, instance: InstanceHandle) -> str:
+    """What executors run, and where they look for modules."""
+
+    def look(number: int) -> tuple[str, str, str, list[str], list[str]]:
+        import pyarrow
+
+        import sowctl
+
+        return sys.prefix, sowctl.__file__, pyarrow.__file__, sys.path, os.environ["PATH"].split(os.pathsep)
+
+    found = spark.sparkContext.parallelize(range(8), 8).map(look).collect()
+    return json.dumps(found)
+
+
+JOBS: dict[str, Callable[..., JobReport | int | str]] = {
     "load": _load,
     "rebuild": _rebuild,
     "export": _export,
     "snapshot": _snapshot,
     "view": _view,
     "stream": _stream,
+    "count": _count,
+    "where": _where,
 }
 
 
@@ -84,7 +113,7 @@ def main() -> None:
     """Do what the arguments say; jobs that are separated by ``,`` in one session."""
     from sowctl.spark.sessions import open_session
 
-    master, directory, *rest = sys.argv[1:]
+    master, packed, directory, *rest = sys.argv[1:]
     conf = {
         "spark.driver.extraJavaOptions": QUICK,
         "spark.executor.extraJavaOptions": QUICK,
@@ -92,15 +121,19 @@ def main() -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",
-        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
     }
     lab = lab_in(Path(directory))
-    with open_session(master, environment=os.environ, conf=conf, app="sowctl on a cluster") as spark:
+    with open_session(master, environment=os.environ, conf=conf, app="sowctl on a cluster", packed=packed) as spark:
         while rest:
             end = rest.index(",") if "," in rest else len(rest)
             (name, *arguments), rest = rest[:end], rest[end + 1 :]
-            told = JOBS[name](spark, lab.open(), *arguments)
-            print(name, told.records, flush=True)
+            try:
+                with translated():
+                    told = JOBS[name](spark, lab.open(), *arguments)
+            except SowError as error:
+                print(f"{error.code}: {error.message}", flush=True)
+                sys.exit(error.exit_status)
+            print(name, told.records if isinstance(told, JobReport) else told, flush=True)
 
 
 if __name__ == "__main__":

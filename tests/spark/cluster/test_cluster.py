@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import site
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +16,13 @@ import pytest
 from sowctl.engine.topics.positions import open_log
 from tests.spark.cluster.conftest import WAIT, Cluster, until
 from tests.spark.cluster.driver import lab_in
+from tests.spark.cluster.environment import ROOT
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.instances import START, Lab, message
 
 COUNT = 12_000
+DEVELOPED = (ROOT, Path(sys.prefix), *map(Path, site.getsitepackages()))
+"""Where the tests and the driver have their modules."""
 
 
 def lines(seed: int) -> list[str]:
@@ -41,12 +47,38 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+def published(lab: Lab, topic: str) -> list[str]:
+    """What the journal has of a topic, in its order: what was committed, as often as it was."""
+    with open_log(lab.open()) as log:
+        entries = [entry for block in log.blocks() for entry in block.entries() if entry.topic[0] == topic]
+    return [entry.payload.decode() for entry in entries]
+
+
 def killed_when(cluster: Cluster, true: Callable[[], object], what: str) -> int:
     """Kill one executor, once something is so; its number."""
     until(lambda: true() and cluster.executors(), what)
     pid = min(cluster.executors())
     os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def test_executors_run_what_they_have_unpacked_and_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
+    said = cluster.run("where", tmp_path / "lab")
+    found = json.loads(said[said.index("[[") :].splitlines()[0])
+    assert len(found) == 8
+    homes = set()
+    for prefix, package, library, path, programs in found:
+        home = Path(prefix)
+        # in the directory of an executor, which is in that of its worker
+        assert home.name == "environment" and home.parents[2] in (cluster.work / "one", cluster.work / "two"), prefix
+        assert Path(package).is_relative_to(home) and Path(library).is_relative_to(home)
+        homes.add(home)
+        # Spark's own archives lie in the package of the tests, because that is the Spark that there is.
+        modules = [Path(one) for one in path if not Path(one).is_relative_to(cluster.spark)]
+        assert [one for one in modules if any(one.is_relative_to(root) for root in DEVELOPED)] == []
+        # PATH also has the driver's directory, behind the one that was unpacked: Spark plans by the same variable.
+        assert programs[:2] == ["./environment/bin", str(Path(sys.executable).parent)]
+    assert len(homes) == 2
 
 
 def test_jobs_on_a_cluster_make_what_the_engine_makes(cluster: Cluster, tmp_path: Path, source: Path) -> None:
@@ -85,19 +117,27 @@ def test_an_executor_that_is_killed_costs_nothing(cluster: Cluster, tmp_path: Pa
     assert not list(directory.rglob("*.staging*"))
 
 
-def test_a_driver_that_is_killed_leaves_all_or_nothing(cluster: Cluster, tmp_path: Path, source: Path) -> None:
+@pytest.mark.parametrize("when", ["staging", "committed"])
+def test_a_driver_that_is_killed_leaves_all_or_nothing(
+    cluster: Cluster, tmp_path: Path, source: Path, when: str
+) -> None:
     directory = tmp_path / "lab"
     lab = lab_in(directory)
     lab.publish("orders", message(id=-1))
+    expected = engine(tmp_path / "expected", [message(id=-1), *lines(1)])
     driver = cluster.start("load", directory, str(source))
-    until(lambda: len(list(directory.rglob("*.segment"))) > 1, "a staged segment")
+    if when == "staging":
+        until(lambda: len(list(directory.rglob("*.segment"))) > 1, "a staged segment")
+    else:
+        until(lambda: len(lab.query("orders")) > 1, "the commit")
     driver.kill()
     driver.wait()
-    assert lab.query("orders") == [message(id=-1)]
+    assert lab.query("orders") == ([message(id=-1)] if when == "staging" else expected.query("orders"))
+    assert published(lab, "orders") == [message(id=-1), *([] if when == "staging" else lines(1))]
     until(lambda: not cluster.executors(), "the end of the dead driver's executors")
-    assert list(directory.rglob("run-*"))
+    if when == "staging":
+        assert list(directory.rglob("run-*"))
     cluster.run("load", directory, str(source))
-    expected = engine(tmp_path / "expected", [message(id=-1), *lines(1)])
     assert lab.query("orders") == expected.query("orders")
     assert lab.findings() == []
     assert not list(directory.rglob("*.staging*"))
@@ -119,8 +159,30 @@ def test_a_stream_whose_driver_is_killed_goes_on_where_it_was(cluster: Cluster, 
     with_both = lab.open().topic("copy").digest()
     assert with_both.records == first.records
     # Every entry arrived once: the journal holds as many of one topic as of the other.
-    with open_log(lab.open()) as log:
-        names = [entry.topic[0] for block in log.blocks() for entry in block.entries()]
-    counts = [names.count(name) for name in ("orders", "copy")]
-    assert counts == [COUNT, COUNT]
+    assert [published(lab, name) for name in ("orders", "copy")] == [lines(1)] * 2
     assert lab.findings() == []
+
+
+def test_an_executor_that_is_killed_under_a_stream_costs_nothing(
+    cluster: Cluster, tmp_path: Path, source: Path
+) -> None:
+    lab = engine(tmp_path / "lab", lines(1))
+    driver = cluster.start("stream", lab.directory, str(tmp_path / "checkpoint"), "1500")
+    killed = killed_when(cluster, lambda: lab.store("copy").exists() and lab.query("copy"), "a batch")
+    status, said = cluster.end(driver)
+    assert status == 0 and f"stream {COUNT}" in said, said
+    assert killed not in cluster.executors()
+    assert lab.query("copy") == lab.query("orders")
+    assert published(lab, "copy") == lines(1)
+    assert lab.findings() == []
+
+
+@pytest.mark.parametrize("job", ["rebuild", "count"])
+def test_executors_with_an_older_release_are_refused(cluster: Cluster, tmp_path: Path, job: str) -> None:
+    """A job asks before it begins; of a data source the tasks say so."""
+    lab = engine(tmp_path / "lab", [message(id=1)])
+    before = lab.digest("orders")
+    status, said = cluster.end(cluster.start(job, lab.directory, packed=cluster.older))
+    assert status == 4 and "SOW-SPK-166: on " in said, said
+    assert "the executors run sowctl 0.0.9, in which this cannot be told, and the driver runs sowctl" in said
+    assert lab.digest("orders") == before and lab.findings() == []
