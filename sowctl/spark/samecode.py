@@ -82,7 +82,7 @@ def require_code(made_by: Code) -> None:
         except ImportError:
             found = "have no sowctl"
         else:
-            found = f"run sowctl {VERSION}, in which this cannot be told"
+            found = f"run an older sowctl {VERSION}"
     else:
         here = code()
         # The same files, or files of the same sizes.
