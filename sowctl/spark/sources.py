@@ -17,7 +17,7 @@ from sowctl.arrow.inference import Inference
 from sowctl.engine.topics.logplaces import read_moment
 from sowctl.errors import UsageError
 from sowctl.spark.catalog import is_new_table, mark_of, options_of_table, with_table
-from sowctl.spark.errors import carried
+from sowctl.spark.errors import CarriedError, carried
 from sowctl.spark.options import PAYLOAD, PLACE, Options, each_path
 from sowctl.spark.origin import config_of, find_journal, find_origin
 from sowctl.spark.reading.bounds import NumberRange
@@ -40,7 +40,7 @@ from sowctl.spark.schema import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from sowctl.spark.reading.journalbatches import JournalQuery
@@ -189,24 +189,36 @@ class JournalSource(SameCode, DataSource):
                 readers.append(JournalReader(query, schema))
             return several(readers)
 
-    def streamReader(self, schema: StructType) -> JournalStreamReader:  # noqa: N802 - Spark's name
-        """A reader for a stream."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader for a stream; what is wrong with the options is said by its first answer.
+
+        Spark's runner ends a reader whatever happens: where none was made it says that its variable has no value, and
+        nothing of what this method raised.
+        """
+        from sowctl.spark.reading.journalstream import RefusedStream
+
+        try:
+            with carried():
+                return self._stream_reader(schema)
+        except CarriedError as error:
+            return RefusedStream(str(error))
+
+    def _stream_reader(self, schema: StructType) -> JournalStreamReader:
         from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
 
-        with carried():
-            options, *more = self._read_options(schema)
-            if more:
-                raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start a stream for each")
-            latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
-            most_bytes = options.size("maxBytesPerTrigger")
-            # One bound is enough: who says how many bytes a batch may have has said how large it may be.
-            most = options.number("maxEntries", MAX_ENTRIES if most_bytes is None else None, 1)
-            pace = Pace(latest, most, options.flag("failOnDataLoss", True), most_bytes)
-            query = _journal_query(options)
-            # A stream may be started before anything was published, so the topic need not have entries yet.
-            require_entries(query.origin, query.topic, query.message_type, later=True)
-            _require_records(query)
-            return JournalStreamReader(query, pace, schema)
+        options, *more = self._read_options(schema)
+        if more:
+            raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start a stream for each")
+        latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
+        most_bytes = options.size("maxBytesPerTrigger")
+        # One bound is enough: who says how many bytes a batch may have has said how large it may be.
+        most = options.number("maxEntries", MAX_ENTRIES if most_bytes is None else None, 1)
+        pace = Pace(latest, most, options.flag("failOnDataLoss", True), most_bytes)
+        query = _journal_query(options)
+        # A stream may be started before anything was published, so the topic need not have entries yet.
+        require_entries(query.origin, query.topic, query.message_type, later=True)
+        _require_records(query)
+        return JournalStreamReader(query, pace, schema)
 
     def _read_options(self, schema: StructType) -> list[Options]:
         given, _ = with_table(self.name(), self.options, schema)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sowctl.errors import DamageError, SowError, UsageError
+from sowctl.errors import DamageError, MissingError, SowError, UsageError
 from sowctl.spark.errors import CarriedError, carried, packed, translated, unpacked
+from tests.support.instances import message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,3 +84,12 @@ def test_spark_prints_the_sentence_once_and_no_trace(
         with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
             wrong()
     assert capfd.readouterr().err == ""
+
+
+def test_a_stream_that_cannot_begin_says_why(lab: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    lab.publish("orders", message(id=1))
+    stream = spark.readStream.format("sow-journal").options(config=str(lab.config), topic="ordres").load()
+    with pytest.raises(MissingError) as caught, translated():
+        to = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "at"))
+        to.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    assert caught.value.code == "SOW-ENG-012" and "did you mean orders" in str(caught.value.hint)

@@ -6,7 +6,7 @@ The offset names the journal's lineage too, so that a checkpoint is never contin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Position
-from sowctl.spark.errors import carried
+from sowctl.spark.errors import CarriedError, carried
 from sowctl.spark.origin import compiled
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalchanges import ChangePlan
@@ -183,6 +183,43 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                 )
             return log.first_txid - 1
         return max(txid, log.first_txid - 1)
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be read, for a reason that its first answer tells: ``words`` are a CarriedError's.
+
+    It is made where making a :class:`JournalStreamReader` failed, and has the same methods.
+    """
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    def _refuse(self) -> NoReturn:
+        raise CarriedError(self.words)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's names, as those below
+        """Raise the error."""
+        self._refuse()
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Raise the error."""
+        self._refuse()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Raise the error."""
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Raise the error."""
+        self._refuse()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Raise the error."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Raise the error."""
+        self._refuse()
 
 
 def _offset(txid: int, log: Journal) -> Offset:

@@ -141,7 +141,7 @@ def test_a_list_of_paths_is_one_table(tmp_path: Path) -> None:
     rows = rows_of(reader, "_txid")
     assert rows == [1, 2, 1, 2]
     with pytest.raises(Exception, match="a stream reads one journal"):
-        journals.streamReader(columns)
+        journals.streamReader(columns).initialOffset()
 
 
 def test_without_a_configuration_the_usual_one_is_meant_where_a_topic_is_named(

@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StructType
 
 from sowctl.journal.blockcodec import unpack_block_header
 from sowctl.journal.files import JournalFile
+from sowctl.spark.errors import CarriedError, unpacked
 from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader
 from tests.spark.conftest import XML
 from tests.spark.reading import journal
@@ -129,3 +130,32 @@ def test_the_source_reports_how_far_it_is_behind(lab: Lab) -> None:
     # before any batch the whole journal is ahead
     said = stream(lab).reportLatestOffset()
     assert said is not None and said["entriesBehind"] == 200 and said["bytesBehind"] > sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"topic": "ordres"}, "SOW-ENG-012"),
+        ({"config": None, "path": "/nope"}, "SOW-ENG-013"),
+        ({"start": "middle"}, "SOW-SPK-011"),
+        ({"maxEntries": "zero"}, "SOW-SPK-011"),
+        ({"maxBytesPerTrigger": "lots"}, "SOW-SPK-011"),
+        ({"path": "/tmp"}, "SOW-SPK-012"),
+        ({"filter": "/id ="}, "SOW-EXP-007"),
+    ],
+)
+def test_what_is_wrong_is_said_by_the_first_answer(lab: Lab, options: dict[str, object], code: str) -> None:
+    # What streamReader raises, Spark's runner loses: it ends a reader that was never made.
+    reader = journal(lab, **options).streamReader(StructType().add("_txid", LongType()))
+    at = {"txid": 0, "lineage": ""}
+    for ask in (
+        reader.initialOffset,
+        reader.getDefaultReadLimit,
+        lambda: reader.latestOffset(at, ReadAllAvailable()),
+        lambda: reader.partitions(at, at),
+    ):
+        with pytest.raises(CarriedError) as caught:
+            ask()
+        found = unpacked(str(caught.value))
+        assert found is not None and found.code == code
+    reader.stop()
