@@ -185,11 +185,13 @@ class _Columns:
 
         self._wanted[place] = "whole"
         if t.is_string(kind):
-            return lambda count, values, raw: strings(raw, *values[place][:2])
+            return lambda count, values, raw: strings(raw, *values[place].places)
         if self._strict:
             raise Unshaped
         coerce = coercion(kind)
-        return lambda count, values, raw: column(list(map(coerce, strings(raw, *values[place][:2]).to_pylist())), kind)
+        return lambda count, values, raw: column(
+            list(map(coerce, strings(raw, *values[place].places).to_pylist())), kind
+        )
 
 
 def strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:

@@ -8,7 +8,7 @@ used, not where it is imported.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, overload
 
 from sowctl.values.fields import Number
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Numbers = numpy.ndarray[Any, Any]
 
+Lines: TypeAlias = "tuple[bytes, Numbers]"
+"""Messages as lines of text, each perhaps behind spaces, and on which line each of them stands."""
 WORDS = (None, True, False)
 """What the codes of ``words`` stand for."""
 
@@ -87,11 +89,8 @@ class ShapedReader(Protocol):
         """Whether so many messages that come next are read better as rows; to be asked once for each reading."""
         ...
 
-    def read(self, messages: Sequence[bytes], lines: bytes | None = None) -> tuple[Sequence[Piece], Numbers] | None:
-        """Pieces, and which messages are left, in order; None where that is too many.
-
-        ``lines``: the messages, a line each, where there are such; spaces may stand in front of each.
-        """
+    def read(self, messages: Sequence[bytes], lines: Lines | None = None) -> tuple[Sequence[Piece], Numbers] | None:
+        """Pieces, and which messages are left, in order; None where that is too many."""
         ...
 
 

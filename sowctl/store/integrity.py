@@ -32,7 +32,8 @@ _FIRST = b"\xff"
 """Is no part of any character, so that a search for the mark behind a place seldom halts before it."""
 # A CRC register can be steered to any state by the four bytes that come next: they are the state wanted, combined with
 # the state that is. RESIDUE is what a sound value leaves.
-_RESTORED = int.from_bytes(RESTART, "little") ^ RESIDUE
+RESTORED = int.from_bytes(RESTART, "little") ^ RESIDUE
+"""With a checksum, the four bytes that restart it."""
 
 
 class Marks:
@@ -57,7 +58,7 @@ class Marks:
         for number in range(len(self._parts) // 3, count):
             mark = self._start + number.to_bytes(4, sys.byteorder)
             # The register stands at RESIDUE behind a sound value; these four bytes take it from behind the number to 0.
-            back = crc32(mark, RESIDUE) ^ _RESTORED
+            back = crc32(mark, RESIDUE) ^ RESTORED
             self._parts += [b"", b"", mark + back.to_bytes(4, "little")]
         return self._parts[: 3 * count]
 

@@ -23,6 +23,7 @@ from sowctl.store.opening.handle import Handle
 from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
 
 if TYPE_CHECKING:
+    from sowctl.store.raw.lined import LinedPages, Lines
     from sowctl.store.raw.offsets import DataFile
     from sowctl.store.raw.whole import Whole
     from sowctl.store.tables import Table
@@ -31,6 +32,10 @@ Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
+RecordLines: TypeAlias = "Lines"
+"""Records in the order of their keys, with their payloads as lines of text."""
+LinedBatch: TypeAlias = "tuple[Lines | None, Batch]"
+"""Records as lines; or, where these are None, as keys and values."""
 AllRecords: TypeAlias = "Whole"
 """All records of a state by their places, to be read without LMDB."""
 COMPACTED = 1
@@ -168,6 +173,44 @@ class Reader:
 
         return whole_of(self._file(), self._txn.id(), self.meta.records)
 
+    def lined(self, batch: int = 1000) -> Iterator[LinedBatch] | None:
+        """What :meth:`scan` gives of all records, as lines wherever the pages of the file show them at once.
+
+        None where they show nothing. Raises ImportError without numpy.
+        """
+        from sowctl.store.raw.lined import lined_pages
+
+        pages = lined_pages(self._file(), self._txn.id())
+        return None if pages is None else self._lined(pages, batch)
+
+    def _lined(self, pages: LinedPages, batch: int) -> Iterator[LinedBatch]:
+        from sowctl.store.raw.tree import Astray
+
+        seen, start = 0, None
+        try:
+            for keys, lines in pages.parts():
+                behind = _key(int.from_bytes(keys[-codec.KEY_SIZE :], "big") + 1)
+                if lines is not None:
+                    seen += len(lines.messages)
+                    yield lines, ([], [])
+                else:
+                    # What is damaged is named by the scan, too.
+                    for one in self.scan(keys[: codec.KEY_SIZE], behind, batch):
+                        seen += len(one[0])
+                        yield None, one
+                start = behind
+        except Astray:
+            # Behind the highest of all keys nothing follows.
+            if start is not None or not seen:
+                for one in self.scan(start, None, batch):
+                    seen += len(one[0])
+                    yield None, one
+        # The count proves what checksums cannot: that no page was left out.
+        if seen != self.meta.records:
+            for _ in self.scan():
+                pass
+            raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
+
     def _file(self) -> DataFile | None:
         # The inode of the open environment: at the same path another file may lie by now, with other records at these
         # offsets.
@@ -288,6 +331,11 @@ class Reader:
             # that are there. A session asks for a publisher once.
             self.sequences()
         return None if data is None else decode_sequence(publisher, data, str(self._path))
+
+
+def _key(number: int) -> bytes | None:
+    """The key of a number; None where it is behind all keys."""
+    return number.to_bytes(codec.KEY_SIZE, "big") if number < 1 << 8 * codec.KEY_SIZE else None
 
 
 def _scan_versions(

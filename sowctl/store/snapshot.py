@@ -17,7 +17,7 @@ from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.unlocked import STEP
 from sowctl.store.ordered import Batch, Found
-from sowctl.store.read import Reader, Run, Version
+from sowctl.store.read import LinedBatch, Reader, Run, Version
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,6 +146,10 @@ class Snapshot(Reader):
     ) -> Iterator[Run]:
         """See :class:`Reader`."""
         return self._steadily(super().runs(start, stop, self._step(batch), marks))
+
+    def lined(self, batch: int = 1000) -> Iterator[LinedBatch] | None:
+        """See :class:`Reader`. None also where the store is read without locks: pages may be written meanwhile."""
+        return super().lined(batch) if self._handle.watch is None else None
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """See :class:`Reader`."""

@@ -6,7 +6,8 @@ the value of the record of its group that was updated last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from sowctl.engine.search.grouped import Grouped
 from sowctl.engine.search.matcher import headers_of
 from sowctl.engine.search.plan import by_columns
 from sowctl.errors import InputError, UsageError
-from sowctl.store.codec import all_stamps, encode, payloads, raw_stamps
+from sowctl.store.codec import all_stamps, encode, payloads
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.messages.base import MessageType
+    from sowctl.store.read import LinedBatch
     from sowctl.values.fields import Refusal, Slot, SlotValue
+
+    LinedReading = Callable[[], Iterator[LinedBatch] | None]
 
 MOST_TEXT = 64 << 10
 """Bytes that the text of a projection may have."""
@@ -79,7 +83,8 @@ class Aggregation:
             # Without a filter it is known before how many come.
             sure = 0 if records is None or scan.matcher.selective else records
             found = scan.matching(size, numbers)
-            return self.results(found, memory=memory, records=records, sure=sure, lasting=lasting)
+            lined = partial(scan.lined, numbers)
+            return self.results(found, memory=memory, records=records, sure=sure, lined=lined, lasting=lasting)
         numbers.examined, numbers.matched = way.source.visible_records(), way.count() or 0
         # Rows have the records that changed since indexes were built among them; columns have not.
         changed = way.changed() if columns is not None else {}
@@ -95,13 +100,15 @@ class Aggregation:
         memory: int,
         records: int | None = None,
         sure: int = 0,
+        lined: LinedReading | None = None,
         lasting: bool = False,
     ) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
 
         ``known`` and ``columns``: fields and stamps of records that are not in ``found``. ``memory``: bytes that groups
-        take before records go to temporary files; ``records``: how many come at most, ``sure``: at least. Raises
-        InputError ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
+        take before records go to temporary files; ``records``: how many come at most, ``sure``: at least;
+        ``lined`` gives the records of ``found`` as lines, if they are all of a store. Raises InputError
+        ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
         """
         with Grouped(
             self.program, self._environment, self._topic, self._written, limit=memory, records=records
@@ -111,7 +118,7 @@ class Aggregation:
                 self._add_columns(grouped, columns)
             for some, stamped in known:
                 grouped.add_rows(some, stamped)
-            self._add_records(grouped, found, sure, lasting=lasting)
+            self._add_records(grouped, found, sure, lined, lasting=lasting)
             yield from grouped.messages()
 
     def _add_columns(self, grouped: Grouped, columns: Columns) -> None:
@@ -126,7 +133,9 @@ class Aggregation:
         for start in range(0, messages.size, figures.GROUPED_COLUMNS):
             grouped.add_columns(messages.at(slice(start, start + figures.GROUPED_COLUMNS)))
 
-    def _add_records(self, grouped: Grouped, found: Iterable[Matched], sure: int, *, lasting: bool) -> None:
+    def _add_records(
+        self, grouped: Grouped, found: Iterable[Matched], sure: int, lined: LinedReading | None, *, lasting: bool
+    ) -> None:
         """Read records and add them: by columns where there are many, but for the first ones where that shows later."""
         extract = self._kind.extractor(self.program.slots)
         remaining, seen = iter(found), 0
@@ -138,55 +147,24 @@ class Aggregation:
             keys, values = some
             rows, refused = extract(payloads(values))
             if refused:
-                raise self._unreadable(refused[0], keys)
+                raise self._unreadable(refused[0], keys[refused[0].index])
             # Made only where the projection asks for metadata: a header for every record takes its time.
             headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
             grouped.add_rows(rows, all_stamps(values), headers)
             seen += len(keys)
-        self._add_by_columns(grouped, remaining)
-
-    def _add_by_columns(self, grouped: Grouped, found: Iterator[Matched]) -> None:
-        import numpy as np
-
-        from sowctl.engine.search.blocks import BlockColumns
+        from sowctl.engine.search.blocks import BlockColumns, blocks
         from sowctl.expressions.columns.grouping import Messages
 
-        layout = np.dtype([("txid", "<u8"), ("time", "<i8")])
-        keys: list[bytes] = []
-        messages: list[bytes] = []
-        raw = bytearray()
-        read = BlockColumns(self._kind, self.program.slots, lambda refused: self._unreadable(refused, keys))
+        # Lines are of all records: only where none has been read yet.
+        whole = lined() if lined is not None and not seen else None
+        read = BlockColumns(self._kind, self.program.slots, self._unreadable)
+        for block in blocks(((None, some) for some in remaining) if whole is None else whole):
+            for part in read.parts(block):
+                grouped.add_columns(Messages(*part))
 
-        def add() -> None:
-            stamps = np.frombuffer(bytes(raw), layout)
-            whole = Messages([], stamps["txid"].copy(), stamps["time"].copy())
-            parts = read.parts(messages)
-            # Of equal stamps the record that comes later is the later one, so these must stay in their order.
-            if len(parts) > 1 and len(np.unique(whole.txids)) < len(messages):
-                parts = [read.whole(messages)]
-            for places, columns in parts:
-                some = whole if places is None else whole.at(places)
-                grouped.add_columns(some._replace(columns=columns))
-
-        size = 0
-        for some, values in found:
-            more = payloads(values)
-            keys += some
-            messages += more
-            raw += raw_stamps(values)
-            size += sum(map(len, more))
-            if len(keys) >= figures.GROUPED or size >= figures.GROUPED_BYTES:
-                add()
-                size = 0
-                keys.clear()
-                messages.clear()
-                raw.clear()
-        if keys:
-            add()
-
-    def _unreadable(self, refused: Refusal, keys: Sequence[bytes]) -> InputError:
+    def _unreadable(self, refused: Refusal, key: bytes) -> InputError:
         # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.
-        number = int.from_bytes(keys[refused.index], "big")
+        number = int.from_bytes(key, "big")
         return InputError(
             "SOW-QRY-004",
             f"the message of record {number} cannot be read: {refused.message}",

@@ -9,60 +9,114 @@ Called by :mod:`~sowctl.engine.search.aggregate`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
+from sowctl.engine.search import figures
 from sowctl.expressions.columns.column import Array, Column, Kind, column_of
 from sowctl.messages.base import columns_of
 from sowctl.messages.shaped import shaped_of
+from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
 
 if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Matched
     from sowctl.messages.base import MessageType
-    from sowctl.messages.shaped import SlotColumn
+    from sowctl.messages.shaped import Lines, SlotColumn
+    from sowctl.store.read import RecordLines
     from sowctl.values.fields import Refusal, Slot
+
+    Unreadable = Callable[[Refusal, bytes], Exception]
+
+_STAMPS = np.dtype([("txid", "<u8"), ("time", "<i8")])
+
+
+class Block(NamedTuple):
+    """Records in the order in which they were read: keys end to end, messages, stamps.
+
+    ``lines``: the same messages as lines of text, where there are such.
+    """
+
+    keys: bytes
+    messages: Sequence[bytes]
+    txids: Array
+    times: Array
+    lines: Lines | None = None
 
 
 class Part(NamedTuple):
-    """Some records of a block, in order (None: all of them), and a column for each slot."""
+    """Some records of a block in their order: a column for each slot, and the stamps."""
 
-    places: Array | None
     columns: Sequence[Column]
+    txids: Array
+    times: Array
+
+
+def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Block]:
+    """The records that a scan finds, so many together that columns of them pay."""
+    keys, stamps = bytearray(), bytearray()
+    messages: list[bytes] = []
+    size = 0
+
+    def held() -> Block:
+        read = np.frombuffer(bytes(stamps), _STAMPS)
+        return Block(bytes(keys), messages, read["txid"].copy(), read["time"].copy())
+
+    for lines, (some, values) in found:
+        if lines is None:
+            more = payloads(values)
+            keys += b"".join(some)
+            messages += more
+            stamps += raw_stamps(values)
+            size += sum(map(len, more))
+        # Records that come as lines are as many already; what came before them goes before them.
+        if messages and (lines is not None or len(messages) >= figures.GROUPED or size >= figures.GROUPED_BYTES):
+            yield held()
+            keys, stamps, messages, size = bytearray(), bytearray(), [], 0
+        if lines is not None:
+            yield Block(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
+    if messages:
+        yield held()
 
 
 class BlockColumns:
-    """Reads ``slots`` of messages of one type, block by block. ``refuse`` makes the error of one that is refused."""
+    """Reads ``slots`` of messages of one type, block by block. ``unreadable`` makes the error of one that is refused,
+    of why it is and of its key."""
 
-    def __init__(self, kind: MessageType, slots: Sequence[Slot], refuse: Callable[[Refusal], Exception]) -> None:
+    def __init__(self, kind: MessageType, slots: Sequence[Slot], unreadable: Unreadable) -> None:
         self._decoded = columns_of(kind.extractor(slots))
         self._shaped = shaped_of(kind, slots)
-        self._slots = slots
-        self._refuse = refuse
+        self._unreadable = unreadable
 
-    def parts(self, messages: Sequence[bytes]) -> list[Part]:
-        """The columns of a block, which has one message at least. Raises what ``refuse`` makes of a refusal."""
+    def parts(self, block: Block) -> Iterator[Part]:
+        """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
         read = None
-        if self._shaped is not None and not self._shaped.wait(len(messages)):
-            read = self._shaped.read(messages)
-        if read is None:
-            return [self.whole(messages)]
+        if self._shaped is not None and not self._shaped.wait(len(block.messages)):
+            read = self._shaped.read(block.messages, block.lines)
+        # Of equal stamps the record that comes later is the later one, so these must stay in their order.
+        whole = read is not None and len(read[0]) == 1 and not len(read[1])
+        if read is None or (not whole and len(np.unique(block.txids)) < len(block.txids)):
+            yield self._part(block, None, self._columns(block, block.messages, None))
+            return
         pieces, left = read
-        parts = [Part(piece.rows, list(map(_column, piece.columns))) for piece in pieces]
+        for piece in pieces:
+            yield self._part(block, piece.rows, list(map(_column, piece.columns)))
         if len(left):
-            parts.append(Part(left, self._columns([messages[place] for place in left.tolist()], left)))
-        return parts
+            some = [block.messages[place] for place in left.tolist()]
+            yield self._part(block, left, self._columns(block, some, left))
 
-    def whole(self, messages: Sequence[bytes]) -> Part:
-        """The columns of a block in one part, whatever its messages are. Raises as :meth:`parts`."""
-        return Part(None, self._columns(messages, None))
+    def _part(self, block: Block, places: Array | None, columns: Sequence[Column]) -> Part:
+        if places is None:
+            return Part(columns, block.txids, block.times)
+        return Part(columns, block.txids[places], block.times[places])
 
-    def _columns(self, messages: Sequence[bytes], places: Array | None) -> list[Column]:
-        columns, refused = self._decoded(messages)
+    def _columns(self, block: Block, messages: Sequence[bytes], places: Array | None) -> list[Column]:
+        columns, refused = self._decoded(list(messages))
         if refused:
             first = refused[0]
-            raise self._refuse(first if places is None else replace(first, index=int(places[first.index])))
+            start = KEY_SIZE * (first.index if places is None else int(places[first.index]))
+            raise self._unreadable(first, block.keys[start : start + KEY_SIZE])
         return list(map(column_of, columns))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.indexed import Found
     from sowctl.engine.search.keylookup import Named
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.store.read import Run
+    from sowctl.store.read import LinedBatch, Run
 
 
 def filtered(
@@ -134,6 +134,17 @@ class Scan:
         counts.matched += matched
         return iter((pairs,))
 
+    def lined(self, counts: QueryStatistics) -> Iterator[LinedBatch] | None:
+        """All records, as lines of text wherever the store's file shows them so; None where :meth:`matching` is to say.
+
+        Loads numpy. Raises what reading raises.
+        """
+        source = self.source.stored
+        if source is None or self.way is not None or self.matcher.selective or self._others:
+            return None
+        parts = source.lined(figures.READ)
+        return None if parts is None else _counting(parts, counts)
+
     def matching(self, size: int, counts: QueryStatistics) -> Iterator[Matched]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
 
@@ -168,6 +179,15 @@ class Scan:
             # Each part looked right by itself; the scan of the whole says what is wrong.
             for _ in source.snapshot.scan():
                 pass
+
+
+def _counting(parts: Iterator[LinedBatch], counts: QueryStatistics) -> Iterator[LinedBatch]:
+    for part in parts:
+        lines, batch = part
+        size = len(batch[0]) if lines is None else len(lines.messages)
+        counts.examined += size
+        counts.matched += size
+        yield part
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import Definition, StoreMeta
-from sowctl.store.read import Run
+from sowctl.store.read import LinedBatch, Run
 from sowctl.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -133,11 +133,31 @@ class CurrentSource(StoredSource):
 
     def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
         for keys, values, run in runs:
-            self.scanned += len(keys)
-            # Of several processes each reads a part of the keys: this one's part ends when the others' do, about.
-            if self._watch is not None:
-                self._watch("records", self.scanned, self.meta.records // self.processes)
+            self._count(len(keys))
             yield keys, values, run
+
+    def _count(self, records: int) -> None:
+        self.scanned += records
+        # Of several processes each reads a part of the keys: this one's part ends when the others' do, about.
+        if self._watch is not None:
+            self._watch("records", self.scanned, self.meta.records // self.processes)
+
+    def lined(self, size: int) -> Iterator[LinedBatch] | None:
+        """What :meth:`part` yields of all records, as lines of text wherever the store's file shows them so.
+
+        None where records may be hidden or replaced, or the file shows nothing.
+        """
+        if self.hides or (self.overlay is not None and len(self.overlay)):
+            return None
+        parts = self._snapshot.lined(size)
+        return None if parts is None else self._lined(parts)
+
+    def _lined(self, parts: Iterator[LinedBatch]) -> Iterator[LinedBatch]:
+        with naming_replay(self.config):
+            for part in parts:
+                lines, batch = part
+                self._count(len(batch[0]) if lines is None else len(lines.messages))
+                yield part
 
     def visible_records(self) -> int:
         """How many records there are to see."""

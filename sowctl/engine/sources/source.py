@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.store.read import Run
+from sowctl.store.read import LinedBatch, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +102,13 @@ class StoredSource(Source, Protocol):
         """What :meth:`Source.part` yields, with the marked bytes in which all values of a batch stand, if there are.
 
         The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
+        """
+        ...
+
+    def lined(self, size: int) -> Iterator[LinedBatch] | None:
+        """What :meth:`Source.part` yields of all records, as lines of text wherever the store's file shows them so.
+
+        None where a scan is the way. Raises ImportError without numpy.
         """
         ...
 

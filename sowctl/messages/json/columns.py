@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy
 
     from sowctl.messages.json.shapes import Wanted
+    from sowctl.messages.shaped import Lines
 
     Numbers = numpy.ndarray[Any, Any]
 
@@ -49,10 +50,10 @@ class ShapedSlots:
         """See :class:`~sowctl.messages.shaped.ShapedReader`."""
         return messages < FEWEST or self._shapes.wait()
 
-    def read(self, messages: Sequence[bytes], lines: bytes | None = None) -> tuple[list[Piece], Numbers] | None:
+    def read(self, messages: Sequence[bytes], lines: Lines | None = None) -> tuple[list[Piece], Numbers] | None:
         """See :class:`~sowctl.messages.shaped.ShapedReader`."""
         try:
-            text = Text(LINE.join([*messages, b""]) if lines is None else lines, messages)
+            text = Text(LINE.join([*messages, b""]), messages) if lines is None else Text(lines[0], messages, lines[1])
             if len(text.lines) > self._max_message:
                 self._refuse_large(text)
         except Unshaped:
@@ -75,7 +76,7 @@ class ShapedSlots:
         places = [_place(slot, template, wanted) for slot in self._slots]
 
         def build(match: Match) -> Columns:
-            return [_column(*one, template, match) for one in zip(places, self._slots, strict=True)]
+            return [_column(place, template, match) for place in places]
 
         shape = Shape(template, wanted)
         alone = shape.match(Text(message + LINE, [message]), None)
@@ -108,24 +109,26 @@ def _place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | N
     if not isinstance(node, int):
         raise Unshaped
     pointed = template.slots[node].kind == "number" and not template.slots[node].whole
-    wanted[node] = "pointed" if pointed else "whole"
+    # Another slot may be of the same field.
+    spelled = slot.text or wanted.get(node) == "spelled"
+    wanted[node] = ("spelled" if spelled else "pointed") if pointed else "whole"
     return node
 
 
-def _column(place: int | None, slot: Slot, template: Template, match: Match) -> SlotColumn:
+def _column(place: int | None, template: Template, match: Match) -> SlotColumn:
     if place is None:
         return SlotColumn(match.size, "nothing")
-    begins, ends, data = match.values[place]
+    column = match.values[place]
+    data = column.data
     if data is None:
-        return SlotColumn(match.size, "texts", *_coded(match.raw, begins, ends))
+        return SlotColumn(match.size, "texts", *_coded(match.raw, *column.places))
     if template.slots[place].kind == "word":
         return SlotColumn(match.size, "words", data)
     if data.dtype.kind != "f":
         # An integer has one spelling: -0 is read by others.
         return SlotColumn(match.size, "integers", data)
-    return SlotColumn(
-        match.size, "doubles", data, spelled=Spelled(data, match.raw, begins, ends) if slot.text else None
-    )
+    spelled = None if column.begins is None else Spelled(data, match.raw, *column.places)
+    return SlotColumn(match.size, "doubles", data, spelled=spelled)
 
 
 def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[bytes]]:

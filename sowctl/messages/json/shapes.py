@@ -34,12 +34,19 @@ T = TypeVar("T")
 
 
 class Column(NamedTuple):
-    """The values of a slot: where they begin and end in the text of a match; numbers, or codes of words
-    (:data:`~sowctl.messages.shaped.WORDS`), and of strings None."""
+    """The values of a slot: numbers, or codes of words (:data:`~sowctl.messages.shaped.WORDS`), none of strings; of
+    strings and of spelled numbers, where they begin and end in the text of a match."""
 
-    begins: Numbers
-    ends: Numbers
     data: Numbers | None
+    begins: Numbers | None = None
+    ends: Numbers | None = None
+
+    @property
+    def places(self) -> tuple[Numbers, Numbers]:
+        """Of strings and of spelled numbers: where they begin and end."""
+        assert self.begins is not None
+        assert self.ends is not None
+        return self.begins, self.ends
 
 
 KEPT = 8
@@ -58,10 +65,16 @@ _CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
 _NEVER_UTF, _NEVER_UCP = 0x1000, 0x0800
 _ALL_ALONE = 0x0100 | 0x0400 | 0x0002_0000
 """Substitute every match, nothing for a group that has none, and give the replacements alone."""
-Wanted: TypeAlias = "Literal['whole', 'pointed', 'any']"
-"""Of a slot of numbers: 64-bit integers of those without a point, doubles of those with one, doubles of all."""
+Wanted: TypeAlias = "Literal['whole', 'pointed', 'spelled', 'any']"
+"""Of a slot of numbers: 64-bit integers of those without a point; doubles of those with one, or these and their texts;
+doubles of all."""
 _WHOLE, _FRACTION = rb"-?(?:0|[1-9][0-9]*+)", rb"\.[0-9]++"
-_NUMBERS = {"whole": _WHOLE, "pointed": _WHOLE + _FRACTION, "any": rb"%b(?:%b)?+" % (_WHOLE, _FRACTION)}
+_NUMBERS = {
+    "whole": _WHOLE,
+    "pointed": _WHOLE + _FRACTION,
+    "spelled": _WHOLE + _FRACTION,
+    "any": rb"%b(?:%b)?+" % (_WHOLE, _FRACTION),
+}
 _PATTERNS = {
     # Bytes from 0x80 on are characters, since the whole text is UTF-8.
     "string": rb"[\x20\x21\x23-\x5b\x5d-\xff]*+",
@@ -71,15 +84,13 @@ _PATTERNS = {
 
 
 class Text:
-    """Messages line by line; each may have spaces in front, which are none of its own. ``messages`` are the same.
+    """Messages line by line; each may have spaces in front, which are none of its own.
 
-    Raises Unshaped where a message has a line break, or one is not UTF-8.
+    ``messages`` are the same, and ``places`` on which line each of them stands; None: in their order. Raises Unshaped
+    where one is not UTF-8.
     """
 
-    def __init__(self, lines: bytes, messages: Sequence[bytes]) -> None:
-        # With as many line breaks as messages each line is a message, and none lends bytes to another.
-        if lines.count(LINE) != len(messages):
-            raise Unshaped
+    def __init__(self, lines: bytes, messages: Sequence[bytes], places: Numbers | None = None) -> None:
         # Line breaks neither complete nor break a sequence of UTF-8: what holds for all of them holds for each.
         if not lines.isascii():
             try:
@@ -88,6 +99,7 @@ class Text:
                 raise Unshaped from None
         self.lines = lines
         self.messages = messages
+        self.places = places
 
     @classmethod
     def of(cls, parts: Sequence[Any], lengths: Numbers) -> Text:
@@ -156,18 +168,24 @@ class Shape:
         return b"(%b)" % (_NUMBERS[self.wanted[place]] if slot.kind == "number" else _PATTERNS[slot.kind])
 
     def match(self, text: Text, rows: Numbers | None) -> Match:
-        """Which of ``rows`` (None: all) have this shape, and their values. Raises Unshaped if the engine gives up."""
+        """Which of ``rows`` (None: all) have this shape, and their values.
+
+        Raises Unshaped where a message has a line break, or the engine gives up.
+        """
         import numpy as np
 
         try:
-            found = self._engine.substitute(self._code, self._replacement, text.lines_of(rows), 0, _ALL_ALONE)[0]
+            left = self._engine.substitute(self._code, self._replacement, text.lines_of(rows), 0, _ALL_ALONE)[0]
         except self._engine.LibraryError:
             raise Unshaped from None
         margin = bytes(MARGIN)
-        raw = b"".join([margin, found, margin])
+        raw = b"".join([margin, left, margin])
         chars = np.frombuffer(raw, "u1")
         width = max(len(self._places), 1)
         stops: Numbers = np.flatnonzero(chars[MARGIN:-MARGIN] < _LEAST) + MARGIN
+        # Every line was replaced by one. As many lines as messages: each is a message, and none lends bytes to another.
+        if len(stops) != width * (len(text) if rows is None else len(rows)):
+            raise Unshaped
         # Behind the end of a value the next one begins; the first one of a message, behind its bracket.
         starts: Numbers = np.empty_like(stops)
         starts[:1] = MARGIN
@@ -182,11 +200,21 @@ class Shape:
         }
         size = int(np.count_nonzero(good))
         self.hits += size
-        if size == len(good):
+        whole = size == len(good)
+        # Lines of a part of the messages were made in the order of these.
+        order = text.places if rows is None else None
+        if whole and order is None:
             return Match(rows, size, values, raw)
-        chosen = np.flatnonzero(good)
+        if order is None:
+            found = np.flatnonzero(good)
+            chosen = found
+        else:
+            found = np.flatnonzero(good[order])
+            chosen = order if whole else order[found]
         values = {place: _chosen(column, chosen) for place, column in values.items()}
-        return Match(chosen if rows is None else rows[chosen], size, values, raw)
+        if rows is not None:
+            found = rows[found]
+        return Match(None if whole and rows is None else found, size, values, raw)
 
     def _read(
         self, place: int, chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers, good: Numbers
@@ -196,15 +224,15 @@ class Shape:
 
         slot = self.template.slots[place]
         if slot.kind == "string":
-            return Column(begins, ends, None)
+            return Column(None, begins, ends)
         if slot.kind == "word":
             table = np.zeros(256, "u1")
             table[list(_CODES)] = list(_CODES.values())
-            return Column(begins, ends, table[chars[begins]])
+            return Column(table[chars[begins]])
         read = whole_numbers if self.wanted[place] == "whole" else doubles
         numbers, fits = read(chars, words, begins, ends)
         good &= fits
-        return Column(begins, ends, numbers)
+        return Column(numbers, begins, ends) if self.wanted[place] == "spelled" else Column(numbers)
 
 
 class Made(NamedTuple, Generic[T]):
@@ -299,4 +327,4 @@ def _spelled(text: bytes) -> bytes:
 
 
 def _chosen(column: Column, rows: Numbers) -> Column:
-    return Column(column.begins[rows], column.ends[rows], None if column.data is None else column.data[rows])
+    return Column(*[None if part is None else part[rows] for part in column])

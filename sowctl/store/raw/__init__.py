@@ -7,5 +7,6 @@ does not prove sound is looked up through LMDB: without this room answers are th
     tree      where the records of a state lie, by LMDB's pages
     offsets   values read at known offsets; the rest looked up
     whole     all records of a state, for the building of memo indexes
+    lined     all records of a state as lines of text, page by page, for what reads columns
     joined    many values in one run of bytes, verified by one checksum
 """

@@ -19,6 +19,7 @@ from sowctl.store.opening.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE,
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _SUB_TREE = 0x02
 _BIG_PAGE = Struct("=Q")
+_PAGE_NUMBER = np.uint64((1 << 48) - 1)
 _PAIR = 2
 """Bytes by which LMDB's nodes are aligned."""
 
@@ -42,14 +43,28 @@ def survey(data: mmap.mmap, txnid: int, name: bytes) -> Leaves:
     Nothing says yet that they are those of the state: see :func:`locate`. Raises :class:`Astray` where the file shows
     another state.
     """
+    return entries(data, *leaf_pages(data, txnid, name))
+
+
+def leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Array]:
+    """The leaf pages of a sub-database, in the order of their keys, of the state that the meta page is of.
+
+    Raises :class:`Astray`.
+    """
     try:
         meta = _state(data, txnid)
         # Every step may meet pages that were written again: whatever does not parse ends as Astray, and the caller asks
         # LMDB.
-        root, depth = _root(data, meta, name)
-        pages = _leaves(data, meta, root, depth)
-        return _values(data, meta, np.array(pages, np.int64))
+        return meta, _leaves(data, meta, *_root(data, meta, name))
     except (IndexError, ValueError, error) as problem:
+        raise Astray(str(problem)) from problem
+
+
+def entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
+    """The entries of some leaf pages. Raises :class:`Astray`."""
+    try:
+        return _values(data, meta, pages)
+    except (IndexError, ValueError) as problem:
         raise Astray(str(problem)) from problem
 
 
@@ -121,17 +136,9 @@ def _nodes(data: mmap.mmap, meta: MetaPage, page: int, kind: int) -> list[int]:
     return [base + at for (at,) in Struct("=H").iter_unpack(data[base + PAGE.size : base + PAGE.size + _PAIR * count])]
 
 
-def _children(data: mmap.mmap, meta: MetaPage, page: int) -> list[int]:
-    found = []
-    for at in _nodes(data, meta, page, BRANCH):
-        low, high, more, _ = NODE.unpack_from(data, at)
-        found.append(low | high << 16 | more << 32)
-    return found
-
-
 def _root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
     """Root page and depth of a sub-database."""
-    for page in _leaves(data, meta, meta.main_root, meta.main_depth):
+    for page in _leaves(data, meta, meta.main_root, meta.main_depth).tolist():
         for at in _nodes(data, meta, page, LEAF):
             _, _, flags, size = NODE.unpack_from(data, at)
             start = at + NODE.size
@@ -141,14 +148,17 @@ def _root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
     raise Astray("there is no such sub-database")
 
 
-def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> list[int]:
+def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
     """The leaf pages in the order of their keys."""
     if root == NO_PAGE or depth > DEEPEST:
-        return []
-    pages = [root]
+        return np.zeros(0, np.int64)
+    file = _Words(data)
+    pages = np.array([root], np.int64)
     for _ in range(depth - 1):
-        pages = [child for page in pages for child in _children(data, meta, page)]
-        if len(pages) > meta.last_page:
+        bases = pages * meta.page_size
+        # The head of a branch node is the number of a page, of 48 bits, and the size of the key.
+        pages = (file.longs[_flat(file, bases, file.counts(pages, bases, BRANCH))] & _PAGE_NUMBER).astype(np.int64)
+        if len(pages) > meta.last_page or int(pages.max(initial=0)) > meta.last_page:
             raise Astray("the tree has more pages than the file")
     return pages
 
@@ -170,4 +180,4 @@ def _flat(file: _Words, bases: Array, counts: Array) -> Array:
     return nodes
 
 
-__all__ = ["Astray", "Leaves", "locate", "survey"]
+__all__ = ["Array", "Astray", "Leaves", "entries", "leaf_pages", "locate", "survey"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -143,15 +144,25 @@ def test_most_of_what_a_publisher_sends_is_read_by_shapes() -> None:
     assert check([b'{"region":null}', *messages], slots) == 201
 
 
-def test_as_lines_with_spaces_in_front() -> None:
-    messages = [b'{"a":%d,"b":"%d"}' % (number, number) for number in range(20)]
-    lines = b"".join(b" " * (number % 5) + one + b"\n" for number, one in enumerate(messages))
-    read = shaped_of(JSON, SLOTS[:3])
-    assert read is not None
-    found = read.read(messages, lines)
+@settings(max_examples=examples(100), deadline=None)
+@given(messages=blocks(), random=st.randoms(use_true_random=False))
+def test_lines_with_spaces_in_front_in_another_order(messages: list[bytes], random: Any) -> None:
+    messages = [one.strip() for one in messages]
+    order = random.sample(range(len(messages)), len(messages))
+    lines = b"".join(b" " * (place % 5) + messages[place] + b"\n" for place in order)
+    expected, found = shaped_of(JSON, SLOTS), shaped_of(JSON, SLOTS)
+    assert expected is not None
     assert found is not None
-    assert found[0][0].rows is None
-    assert [column.values() for column in found[0][0].columns[::2]] == [list(range(20)), [b"%d" % n for n in range(20)]]
+    plain, moved = expected.read(messages), found.read(messages, (lines, np.argsort(order)))
+    assert (plain is None) == (moved is None)
+    if plain is None or moved is None:
+        return
+    assert plain[1].tolist() == moved[1].tolist()
+    for one, other in zip(plain[0], moved[0], strict=True):
+        assert (one.rows is None) == (other.rows is None)
+        assert one.rows is None or one.rows.tolist() == other.rows.tolist()
+        for column, same in zip(one.columns, other.columns, strict=True):
+            assert list(map(spelled, zip(column.values()))) == list(map(spelled, zip(same.values())))
 
 
 def test_which_slots_are_read_by_shapes_at_all() -> None:

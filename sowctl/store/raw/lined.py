@@ -1,0 +1,184 @@
+"""All records of a state as lines of text, page by page, without an object for each record (``sow-memo(5)``, "Kind 5").
+
+LMDB keeps the nodes of a page close together, from the end of the page on, with eight bytes before each key and
+perhaps one of alignment. So a page is copied whole, and what stands between a value and the next key is overwritten
+twice: first by what restarts the checksum there (:mod:`sowctl.store.integrity`), so that one checksum over many pages
+proves every value under its key; then, with checksums, keys and headers, by a line break and spaces, which leaves the
+payloads, a line each. Pages with other nodes are left to LMDB, and what is not sound, too. Loads numpy.
+
+Called by :meth:`sowctl.store.read.Reader.lined`. 1,000,000 records of 260 bytes take 0.35 s of CPU so; by LMDB's
+cursor, with payloads and stamps taken out of the values and joined, 0.56 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+
+from sowctl.checksum import crc32
+from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, OVERHEAD, RESIDUE
+from sowctl.store.integrity import RESTORED
+from sowctl.store.opening.environment import RECORDS
+from sowctl.store.opening.pages import NODE
+from sowctl.store.raw.tree import Array, Astray, Leaves, entries, leaf_pages
+
+if TYPE_CHECKING:
+    import mmap
+
+    from sowctl.store.raw.offsets import DataFile
+
+BYTES = 4 << 20
+"""Bytes of the pages that are copied together. 1,000,000 records of 260 bytes: 1 MiB: 0.27 s; 4: 0.25; 16: 0.33."""
+_BEFORE = NODE.size + KEY_SIZE
+"""Bytes of a node before its value."""
+_STEP = 8
+_SPACE = int.from_bytes(b" " * _STEP, "little")
+_GAP = CRC_SIZE + _BEFORE + HEADER_SIZE
+"""Bytes between two payloads, one less than where the alignment takes one."""
+_BLANK = np.array(b"\n".ljust(_GAP), f"V{_GAP}")
+
+
+def _restart(size: int) -> int:
+    """The last eight of ``size`` bytes behind a sound value that restart the checksum; those before are zero."""
+    begun = bytes(size - CRC_SIZE)
+    behind = begun + (crc32(begun, RESIDUE) ^ RESTORED).to_bytes(CRC_SIZE, "little")
+    return int.from_bytes(behind[-_STEP:], "little")
+
+
+_RESTART, _RESTART_ALIGNED = _restart(NODE.size), _restart(NODE.size + 1)
+
+
+class Payloads(Sequence[bytes]):
+    """Payloads in a text, which are cut out when they are asked for."""
+
+    __slots__ = ("_starts", "_stops", "_text")
+
+    def __init__(self, text: bytes, starts: Array, stops: Array) -> None:
+        self._text, self._starts, self._stops = text, starts, stops
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> Payloads: ...
+    def __getitem__(self, place: int | slice) -> bytes | Payloads:
+        if isinstance(place, slice):
+            return Payloads(self._text, self._starts[place], self._stops[place])
+        return self._text[self._starts[place] : self._stops[place]]
+
+
+class Lines(NamedTuple):
+    """Sound records without optional parts, in the order of their keys, whose payloads are lines of ``text``.
+
+    Each stands behind some spaces, on the line that ``places`` says; it may hold a line break itself. ``keys`` stand
+    end to end; ``txids`` are of 64 bits without sign, ``times`` with one.
+    """
+
+    keys: bytes
+    messages: Payloads
+    txids: Array
+    times: Array
+    text: bytes
+    places: Array
+
+
+class LinedPages:
+    """The leaf pages of a state. Made by :func:`lined_pages`."""
+
+    def __init__(self, file: DataFile, state: Any, pages: Array) -> None:
+        self._data = file.mapped()
+        self._state, self._pages = state, pages
+        self._together = max(BYTES // state.page_size, 1)
+
+    def parts(self) -> Iterator[tuple[bytes, Lines | None]]:
+        """Records in parts, in the order of keys: their keys, end to end, and their lines where the pages show them.
+
+        Keys ascend. Raises Astray where pages cannot be read; nothing is known of what follows.
+        """
+        last = -1
+        for start in range(0, len(self._pages), self._together):
+            leaves = entries(self._data, self._state, self._pages[start : start + self._together])
+            keys = np.frombuffer(leaves.keys, ">u8")
+            if not len(keys):
+                continue
+            # A page out of its place breaks the order of keys.
+            if int(keys[0]) <= last or (keys[1:] <= keys[:-1]).any():
+                raise Astray("keys do not ascend")
+            last = int(keys[-1])
+            yield leaves.keys, _lines(self._data, self._state.page_size, leaves)
+
+
+def lined_pages(file: DataFile | None, txnid: int) -> LinedPages | None:
+    """The pages of the records of a transaction's state; None where the file does not show them."""
+    try:
+        return None if file is None else LinedPages(file, *leaf_pages(file.mapped(), txnid, RECORDS))
+    except (Astray, OSError, ValueError):
+        return None
+
+
+def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
+    """The records of some pages, in the order of keys, as lines; None where one is not as it should be."""
+    sizes = leaves.sizes
+    if int(sizes.min()) < OVERHEAD:
+        return None
+    pages = leaves.starts // page_size
+    firsts = np.flatnonzero(np.append(True, pages[1:] != pages[:-1]))
+    low = np.minimum.reduceat(leaves.starts, firsts) - _BEFORE
+    high = np.maximum.reduceat(leaves.starts + sizes, firsts)
+    # A value on pages of its own makes a part that is larger than a page.
+    if int((high - low).max()) > page_size:
+        return None
+    with memoryview(data) as view:
+        text = bytearray().join([view[start:stop] for start, stop in zip(low.tolist(), high.tolist(), strict=True)])
+    lengths = high - low
+    moved = np.cumsum(lengths) - lengths - low
+    starts = leaves.starts + np.repeat(moved, np.diff(np.append(firsts, len(pages))))
+    order = np.argsort(starts, kind="stable")
+    stood, size = starts, sizes
+    starts, sizes = starts[order], sizes[order]
+    stops = starts + sizes
+    between = starts[1:] - stops[:-1]
+    aligned = between == _BEFORE + 1
+    # Nothing but nodes, one behind the other: so what is overwritten below belongs to none of the values.
+    if int(starts[0]) != _BEFORE or int(stops[-1]) != len(text) or not (aligned | (between == _BEFORE)).all():
+        return None
+    words = np.ndarray((len(text) - _STEP + 1,), "<u8", text, 0, (1,))
+    heads = np.ndarray((len(text) - 3,), "<u4", text, 0, (1,))
+    # Flags or optional parts: then the payload does not stand right behind the header.
+    if heads[starts].any():
+        return None
+    if not _sound(text, words, starts, aligned):
+        return None
+    txids, times = words[stood + 4], words[stood + 12].view("<i8")
+    begins, ends = starts + HEADER_SIZE, stops - CRC_SIZE
+    _clear(text, words, begins, ends)
+    lines = bytes(memoryview(text)[: int(ends[-1]) + 1])
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    messages = Payloads(lines, stood + HEADER_SIZE, stood + size - CRC_SIZE)
+    return Lines(leaves.keys, messages, txids, times, lines, places)
+
+
+def _sound(text: bytearray, words: Array, starts: Array, aligned: Array) -> bool:
+    """Whether every value is sound under its key; what stands before a key is overwritten."""
+    words[starts[1:] - _BEFORE] = np.where(aligned, np.uint64(_RESTART_ALIGNED), np.uint64(_RESTART))
+    np.frombuffer(text, np.uint8)[starts[1:][aligned] - _BEFORE - 1] = 0
+    # The checksum begins with the first key. It is restarted behind every value, so it ends as that of a sound one if
+    # and only if all are sound, for the reason that :func:`sowctl.store.integrity.sound_run` gives.
+    return crc32(memoryview(text)[NODE.size :]) == RESIDUE
+
+
+def _clear(text: bytearray, words: Array, begins: Array, ends: Array) -> None:
+    """Overwrite what stands between payloads by a line break and spaces."""
+    text[: int(begins[0])] = b" " * int(begins[0])
+    text[int(ends[-1])] = ord("\n")
+    np.ndarray((len(text) - _GAP + 1,), _BLANK.dtype, text, 0, (1,))[ends[:-1]] = _BLANK
+    # The last ones again from the other end, for what the alignment takes.
+    words[begins[1:] - _STEP] = _SPACE
+
+
+__all__ = ["LinedPages", "Lines", "Payloads", "lined_pages"]
