@@ -332,6 +332,14 @@ CODES: dict[str, str] = {
         the same path.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-154": """5 a packed input that cannot be unpacked
+
+        Why: A file whose name ends with .gz or .zst is no such file, or was cut or changed. Nothing of the load is in
+        the topic.
+        Do: Look at it with ``gzip -t`` or ``zstd -t``, and fetch it again. A file that is not packed needs another
+        name.
+        See: sowctl-pipeline-load(1)
+        """,
     "SOW-SPK-164": """2 fields whose names differ in nothing but case
 
         Why: Messages have two fields in one place, such as ``qty`` and ``Qty``. Spark takes both for one name: a query

@@ -76,10 +76,11 @@ def run(
 ) -> int:
     """Load files into a topic with Spark, all of them as one group, or nothing.
 
-    A line of NDJSON is a message as it stands. Rows of CSV, Parquet and ORC become messages of the topic's type, or
-    give theirs in a column payload. The order is that of the files and of the messages in them, whichever task had
-    them: of several messages with one key the last wins. With --client and --sequence a repeated load is not written
-    again. Ends with status 3 where messages were refused.
+    A line of NDJSON is a message as it stands. Files of NDJSON are cut; one that gzip or zstd has packed is unpacked
+    and read by one task, and a remark says so where it is larger than 32 MiB. Rows of CSV, Parquet and ORC become
+    messages of the topic's type, or give theirs in a column payload. The order is that of the files and of the messages
+    in them, whichever task had them: of several messages with one key the last wins. With --client and --sequence a
+    repeated load is not written again. Ends with status 3 where messages were refused.
     """
     from sowctl.cli.commands.bodies.pipeline import directory, file_bytes, pairs, session, show, topic_of
     from sowctl.cli.io.loaded import follow

@@ -7,17 +7,24 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.reports import Rejected
-from sowctl.errors import MissingError
+from sowctl.errors import DamageError, MissingError
+from sowctl.journal.compressed import Unpacker
 from sowctl.remote.place import is_file_url, url_of
 from sowctl.spark.paths import is_remote, local_path
 
+if TYPE_CHECKING:
+    from sowctl.messages.framing.frames import FrameReader
+
 SCAN = 1 << 16
+READ = 1 << 14
+"""Bytes of a packed file at a time: little, because what comes out of it may be thousands of times as much."""
+PACKED = (".gz", ".zst")
 
 
 def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
@@ -66,22 +73,39 @@ def _there(url: str) -> list[str]:
 
 
 class InputSplit(Struct, frozen=True):
-    """Bytes ``start`` to ``stop`` of a file: the lines that begin there."""
+    """Bytes ``start`` to ``stop`` of a file: the lines that begin there. Of a packed file, all of it."""
 
     path: str
     number: int
     start: int
     stop: int
+    packed: bool = False
 
 
 def cut(files: Sequence[str], size: int) -> Iterator[InputSplit]:
-    """The files in splits of about ``size`` bytes."""
+    """The files in splits of about ``size`` bytes; packed ones are not cut."""
     for number, path in enumerate(files):
         total = _size(path)
-        count = max(1, -(-total // size))
+        packed = is_packed(path)
+        count = 1 if packed else max(1, -(-total // size))
         # Each split begins where the one before ends, so that no byte is read twice or left out, whatever the rounding.
         for start, stop in pairwise(total * step // count for step in range(count + 1)):
-            yield InputSplit(path if is_remote(path) else str(Path(path).absolute()), number, start, stop)
+            yield InputSplit(path if is_remote(path) else str(Path(path).absolute()), number, start, stop, packed)
+
+
+def is_packed(path: str) -> bool:
+    """Whether a file is one of gzip or zstd, by its name."""
+    return Path(url_of(path).name if is_remote(path) else path).suffix.lower() in PACKED
+
+
+def uncut(splits: Sequence[InputSplit], size: int) -> list[str]:
+    """The packed files that are larger than a split: the beginning of each has to be unpacked before the rest."""
+    return [shown(split.path) for split in splits if split.packed and split.stop > size]
+
+
+def shown(path: str) -> str:
+    """A file as people are told of it: a URL without what is secret in it."""
+    return str(url_of(path)) if is_remote(path) else path
 
 
 def _size(path: str) -> int:
@@ -109,8 +133,10 @@ def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, l
     """The messages of a split with their offsets, blank lines, and lines that are none."""
     from sowctl.messages.framing.frames import FrameReader
 
-    shown = str(url_of(split.path)) if is_remote(split.path) else split.path
     with _opened(split.path) as file:
+        if split.packed:
+            yield from _lines(FrameReader(cast(Any, _Unpacked(file, split.path)), "lines"), split.path, 0, 0)
+            return
         # a piece that is not the first begins with the line break before it, which counts as a blank line
         start = _line_break(file, split.start - 1) if split.start else 0
         stop = _line_break(file, split.stop - 1) + 1 if split.stop else 0
@@ -121,16 +147,23 @@ def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, l
         # before the edge to the next line break, so neighbours agree without knowing of each other.
         file.seek(start)
         reader = FrameReader(cast(Any, _Bounded(file, stop - start)), "lines")
-        for chunk in reader:
-            positions = [start + offset for offset in chunk.places[1]]
-            refused = [
-                Rejected(shown, 0, start + one.offset, one.code, one.message, one.payload) for one in chunk.refused
-            ]
-            blank = chunk.blank
-            if extra and blank:
-                # The line break in front of the split ended a line of the split before it.
-                blank, extra = blank - 1, 0
-            yield chunk.payloads, positions, blank, refused
+        yield from _lines(reader, split.path, start, extra)
+
+
+def _lines(
+    reader: FrameReader, path: str, start: int, extra: int
+) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
+    """What a reader finds, which begins at ``start``; ``extra`` blank lines belong to the split before it."""
+    for chunk in reader:
+        positions = [start + offset for offset in chunk.places[1]]
+        refused = [
+            Rejected(shown(path), 0, start + one.offset, one.code, one.message, one.payload) for one in chunk.refused
+        ]
+        blank = chunk.blank
+        if extra and blank:
+            # The line break in front of the split ended a line of the split before it.
+            blank, extra = blank - 1, 0
+        yield chunk.payloads, positions, blank, refused
 
 
 def _line_break(file: Any, at: int) -> int:
@@ -156,3 +189,41 @@ class _Bounded:
         data: bytes = self._file.read(min(size, self._left))
         self._left -= len(data)
         return data
+
+
+class _Unpacked:
+    """What a packed file holds, as a stream. Raises DamageError ``SOW-SPK-154``."""
+
+    def __init__(self, file: Any, path: str) -> None:
+        self._file, self._path = file, path
+        self._unpacker = Unpacker(Path(path.lower()))
+        self._content: Iterator[bytes] = iter(())
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        while not self._rest:
+            try:
+                piece = next(self._content, None)
+            except ValueError as error:
+                raise self._damage(str(error)) from error
+            if piece is not None:
+                # An empty piece is no end: what was fed is not yet used up.
+                self._rest = piece
+                continue
+            raw = self._file.read(READ)
+            if not raw:
+                if not self._unpacker.is_between:
+                    raise self._damage("it ends too early")
+                return b""
+            self._content = self._unpacker.feed(raw)
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def _damage(self, why: str) -> DamageError:
+        return DamageError(
+            "SOW-SPK-154",
+            f"the file cannot be unpacked: {why}",
+            place=shown(self._path),
+            hint="gzip -t or zstd -t looks at it; nothing was loaded",
+        )

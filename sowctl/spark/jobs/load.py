@@ -1,7 +1,8 @@
 """load: files into a topic, prepared on the executors, committed by the driver as one group
 (``sowctl-pipeline-load(1)``).
 
-NDJSON files are cut at line breaks by byte ranges, and a line is a message as it stands. Rows of CSV, Parquet and ORC
+NDJSON files are cut at line breaks by byte ranges, and a line is a message as it stands; those that gzip or zstd have
+packed are unpacked, each by one task. Rows of CSV, Parquet and ORC
 become messages of the topic's type, or give theirs in a column ``payload``. The order of the messages is (file,
 position), whichever task had them: files in the order given, those of a pattern by name.
 """
@@ -27,7 +28,7 @@ from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
 from sowctl.remote.place import url_of
 from sowctl.spark.errors import translated
-from sowctl.spark.jobs.inputs import InputSplit, cut, expanded, lines_of
+from sowctl.spark.jobs.inputs import PACKED, InputSplit, cut, expanded, lines_of, uncut
 from sowctl.spark.jobs.outputs.delivery import brought, hadoop_knows
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
@@ -93,6 +94,10 @@ def load(
         # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
             splits = list(cut(files, options.split_bytes))
+            for file in (whole := uncut(splits, options.split_bytes)):
+                instance.notify(f"{file} is packed, so it cannot be cut: one task reads all of it")
+            if whole:
+                report.details["uncut"] = whole
             done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
         else:
             here = brought(spark, files, area.directory) if ours else files
@@ -136,7 +141,9 @@ def _publisher(options: PublishOptions) -> tuple[str, int] | None:
 
 def _kind_of(files: Sequence[str]) -> str:
     names = [url_of(file).name if is_remote(file) else file for file in files]
-    kinds = {ENDINGS.get(Path(name).suffix.lower()) for name in names}
+    # The ending of a packed file stands before that of its packing.
+    plain = [Path(name).stem if Path(name).suffix.lower() in PACKED else name for name in names]
+    kinds = {ENDINGS.get(Path(name).suffix.lower()) for name in plain}
     if len(kinds) == 1 and None not in kinds:
         return cast(str, kinds.pop())
     raise UsageError("SOW-SPK-042", "the format cannot be told from the names of the files", hint="add --input-format")

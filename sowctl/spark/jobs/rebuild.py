@@ -26,6 +26,7 @@ from sowctl.spark.jobs.folds.gathering import Gathered, gather, gathers
 from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
+from sowctl.spark.reading.journalplan import tell_uncut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +73,7 @@ def rebuild(
             last = log.last_txid()
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
+            tell_uncut(instance, log)
             result: FoldResult | Gathered
             if gathers(wanted, log.first_txid - 1, until):
                 result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)

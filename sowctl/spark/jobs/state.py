@@ -29,6 +29,7 @@ from sowctl.identity.keyspace import bounds
 from sowctl.spark.jobs.folds.folding import Fold, fold
 from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.origin import Origin
+from sowctl.spark.reading.journalplan import tell_uncut
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def state_of(
             snapshot_file(instance, Target(topic=topic), at, target)
             return _ranges_of(Origin(instance.config, None, target, None, now), None)
         assert way.log is not None
+        tell_uncut(instance, way.log)
         # Fixed here, so that all tasks fold the same entries.
         until = way.log.last_txid()
         done = fold(spark, way.log, [topic.whole], after=way.after, until=until, at=way.at)
@@ -178,6 +180,7 @@ def _present(
     if (whole.file is not None and whole.file.exists()) or not whole.journalled or not has_log(instance):
         return _ranges(instance, topic, None, instance.now)
     log = held.enter_context(open_log(instance, whole=True))
+    tell_uncut(instance, log)
     after = missing_start(instance, whole, log)
     # Versions are no part of the present state.
     done = fold(spark, log, [replace(whole, history=None)], after=after, until=log.last_txid(), at=None)

@@ -17,6 +17,7 @@ from sowctl.journal.stretch import Near, Segment, Stretch, cut, indexed, spans
 from sowctl.spark.origin import Origin
 
 if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
 
@@ -80,6 +81,17 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
             f"{topic!r} is a logical topic of {found.name!r}, under which its entries stand",
             hint=f"read topic {found.name} with the column _logical_topic, and filter by it",
         )
+
+
+def tell_uncut(instance: Instance, log: Journal) -> None:
+    """Remark on files that are larger than a partition, and yet read by one task: they are compressed and have no table
+    of their frames."""
+    for segment in log.segments():
+        if segment.is_packed and segment.size > PARTITION_BYTES:
+            text = (
+                f"journal file {segment.number:010d} was not compressed by sowctl, so it is not cut: one task reads it"
+            )
+            instance.notify_once(f"uncut {segment.number}", text)
 
 
 def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[PlannedStretch]:
