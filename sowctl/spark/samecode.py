@@ -10,7 +10,6 @@ Data sources, their readers and writers inherit :class:`SameCode`; the jobs ask 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -21,15 +20,14 @@ from zipfile import ZipFile
 
 from sowctl.version import VERSION
 
-Code: TypeAlias = "tuple[str, str, str, str]"
-"""A host, the directory of the package there, its release, and the digest of its modules."""
+Code: TypeAlias = "tuple[str, str]"
+"""A release, and the digest of its modules."""
 
 
 @cache
 def code() -> Code:
     """The code of this process."""
-    package = Path(__file__).parents[1]
-    return socket.gethostname(), str(package), VERSION, digest(package)
+    return VERSION, digest(Path(__file__).parents[1])
 
 
 def digest(package: Path) -> str:
@@ -85,16 +83,15 @@ def require_code(made_by: Code) -> None:
             found = f"run an older sowctl {VERSION}"
     else:
         here = code()
-        # The same files, or files of the same sizes.
-        if here[:2] == made_by[:2] or here[2:] == made_by[2:]:
+        if here == made_by:
             return
-        found = f"run sowctl {here[2]} (modules {here[3]})"
+        found = f"run sowctl {here[0]} (modules {here[1]})"
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         # The worker ends with this error, and where it was raised is of no use.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     raise RuntimeError(
-        f"SOW-SPK-166: on {socket.gethostname()} the executors {found}, and the driver runs sowctl {made_by[2]} "
-        f"(modules {made_by[3]})\n"
+        f"SOW-SPK-166: on {socket.gethostname()} the executors {found}, and the driver runs sowctl {made_by[0]} "
+        f"(modules {made_by[1]})\n"
         "  hint: pack the environment of the executors again, with the driver's sowctl, or have the line of sowctl "
         "pipeline submit-args send that\n"
         "  status: 4"
