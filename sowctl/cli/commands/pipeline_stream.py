@@ -71,6 +71,10 @@ def run(
     written once. Without --available-now it goes on until it is interrupted. Deletions go to another topic only where
     it makes the same keys.
 
+    Which Parquet files of DIR count is written down in DIR/_spark_metadata, which Spark reads. A driver that was killed
+    may leave other files there, empty ones or such as hold entries twice: pyarrow, DuckDB and other programs, which do
+    not read that list, fail at them or count them. Let Spark read DIR, or take --output-format delta or iceberg.
+
     Progress tells the batches and entries so far, and how far the stream is behind: entries and bytes of the journal,
     as stored and of all topics, that no batch has read. With --progress json each batch is an object with batches,
     read, records, bytes, behind and bytes_behind; the summary has the last of these.

@@ -6,6 +6,7 @@ Spark has no place for either, so they go to files of the driver's, which option
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,21 @@ def append_counts(path: Path, report: CommitReport, client: str | None, sequence
     row |= {name: found[name] for name in (*COUNTS, "first_txid", "last_txid")}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
+
+
+def warn_of_missing(report: CommitReport) -> None:
+    """Log a warning where a write deletes, and there is no record under any of its keys.
+
+    That is no error: a batch may come again, or delete what has expired. But keys that were read from another topic
+    look like this, too, and then every deletion is lost.
+    """
+    if report.missing and not report.deleted:
+        logging.getLogger("sowctl").warning(
+            "topic %s has no record for the key of any of the %d deletions in a write; a _sow_key of another topic "
+            "means something here only under the same KeyDomain (sowctl-spark(7), STREAMING)",
+            report.topic,
+            report.missing,
+        )
 
 
 def _of_row(line: bytes) -> bytes:

@@ -30,7 +30,7 @@ from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.errors import carried
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.writing.encoding import EncodedRows, RowEncoder
-from sowctl.spark.writing.outcome import append_counts, keep_refused, partition_name, require_directory
+from sowctl.spark.writing.outcome import append_counts, keep_refused, partition_name, require_directory, warn_of_missing
 
 if TYPE_CHECKING:
     import pyarrow
@@ -122,6 +122,7 @@ class WriteRequest(DescribedStruct, frozen=True):
                     keep_refused(self.rejects, area.directory, staged, late)
             if self.report is not None:
                 append_counts(self.report, made, self.client, sequence)
+            warn_of_missing(made)
         finally:
             self.staging.remove()
         loaded = [(made.topic, made.message_type, made.inserted + made.updated + made.deleted)]

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
+import pyarrow
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import (
     BinaryType,
@@ -20,9 +21,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sowctl.engine.options import PublishOptions
 from sowctl.errors import UsageError
 from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.options import Options
+from sowctl.spark.origin import find_origin
 from sowctl.spark.reading.journalstream import JournalStreamReader
+from sowctl.spark.writing.attempts import find_staging
+from sowctl.spark.writing.writers import WriteRequest
+from sowctl.values.times import format_time
 from tests.spark.reading import journal, rows_of
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -87,6 +94,40 @@ def test_a_feed_has_inserts_both_sides_of_updates_and_what_was_deleted(lab: Lab)
         ("update_preimage", "k"),
         ("update_postimage", "k"),
     ]
+
+
+def write(lab: Lab, topic: str, schema: StructType, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write rows to a topic as a task and its driver do; the counts."""
+    report = lab.directory / "report"
+    given = {"config": str(lab.config), "topic": topic, "now": format_time(lab.clock.at)}
+    origin = find_origin(Options("sow", given, tuple(given)))
+    asked = WriteRequest(origin, find_staging(origin, None, None), PublishOptions(), None, report=report)
+    asked.staging.open()
+    columns = {name: [row[name] for row in found] for name in schema.names}
+    asked.commit([asked.stage([pyarrow.record_batch(columns)], schema)])
+    counts: dict[str, Any] = json.loads(report.read_text().splitlines()[-1])
+    return counts
+
+
+def test_changes_keep_their_deletions_in_another_topic_and_entries_do_not(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.open().topic("a").delete(filter="/id = 2")
+    entries = StructType().add("payload", BinaryType()).add("_operation", StringType())
+    entries.add("_sow_key", DecimalType(20, 0))
+    found = rows(journal(lab, topic="a").reader(entries))
+    counts = write(lab, "b", entries, found)
+    # as in a batch of a stream, which has deletions of records of earlier batches alone
+    only = write(lab, "b", entries, [row for row in found if row["_operation"] == "delete"])
+    assert (counts["missing"], counts["deleted"], only["missing"]) == (2, 0, 2)
+    assert caplog.text.count("topic b has no record for the key of any of the 2 deletions") == 2
+    lab.open().topic("b").delete(filter="/id > 0")
+    caplog.clear()
+    feed = StructType(entries.fields[:2]).add("_change_type", StringType())
+    kept = [row for row in rows(reader(lab, feed)) if row["_change_type"] != "update_preimage"]
+    counts = write(lab, "b", feed, kept)
+    assert (counts["missing"], counts["deleted"]) == (0, 2) and not caplog.text
+    assert lab.query("b") == lab.query("a") == [message(id=1, v=4)]
 
 
 @pytest.mark.parametrize("size", [1, 200, "1GB"])
