@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from sowctl.directories import make_directories, sync_directory
-from sowctl.errors import UsageError
+from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import RemotePath
-from sowctl.remote.trouble import no_such_file, no_such_server, of, shortened
+from sowctl.remote.trouble import no_such_server, of, shortened
 from sowctl.seam import Seam
 
 FIRST = 64 << 10
@@ -229,16 +229,22 @@ def size_of(place: RemotePath) -> int | None:
 
 
 def exists(place: RemotePath) -> bool:
-    """Whether there is a file, or a directory with something in it."""
+    """Whether there is a file, or a directory with something in it. Raises MissingError ``SOW-RMT-003``."""
     system, path = _at(place)
     try:
-        return bool(system.get_file_info(path).type.name != "NotFound")
+        found = bool(system.get_file_info(path).type.name != "NotFound")
     except (OSError, ValueError) as error:
         raise of(error, place, "read") from error
+    if not found:
+        _require_server(place)
+    return found
 
 
 def listed(directory: RemotePath, *, below: bool = False) -> list[Found]:
-    """The files of a directory by name, with ``below`` those of all directories in it; none where it is missing."""
+    """The files of a directory by name, with ``below`` those of all directories in it; none where it is missing.
+
+    Raises MissingError ``SOW-RMT-003``.
+    """
     from pyarrow import fs
 
     system, path = _at(directory)
@@ -247,6 +253,8 @@ def listed(directory: RemotePath, *, below: bool = False) -> list[Found]:
         infos = system.get_file_info(selector)
     except (OSError, ValueError) as error:
         raise of(error, directory, "read") from error
+    if not infos:
+        _require_server(directory)
     start = len(path.strip("/")) + 1 if path.strip("/") else 0
     names = [(one.path.strip("/")[start:], one.size) for one in infos if one.is_file]
     return [Found(directory / name, size) for name, size in sorted(names)]
@@ -277,12 +285,23 @@ def delete_all(directory: RemotePath) -> None:
 def _missing(error: Exception, place: RemotePath) -> Exception:
     """As :func:`of`; where a file is missing, the bucket is looked at, too."""
     found = of(error, place, "read")
-    if found.code == "SOW-RMT-002" and place.scheme in _WHOLE:
-        system, path = _at(place)
+    if found.code == "SOW-RMT-002":
         try:
-            if system.get_file_info(path.partition("/")[0]).type.name == "NotFound":
-                return no_such_server(place)
-        except (OSError, ValueError):
-            # Not permitted to look at the bucket: what is known is that the file is not there.
-            return no_such_file(place)
+            _require_server(place)
+        except MissingError as without:
+            return without
     return found
+
+
+def _require_server(place: RemotePath) -> None:
+    """Raise MissingError ``SOW-RMT-003`` where nothing was found, and the bucket is missing, too."""
+    if place.scheme not in _WHOLE:
+        return
+    system, path = _at(place)
+    try:
+        missing = system.get_file_info(path.partition("/")[0]).type.name == "NotFound"
+    except (OSError, ValueError):
+        # Not permitted to look at the bucket: what is known is that nothing was found.
+        return
+    if missing:
+        raise no_such_server(place)

@@ -6,6 +6,7 @@ not read everything. Spark hands names over in lower case, so an error can show 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -39,7 +40,7 @@ ELSEWHERE = {
     "minOffsetsPerTrigger": "trigger(processingTime=...), which lets entries gather",
     "maxTriggerDelay": "trigger(processingTime=...)",
     "minPartitions": "numPartitions for sow, partitionBytes for sow-journal",
-    "includeHeaders": "columns, with _client, _sequence, _correlation_id or _bookmark",
+    "includeHeaders": "columns, with _correlation_id, of sow-journal _client, _sequence and _bookmark, too",
     "groupIdPrefix": "nothing: the checkpointLocation of a query has its place",
     # files
     "maxFilesPerTrigger": "maxEntries or maxBytesPerTrigger",
@@ -50,8 +51,8 @@ ELSEWHERE = {
     # Delta
     "timestampAsOf": "at",
     "versionAsOf": "at",
-    "readChangeFeed": "changes=true of sow-journal",
-    "readChangeData": "changes=true of sow-journal",
+    "readChangeFeed": "changes=true",
+    "readChangeData": "changes=true",
     "startingVersion": "fromTxid",
     "endingVersion": "toTxid",
     "txnAppId": "queryName of a stream, a publisher whose batches count once",
@@ -204,6 +205,15 @@ def each_path(given: Mapping[str, str]) -> list[dict[str, str]]:
     return [dict(given)] if several is None else [one | {"path": path} for path in decode_json(several, type=list[str])]
 
 
+def _same(text: str, names: Mapping[str, str], others: Mapping[str, str]) -> str:
+    """The hint at what says the same, which another source or question may have: ``names`` are the options here."""
+    words = [word.lower() for word in re.findall("[A-Za-z]+", text)]
+    whose = next((others[word].partition(" is an option of ")[2] for word in words if word in others), None)
+    if whose is None or any(word in names for word in words):
+        return f"here that is {text}"
+    return f"when {whose}, that is {text}"
+
+
 def _unknown(
     source: str, name: str, known: tuple[str, ...], names: Mapping[str, str], others: Mapping[str, str]
 ) -> UsageError:
@@ -213,7 +223,7 @@ def _unknown(
     # An option of another source is named before a similar one of this: startingOffsets is no slip for anything here.
     if name.lower() in foreign:
         name = foreign[name.lower()]
-        hint = f"here that is {ELSEWHERE[name]}"
+        hint = _same(ELSEWHERE[name], names, others)
     elif name.lower() in others:
         hint = others[name.lower()]
         # Spark hands names over in lower case; this one is known.

@@ -108,6 +108,11 @@ def test_what_is_not_there_is_told_from_what_holds_it(lake: ObjectStore) -> None
     for write in (False, True):
         error = error_of(elsewhere, write=write)
         assert (error.code, error.exit_status, error.place) == ("SOW-RMT-003", 10, "s3://pond/file")
+    for look in (opening.exists, opening.listed):
+        with pytest.raises(SowError) as caught:
+            look(elsewhere)
+        assert caught.value.code == "SOW-RMT-003"
+        assert not look(url_of(lake.url("file")))
 
 
 def test_access_that_is_refused(lake: ObjectStore) -> None:

@@ -15,9 +15,11 @@ from pyspark.sql.types import IntegerType, StructType
 from sowctl.arrow import arrays
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
+from sowctl.spark.errors import CarriedError, unpacked
 from sowctl.spark.options import Options
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
+from sowctl.spark.sources import JournalSource, SowSource
 from sowctl.spark.writing.encoding import RowEncoder
 from sowctl.values.times import LATEST
 
@@ -79,6 +81,24 @@ def test_names_that_need_words_of_their_own(given: dict[str, str], code: str, wo
         options(**given)
     assert caught.value.code == code
     assert words in caught.value.message and hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "hint"),
+    [
+        ("sow", "startingOffsets", "when reading sow-journal, that is start=earliest"),
+        ("sow", "versionAsOf", "here that is at"),
+        ("sow", "readChangeFeed", "when reading sow-journal, that is changes=true"),
+        ("sow-journal", "timestampAsOf", "when reading sow, that is at"),
+        ("sow-journal", "startingOffsets", "here that is start=earliest"),
+    ],
+)
+def test_a_hint_names_no_option_that_the_source_has_not(source: str, name: str, hint: str) -> None:
+    kind = {"sow": SowSource, "sow-journal": JournalSource}[source]
+    with pytest.raises(CarriedError) as caught:
+        kind({"path": "x", name: "1"}).schema()
+    found = unpacked(str(caught.value))
+    assert found is not None and str(found.hint).startswith(hint)
 
 
 def test_paths_may_be_urls_of_this_machine() -> None:
