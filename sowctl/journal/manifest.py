@@ -7,7 +7,7 @@ Ruled by ``sow-archive(5)``. A manifest that cannot be read in full is an error 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from sowctl.journal.archived import ArchivedFile
 from sowctl.journal.block import Ended, Position
 from sowctl.journal.files import read_error
 from sowctl.journal.format import MANIFEST
-from sowctl.journal.listing import find_files
 from sowctl.journal.remotefile import lost_file, other_file
 from sowctl.journal.state import JournalState, topics_of
 from sowctl.remote.place import RemotePath
@@ -204,12 +203,12 @@ def find(directory: RemotePath, instance: str, reaching: int | None = None) -> M
     return found
 
 
-def require_segments(path: Path, instance: str, directory: Path | None, archive: Path | None) -> None:
+def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]]) -> None:
     """See to it that what a manifest in a directory of this machine names is there, in the sizes that it tells.
 
     Such a directory is read as any directory of journal files, in which the last file may end anywhere: without this a
-    segment that is cut or missing at the end would be a shorter journal. ``directory`` and ``archive`` are where the
-    journal has its files; a segment need not be there if another file of its number is read. Raises DamageError
+    segment that is cut or missing at the end would be a shorter journal. ``read`` gives the files of the journal by
+    number, first the one that readers take: a segment need not be there if that is another one. Raises DamageError
     ``SOW-JRN-083``, ``SOW-JRN-084``, StorageError, and what :func:`unpack` raises.
     """
     try:
@@ -229,12 +228,6 @@ def require_segments(path: Path, instance: str, directory: Path | None, archive:
             size: int | None = place.stat().st_size
         except FileNotFoundError:
             size = None
-        if size == segment.size or _read_elsewhere(place, segment.number, instance, directory, archive):
+        if size == segment.size or read().get(segment.number, [place])[0] != place:
             continue
         raise lost_file(place) if size is None else other_file(place, f"{size} bytes", f"{segment.size}")
-
-
-def _read_elsewhere(place: Path, number: int, instance: str, directory: Path | None, archive: Path | None) -> bool:
-    """Whether readers take another file of this number."""
-    found: dict[int, list[Path]] = find_files(directory, instance, archive) if directory is not None else {}
-    return found.get(number, [place])[0] != place

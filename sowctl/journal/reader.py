@@ -14,7 +14,7 @@ from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import MANIFEST, Topic
-from sowctl.journal.listing import list_files
+from sowctl.journal.listing import find_files, list_files
 from sowctl.journal.scan import JournalScan
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, group_before, indexed, near_in
@@ -31,12 +31,12 @@ def _unheard(_: Gap) -> None:
 
 
 def _require_archived(directory: Place, archive: Place | None, instance: str) -> None:
-    here = [one if isinstance(one, Path) else None for one in (directory, archive)]
-    for one in here:
+    here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
+    for one in (here, there):
         if one is not None and (manifest := one / f"{instance}{MANIFEST}").exists():
             from sowctl.journal.manifest import require_segments
 
-            require_segments(manifest, instance, *here)
+            require_segments(manifest, lambda: {} if here is None else find_files(here, instance, there))
 
 
 class Journal:
