@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.decoding import StructDecoder
-from sowctl.arrow.jsoncolumns import Misfit, coercion
+from sowctl.arrow.jsoncolumns import Misfit, coercion, type_name
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, suspects, text_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _checked(kind: pyarrow.DataType) -> Callable[[Any], None]:
 
     def value_fits(value: Any) -> None:
         if value is not None and coerce(value) is None:
-            raise Misfit(f"{_shown(value)} is no {kind}")
+            raise Misfit(f"{_shown(value)} is no {type_name(kind)}")
 
     return value_fits
 
@@ -112,7 +112,7 @@ def _items(
         if value is None:
             return
         if not isinstance(value, container):
-            raise Misfit(f"{_shown(value)} is no {kind}")
+            raise Misfit(f"{_shown(value)} is no {type_name(kind)}")
         items: Iterable[Any] = value.values() if isinstance(value, dict) else value
         for item in items:
             check(item)

@@ -129,10 +129,41 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = Fa
         found = coerce(value)
         # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
         if (found is None and value is not None) or (rounds and found is not None and found != _exact(value)):
-            raise Misfit(f"{_shown(value)} is no {kind}")
+            raise Misfit(f"{_shown(value)} is no {type_name(kind)}")
         return found
 
     return strictly
+
+
+_NAMES = {
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "binary": "BINARY",
+    "date32[day]": "DATE",
+}
+
+
+def type_name(kind: pyarrow.DataType) -> str:
+    """What SQL calls a type: reasons show types as they were declared."""
+    import pyarrow.types as t
+
+    if t.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz else "TIMESTAMP_NTZ"
+    if t.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if t.is_list(kind):
+        return f"ARRAY<{type_name(kind.value_type)}>"
+    if t.is_map(kind):
+        return f"MAP<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
+    if t.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{one.name}: {type_name(one.type)}' for one in kind)}>"
+    return _NAMES.get(str(kind), str(kind))
 
 
 def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:

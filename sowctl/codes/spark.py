@@ -37,8 +37,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-SPK-012": """2 no place to read or write, or two
 
-        Why: A data source takes a path, or a configuration with a topic: one of the two.
-        Do: Give one of them.
+        Why: A data source takes a path, or a configuration with a topic: one of the two. Spark passes on no options of
+        a table that declares columns, or that is to be made of rows (``CREATE TABLE ... AS SELECT``).
+        Do: Give one of them. Make a table without columns and without rows, then insert rows.
         """,
     "SOW-SPK-013": """2 no topic
 
@@ -222,7 +223,8 @@ CODES: dict[str, str] = {
 
         Why: Fields were inferred from some messages, and this one has others or values of another type. Making it
         NULL would lose data.
-        Do: Infer from more messages, or declare the fields.
+        Do: Infer from more messages, or declare the fields. A message that cannot be read fits no fields: ``mode`` says
+        what becomes of it.
         """,
     "SOW-SPK-083": """7 too many fields to infer
 

@@ -59,7 +59,10 @@ INFERRED = "fields inferred from the messages"
 MERGED = "fields declared, and others of the messages"
 """The comment of one whose fields option ``mergeSchema`` has made."""
 
-LOOK_AT_MORE = "option samples=all looks at every message before types are chosen; payloadSchema declares the fields"
+LOOK_AT_MORE = (
+    "option samples=all looks at every message before types are chosen, payloadSchema declares the fields; "
+    "mode=DROPMALFORMED leaves out what does not fit, mode=PERMISSIVE keeps its text in the column _corrupt_record"
+)
 """The hint where a message does not fit what was inferred from others."""
 
 

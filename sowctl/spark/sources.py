@@ -301,7 +301,9 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     from sowctl.spark.writing.writers import WriteRequest
 
     if config_of(options) is None:
-        hint = "give config and topic; CREATE TABLE ... USING sow OPTIONS keeps them where it declares no columns"
+        # Of a table that is made of rows (CREATE TABLE ... AS SELECT) Spark passes on no options: it looks like this.
+        hint = "give config and topic; a table has them from CREATE TABLE name USING sow OPTIONS (...), without "
+        hint += "columns and without AS SELECT: INSERT INTO name publishes rows then"
         raise UsageError("SOW-SPK-012", "nothing says where to write", hint=hint)
     origin = find_origin(options)
     operation = options.text("operation")

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, Str
 
 from sowctl.arrow.decoding import StructDecoder
 from sowctl.arrow.fitting import Fitting
+from sowctl.arrow.jsoncolumns import type_name
 from sowctl.errors import InputError, SowError
 from sowctl.messages.types import get_type
 from sowctl.spark.errors import CarriedError, unpacked
@@ -138,11 +139,11 @@ def test_dropmalformed_leaves_out_counts_and_keeps_what_was_left_out(
         assert sorted(row["_txid"] for row in read(lab, PLAIN, kind, mode="dropMalformed")) in ([1, 3, 4], [3])
     # The text as it was logged: a session of Spark in this process formats what is captured.
     (said,) = caplog.messages
-    assert "1 messages left out" in said and 'field n: "many" is no int64' in said
+    assert "1 messages left out" in said and 'field n: "many" is no BIGINT' in said
     aside = lab.directory / "bad"
     read(lab, PLAIN, kind, badRecordsPath=aside)
     (line,) = [json.loads(line) for file in aside.iterdir() for line in file.read_bytes().splitlines()]
-    assert line["record"] == BAD and line["reason"] == 'field n: "many" is no int64'
+    assert line["record"] == BAD and line["reason"] == 'field n: "many" is no BIGINT'
     assert line["place"] == "entry 2" if kind is journal else line["place"].endswith("of topic a")
     # what is not asked for is not judged
     assert len(read(lab, PLAIN, mode="DROPMALFORMED", fromTxid=3)) == 2
@@ -255,3 +256,19 @@ def test_a_mode_needs_fields(lab: Lab) -> None:
     assert error_of(lab, StructType().add("_txid", LongType()), mode="FAILFAST").code == "SOW-SPK-134"
     wrong = StructType().add("payload", StructType().add("_corrupt_record", LongType()))
     assert error_of(lab, wrong).code == "SOW-SPK-015"
+
+
+def test_reasons_name_types_as_they_are_declared() -> None:
+    kind = pa.struct(
+        [
+            ("i", pa.int32()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("n", pa.timestamp("us")),
+            ("d", pa.decimal128(9, 2)),
+            ("l", pa.list_(pa.float64())),
+            ("m", pa.map_(pa.string(), pa.date32())),
+        ]
+    )
+    assert type_name(kind) == (
+        "STRUCT<i: INT, t: TIMESTAMP, n: TIMESTAMP_NTZ, d: DECIMAL(9,2), l: ARRAY<DOUBLE>, m: MAP<STRING, DATE>>"
+    )
