@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from errno import EXDEV
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -65,7 +67,8 @@ class StoreBuilder:
         """Definition and state as of what was flushed."""
         return self._meta
 
-    def _open(self, meta: StoreMeta) -> Handle:
+    def _open(self, meta: StoreMeta | None) -> Handle:
+        """Open the file under construction; ``meta`` is that of a new one, None for one that is filled."""
         # No lock file and no sync per commit: the file has a name that only this process knows, and it is synced once,
         # before it gets its real name.
         options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
@@ -77,7 +80,10 @@ class StoreBuilder:
             txn = self._seam.call("lmdb.begin", env.begin, write=True)
             databases = create_databases(env, txn)
             handle = Handle(self.files, env, databases, Identity(0, 0), self._seam)
-            WriteTxn.create(handle, txn, meta)
+            if meta is not None:
+                WriteTxn.create(handle, txn, meta)
+            else:
+                self._meta = WriteTxn(handle, txn).meta
             self._seam.call("lmdb.commit", txn.commit)
         except BaseException:
             if txn is not None:
@@ -172,6 +178,39 @@ class StoreBuilder:
             self._seam.call("lmdb.sync", self._handle.env.sync, True)
         self._handle.close()
         self._handle = None
+
+    def leave(self, path: Path) -> None:
+        """Finish the file and leave it at ``path``, for another builder to :meth:`take`. Raises StorageError."""
+        self.finish()
+        with explained(path, "write a new store"):
+            self._seam.call("file.rename", os.rename, self.path, path)
+        self._let_go()
+
+    def take(self, path: Path) -> None:
+        """Go on with what another builder has left at ``path``, in place of the empty store that this one has begun.
+
+        The other one had the same definition, lineage and position. Raises StorageError.
+        """
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+        with explained(self.files.path, "build a store"):
+            fd = self._seam.call("file.open", os.open, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                # Locked before it has the name by which others see that it is being built.
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                self._seam.call("file.rename", os.rename, path, self.path)
+            except OSError as error:
+                os.close(fd)
+                if error.errno != EXDEV:
+                    raise
+                # On another file system: into the file that there is, which is locked.
+                shutil.copyfile(path, self.path)
+                path.unlink()
+            else:
+                self._let_go()
+                self._guard = fd
+        self._handle = self._open(None)
 
     def put_in_place(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
         """Make this the store, atomically, for this and all other processes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.errors import LockedError, RefusedError
+from sowctl.errors import LockedError, MissingError, RefusedError
 from sowctl.seam import SEAM
 from sowctl.store import integrity
-from sowctl.store.builder import StoreBuilder, build, create_store
+from sowctl.store.builder import StoreBuilder, build, create_store, is_being_built
 from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
-from tests.support.faults import CountingSeam, KillAt
+from tests.support.faults import CountingSeam, FailAt, KillAt
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
 
 
@@ -302,4 +303,38 @@ def test_a_builder_that_is_gone_is_cleared_away_and_a_living_one_is_not(tmp_path
         with build(path, DEFINITION, seam=SEAM, now=START):
             assert living.path.exists()
         living.put_in_place()
+    assert not list(tmp_path.glob("*.new-*"))
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_one_builder_goes_on_with_what_another_has_left(tmp_path: Path, elsewhere: bool) -> None:
+    left, path = tmp_path / "left", new_store(tmp_path / "x.sow", 3)
+    with build(tmp_path / "staged", DEFINITION, seam=SEAM, now=START, lineage=b"L" * 16, applied=9) as other:
+        other.append(*batch(range(4000), 1, size=3000))
+        other.leave(left)
+    assert [one.name for one in tmp_path.glob("*left*")] == ["left"] and not list(tmp_path.glob("staged*"))
+    # A rename between two file systems fails, and the bytes are copied.
+    seam = FailAt(1, errno.EXDEV, points=["file.rename"]) if elsewhere else SEAM
+    with build(path, DEFINITION, seam=seam, now=START, lineage=b"L" * 16, applied=9) as builder:
+        builder.take(left)
+        assert not left.exists() and is_being_built(path)
+        assert builder.meta.records == 4000
+        builder.append(*batch(range(4000, 4100), 2))
+        builder.change(lambda txn: txn.raise_last_time(77))
+        builder.put_in_place()
+    with build(tmp_path / "y.sow", DEFINITION, seam=SEAM, now=START, lineage=b"L" * 16, applied=9) as plain:
+        plain.append(*batch(range(4000), 1, size=3000))
+        plain.append(*batch(range(4000, 4100), 2))
+        plain.change(lambda txn: txn.raise_last_time(77))
+        plain.put_in_place()
+    assert contents(path) == contents(tmp_path / "y.sow")
+    assert not list(tmp_path.glob("*.new-*"))
+
+
+def test_nothing_is_left_of_a_builder_that_finds_nothing_to_take(tmp_path: Path) -> None:
+    with (
+        pytest.raises(MissingError),
+        build(tmp_path / "x.sow", DEFINITION, seam=SEAM, now=START) as builder,
+    ):
+        builder.take(tmp_path / "nothing")
     assert not list(tmp_path.glob("*.new-*"))

@@ -16,17 +16,22 @@ from msgspec.structs import asdict, replace
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.fold.folding import EntrySpan, RecordCheck, append_sorted
 from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, assemble
+from sowctl.engine.keys.presentkeys import KeyCheck
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.positions import definition_of, open_log
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
 from sowctl.remote.place import place_of
-from sowctl.spark.jobs.folds.folding import Folded, FoldResult, fold
+from sowctl.spark.jobs.folds.folding import FoldResult, fold
 from sowctl.spark.jobs.folds.gathering import Gathered, gather, gathers
 from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
+from sowctl.spark.jobs.tasks import attempt, run
+from sowctl.spark.jvm.masters import is_local
+from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import tell_uncut
+from sowctl.store.builder import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
     from sowctl.store.builder import StoreBuilder
 
 DEFAULTS = ReplayOptions()
+APART_BYTES = 8 << 20
+"""Values of several topics from which on each is put into its file by a task of its own."""
 
 
 def rebuild(
@@ -79,15 +86,21 @@ def rebuild(
                 result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
             else:
                 result = fold(spark, log, wanted, until=until, at=options.until_time).files(area.directory)
+            # LMDB's files are written on this machine, where maps of files work; a single one where it is going to lie.
+            made: Sequence[str] = ()
+            if len(wanted) > 1 and result.bytes > APART_BYTES and is_local(spark.sparkContext.master or ""):
+                origin = Origin(instance.config, None, None, None, instance.now)
+                filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
+                made = run(spark, range(len(wanted)), filler, what="fill the stores")
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
-        put = partial(_put, result, places, area.directory, until, options.until_time)
+        put = partial(_put, result, places, area.directory, until, options.until_time, made)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
         told = replay(instance, topics, chosen, fold=put)
     report.details["topics"] = [asdict(one) for one in told]
     report.read = sum(result.entries)
     report.records = sum(one.records for one in told)
     report.bytes = result.bytes
-    report.partitions = result.partitions
+    report.partitions = result.partitions + len(made)
     report.seconds = monotonic() - started
     return report
 
@@ -98,6 +111,7 @@ def _put(
     directory: Path,
     end: int,
     moment: int | None,
+    made: Sequence[str],
     instance: Instance,
     log: Journal,
     topics: list[TopicConfig],
@@ -113,11 +127,11 @@ def _put(
         place = places[topic.name, topic.message_type]
 
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
-            if isinstance(result, Gathered):
-                pairs = result.records(place)
-                append_sorted(builder, pairs if check is None else check.watching(pairs))
+            if made:
+                # The task that filled it has looked at its records, too.
+                builder.take(Path(made[place]))
             else:
-                _append_files(builder, check, result.files[place], directory)
+                _append(builder, check, result, place, directory)
             return result.entries[place], result.latest[place], result.last_txid[place]
 
         span = EntrySpan(0, end, moment)
@@ -125,9 +139,50 @@ def _put(
     return done
 
 
-def _append_files(builder: StoreBuilder, check: RecordCheck | None, files: Sequence[Folded], directory: Path) -> None:
-    """The files of a topic, records and versions, which come in key order, as the builder wants them."""
-    for one in files:
+class _Filler:
+    """Puts the records of a topic into a file of LMDB beside the staged ones, as a task: so several are at once."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        topics: tuple[TopicConfig, ...],
+        result: FoldResult | Gathered,
+        directory: Path,
+        lineage: bytes,
+        end: int,
+    ) -> None:
+        self.origin, self.topics, self.result = origin, topics, result
+        self.directory, self.lineage, self.end = directory, lineage, end
+
+    def __call__(self, place: int) -> str:
+        instance, topic = self.origin.instance(), self.topics[place]
+        assert instance.config is not None
+        path = self.directory / f"store-{place}-{attempt()}"
+        with build(
+            path,
+            definition_of(instance.config.name, topic),
+            seam=instance.seam,
+            now=instance.now,
+            lineage=self.lineage,
+            applied=self.end,
+            command=instance.holder,
+        ) as builder:
+            check = KeyCheck(instance, topic)
+            _append(builder, check, self.result, place, self.directory)
+            check.finish()
+            builder.leave(path)
+        return str(path)
+
+
+def _append(
+    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | Gathered, place: int, directory: Path
+) -> None:
+    """The folded records of a topic, and versions, in key order, as the builder wants them."""
+    if isinstance(result, Gathered):
+        pairs = result.records(place)
+        append_sorted(builder, pairs if check is None else check.watching(pairs))
+        return
+    for one in result.files[place]:
         pairs = read_pairs(directory / one.records)
         append_sorted(builder, pairs if check is None else check.watching(pairs))
         if one.versions:

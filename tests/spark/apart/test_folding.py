@@ -22,6 +22,7 @@ from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import DamageError, SowError
 from sowctl.journal.block import Gap
+from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.folds import folding, foldshape, gathering, spooling
 from sowctl.spark.jobs.folds.folding import fold
@@ -67,7 +68,7 @@ def play(lab: Lab, rng: random.Random) -> None:
 def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Any sizes of stretches, handfuls, parts; one shuffle or two; spools that use their file or need not."""
     names = iter(numbers())
-    for module in (folding, gathering, storefile):
+    for module in (folding, gathering, rebuilding, storefile):
         monkeypatch.setattr(module, "attempt", lambda: next(names))
     monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
     monkeypatch.setattr(folding, "LEAST_BYTES", rng.choice((1, 1 << 20)))
@@ -76,6 +77,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     monkeypatch.setattr(journalplan, "MANY", 1 << 20)
     monkeypatch.setattr(foldshape, "PART_BYTES", rng.choice((500, 6000, 1 << 25)))
     monkeypatch.setattr(spooling, "HELD_BYTES", rng.choice((1, 1000, 1 << 25)))
+    monkeypatch.setattr(rebuilding, "APART_BYTES", rng.choice((0, 1 << 20)))
     monkeypatch.setattr(gathering, "GATHERED", rng.choice((0, 100, 1 << 20)))
     monkeypatch.setattr(gathering, "RANGE_BYTES", rng.choice((300, 5000, 1 << 20)))
     monkeypatch.setattr(gathering, "RANGES", rng.choice((2, 256)))

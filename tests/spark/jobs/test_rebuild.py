@@ -16,6 +16,7 @@ from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import RefusedError, SowError, UsageError
+from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs.export import export
 from sowctl.spark.jobs.folds import folding, foldshape
 from sowctl.spark.jobs.load import LoadOptions, load
@@ -57,6 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", 2000)
     monkeypatch.setattr(folding, "HANDFUL_BYTES", 3000)
     monkeypatch.setattr(foldshape, "PART_BYTES", 6000)
+    monkeypatch.setattr(rebuilding, "APART_BYTES", 0)
 
 
 def play(lab: Lab, steps: list[tuple[str, str, int, int]]) -> None:
