@@ -26,7 +26,9 @@ CODES = {
 
         Why: There are no credentials, they are wrong or have expired, or they do not give the right to do this here.
         Do: Give them as the store's own tools take them: for S3 in ``AWS_ACCESS_KEY_ID`` and
-        ``AWS_SECRET_ACCESS_KEY``, a profile, or the role of the machine. On a cluster every machine needs them.
+        ``AWS_SECRET_ACCESS_KEY``, a profile, or the role of the machine; for GCS a file that
+        ``GOOGLE_APPLICATION_CREDENTIALS`` names; for Azure ``az login`` or ``AZURE_TENANT_ID``, ``AZURE_CLIENT_ID`` and
+        ``AZURE_CLIENT_SECRET``. On a cluster every machine needs them.
         """,
     "SOW-RMT-005": """6 a store that does not answer
 

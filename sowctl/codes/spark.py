@@ -243,8 +243,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-SPK-098": """2 a path on another file system
 
-        Why: Stores, the journals that are written, configurations and staged files are mapped and locked, so they are
-        used by local paths only. Archived journals, inputs and outputs may lie at URLs.
+        Why: Stores, the journals that are written and configurations are mapped and locked, so they are used by local
+        paths only. Archived journals, staged files, inputs and outputs may lie at URLs.
         Do: Mount it, or copy the files to this machine.
         """,
     "SOW-SPK-099": """2 a topic saved as a table
@@ -331,7 +331,8 @@ CODES: dict[str, str] = {
         token in the staging directory. On the host that the message names a path is missing there, or leads to another
         file: the directory is not mounted, or it is another copy.
         Do: Put the files of the instance, and the ``--staging`` directory, on a file system that all machines mount at
-        the same path.
+        the same path. Or give a URL as ``--staging``: then executors need the way and the credentials to it, and the
+        driver reads for them what they do not see of the instance.
         See: sowctl-spark(7)
         """,
     "SOW-SPK-154": """5 a packed input that cannot be unpacked
@@ -363,5 +364,20 @@ CODES: dict[str, str] = {
         Do: Pack the environment again, with what the driver has installed; or run the job by the line of
         ``sowctl pipeline submit-args``, which sends the driver's package along.
         See: sowctl-spark(7)
+        """,
+    "SOW-SPK-158": """5 a staged file that is missing
+
+        Why: A task has left a file at the URL of ``--staging``, and it is not there when it is read: something else
+        removes files, or the store shows new ones late. Nothing was put in place.
+        Do: Run the job again. Look for rules of the store that remove files by age, and keep them off this place.
+        See: sowctl-pipeline(1)
+        """,
+    "SOW-SPK-159": """2 an input for which no directory is shared
+
+        Why: Spark has no file system for the scheme of the input, and reads this format from files of a machine only.
+        They would be fetched into the staging directory, which is a URL here.
+        Do: Give a ``--staging`` directory that driver and executors share, or Spark the jars for the scheme. NDJSON is
+        read at the URL.
+        See: sowctl-pipeline(1)
         """,
 }

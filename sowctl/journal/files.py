@@ -438,3 +438,14 @@ def damaged_block(path: Place, offset: int, first: int, last: int | None) -> Dam
         first_txid=first,
         last_txid=last,
     )
+
+
+def has_gap(file: JournalFile, txid: int) -> bool:
+    """Whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should be: all
+    headers up to there are read."""
+    at = file.header.blocks_offset
+    while (ref := file.block_at(at)) is not None and ref.header.first_txid <= txid + 1:
+        if ref.header.is_gap and ref.header.first_txid - 1 <= txid <= ref.header.last_txid:
+            return True
+        at = ref.end
+    return False

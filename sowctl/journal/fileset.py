@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.block import Ended, FileInfo, Position
-from sowctl.journal.files import JournalFile, refuse_other
+from sowctl.journal.files import JournalFile, has_gap, refuse_other
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
-from sowctl.journal.joining import JoinedArchive
+from sowctl.journal.joining import JoinedArchive, apart
 from sowctl.journal.listing import list_files, list_places, searched
 from sowctl.journal.remotefile import open_file
 from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
@@ -53,7 +52,7 @@ class FileSet:
         self._numbers: list[int] = []
         self._paths: Mapping[int, Sequence[Place]] = {}
         self._seam = seam
-        self._here, at = _apart(directory, archive)
+        self._here, at = apart(directory, archive)
         self._there: JoinedArchive | None = None
         if at is not None:
             self._there = JoinedArchive(at, instance, reaching, is_all=at == directory)
@@ -143,7 +142,7 @@ class FileSet:
     def _ask(self) -> None:
         """Read the manifest of the archive at a URL, unless that was done or the journal begins here."""
         if self._there is not None and not self._there.asked and self._numbers[0] > 0:
-            self._there.ask()
+            self._there.ask(needed=True)
             self._list()
 
     def _header_here(self, number: int) -> FileHeader:
@@ -474,26 +473,6 @@ class FileSet:
             return False
         # A gap may go on with a group that began in it.
         return ref.header.group == ref.header.first_txid or ref.header.is_gap
-
-
-def _apart(directory: Place, archive: Place | None) -> tuple[tuple[Path | None, Path | None], RemotePath | None]:
-    """The directories of this machine, and the one that is at a URL."""
-    if isinstance(directory, RemotePath):
-        return (None if archive is None else on_disk(archive), None), directory
-    if isinstance(archive, RemotePath):
-        return (directory, None), archive
-    return (directory, archive), None
-
-
-def has_gap(file: JournalFile, txid: int) -> bool:
-    """Whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should be: all
-    headers up to there are read."""
-    at = file.header.blocks_offset
-    while (ref := file.block_at(at)) is not None and ref.header.first_txid <= txid + 1:
-        if ref.header.is_gap and ref.header.first_txid - 1 <= txid <= ref.header.last_txid:
-            return True
-        at = ref.end
-    return False
 
 
 def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:

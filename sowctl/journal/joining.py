@@ -8,15 +8,25 @@ Ruled by ``sow-archive(5)``, "Reading".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError
-from sowctl.remote.place import Place, RemotePath
+from sowctl.remote.place import Place, RemotePath, on_disk
 
 if TYPE_CHECKING:
     from sowctl.journal.archived import ArchivedFile
     from sowctl.journal.format import FileHeader
     from sowctl.journal.manifest import Manifest
+
+
+def apart(directory: Place, archive: Place | None) -> tuple[tuple[Path | None, Path | None], RemotePath | None]:
+    """The directories of this machine, and the one that is at a URL."""
+    if isinstance(directory, RemotePath):
+        return (None if archive is None else on_disk(archive), None), directory
+    if isinstance(archive, RemotePath):
+        return (directory, None), archive
+    return (directory, archive), None
 
 
 class JoinedArchive:
@@ -33,11 +43,14 @@ class JoinedArchive:
         self._segments: Mapping[int, ArchivedFile] = {}
         self._checked: tuple[int, int] | None = None
 
-    def ask(self) -> None:
-        """Read the manifest. Raises what :func:`sowctl.journal.manifest.find` and ``load`` raise."""
+    def ask(self, *, needed: bool = False) -> None:
+        """Read the manifest. ``needed``: files before those here are wanted, so that no archive is an error.
+
+        Raises what :func:`sowctl.journal.manifest.find` and ``load`` raise.
+        """
         from sowctl.journal.manifest import find, load
 
-        self.manifest = (load if self._is_all else find)(self.at, self._instance, self._reaching)
+        self.manifest = (load if self._is_all or needed else find)(self.at, self._instance, self._reaching)
         self._segments = {} if self.manifest is None else self.manifest.by_number()
         self.asked = True  # a failure is no answer: who asks next asks again
 

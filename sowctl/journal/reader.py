@@ -388,6 +388,10 @@ class Journal:
         between = sum(map(self._folder.stored, range(begin.number, end.number)))
         return between - begin.offset + end.offset
 
+    def is_remote(self, number: int) -> bool:
+        """Whether a file is read at a URL."""
+        return self._folder.archived(number) is not None
+
     def may_hold(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
         """Whether a file can have entries of a topic (None: of any) within two times; True where no manifest tells."""
         archived = self._folder.archived(number)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
-from sowctl.journal.files import BlockRef, JournalFile, damaged_block
-from sowctl.journal.fileset import REMOVED, FileSet, foreign_file, has_gap
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block, has_gap
+from sowctl.journal.fileset import REMOVED, FileSet, foreign_file
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, witness
 from sowctl.journal.walk import Walker, lost_end

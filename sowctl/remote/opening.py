@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
-from sowctl.remote.place import RemotePath
+from sowctl.remote.place import RemotePath, url_of
 from sowctl.remote.trouble import no_such_server, of, shortened
 from sowctl.seam import Seam
 
@@ -26,15 +27,18 @@ AHEAD = 4 << 20
 CHUNK = 4 << 20
 """Bytes that are copied at a time."""
 FILE_MODE = 0o640
+PATIENCE = 20
+"""Seconds for which a store that does not answer is asked again, where its library would go on for minutes."""
 _WHOLE = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
 """Stores in which a file is there when all of it was written, and not before."""
 
 
 class Found(NamedTuple):
-    """A file of a directory, and its size in bytes."""
+    """A file of a directory, its size in bytes, and when it was written, in seconds since 1970 (0: not told)."""
 
     place: RemotePath
     size: int
+    changed: float = 0.0
 
 
 def _connected(root: str) -> tuple[Any, str]:
@@ -54,9 +58,34 @@ def _connected(root: str) -> tuple[Any, str]:
 @lru_cache(maxsize=32)
 def _filesystem(root: str, query: str, process: int) -> tuple[Any, str]:
     """The file system, and what stands before every path in it. ``process``: a fork must not share connections."""
+    if root.startswith(("gs:", "gcs:")) and "retry_limit_seconds" not in query:
+        # Without it Google's library goes on for a quarter of an hour.
+        query = f"{query or '?'}&retry_limit_seconds={PATIENCE}".replace("?&", "?")
     # The path is asked for with a name in it: without one, stores take the URL for that of the service.
     system, path = _connected(f"{root}x{query}")
+    if root.startswith(("abfs:", "abfss:")):
+        _require_credentials(url_of(root), system, path)
     return system, path.removesuffix("x")
+
+
+def _require_credentials(root: RemotePath, system: Any, path: str) -> None:
+    """Ask something harmless first: without credentials Azure's library ends the process that opens a file.
+
+    Raises StorageError ``SOW-RMT-004``.
+    """
+    try:
+        system.get_file_info(path)
+    except _failures() as error:
+        found = of(error, root, "read")
+        if found.code == "SOW-RMT-004":
+            raise found from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What Arrow raises, asked for where it has raised something."""
+    from pyarrow.lib import ArrowException
+
+    return OSError, ValueError, ArrowException
 
 
 def _at(place: RemotePath) -> tuple[Any, str]:
@@ -86,7 +115,7 @@ class RemoteFile:
         try:
             self._file = system.open_input_file(path)
             self.size: int = self._file.size()
-        except (OSError, ValueError) as error:
+        except _failures() as error:
             raise _missing(error, place) from error
         self._start = 0
         self._held = b""
@@ -107,7 +136,7 @@ class RemoteFile:
             wanted = min(max(size - len(kept), self._step), self.size - begin)
             try:
                 more = self._file.read_at(wanted, begin)
-            except (OSError, ValueError) as error:
+            except _failures() as error:
                 raise _missing(error, self.place) from error
             self._held = kept + more if kept else more
             self._start = offset
@@ -151,7 +180,7 @@ def read(place: RemotePath) -> bytes:
     try:
         with system.open_input_file(path) as file:
             return bytes(file.read())
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise _missing(error, place) from error
 
 
@@ -162,7 +191,7 @@ def chunks(place: RemotePath) -> Iterator[bytes]:
         with system.open_input_stream(path, compression=None) as file:
             while chunk := file.read(CHUNK):
                 yield chunk
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise _missing(error, place) from error
 
 
@@ -196,7 +225,7 @@ def write(place: RemotePath, content: Iterable[bytes]) -> int:
             sync_directory(Path(directory), Seam())
         elif renamed:
             _renamed(system, target, path)
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise of(error, place, "written") from error
     return size
 
@@ -223,7 +252,7 @@ def size_of(place: RemotePath) -> int | None:
     system, path = _at(place)
     try:
         found = system.get_file_info(path)
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise of(error, place, "read") from error
     return found.size if found.is_file else None
 
@@ -233,7 +262,7 @@ def exists(place: RemotePath) -> bool:
     system, path = _at(place)
     try:
         found = bool(system.get_file_info(path).type.name != "NotFound")
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise of(error, place, "read") from error
     if not found:
         _require_server(place)
@@ -251,13 +280,67 @@ def listed(directory: RemotePath, *, below: bool = False) -> list[Found]:
     selector = fs.FileSelector(path, allow_not_found=True, recursive=below)
     try:
         infos = system.get_file_info(selector)
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise of(error, directory, "read") from error
     if not infos:
         _require_server(directory)
     start = len(path.strip("/")) + 1 if path.strip("/") else 0
-    names = [(one.path.strip("/")[start:], one.size) for one in infos if one.is_file]
-    return [Found(directory / name, size) for name, size in sorted(names)]
+    found = [(one.path.strip("/")[start:], one.size, (one.mtime_ns or 0) / 1e9) for one in infos if one.is_file]
+    return [Found(directory / name, size, changed) for name, size, changed in sorted(found)]
+
+
+def directories(directory: RemotePath) -> list[RemotePath]:
+    """The directories in a directory, by name; none where it is missing."""
+    from pyarrow import fs
+
+    system, path = _at(directory)
+    try:
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    except _failures() as error:
+        raise of(error, directory, "read") from error
+    return [directory / name for name in sorted(one.base_name for one in infos if one.type.name == "Directory")]
+
+
+@contextmanager
+def creating(place: RemotePath) -> Iterator[IO[bytes]]:
+    """A file to be written in order, for names that nobody reads before its writer says so: where the block ends with
+    an error, a part of it may be there."""
+    system, path = _at(place)
+    try:
+        if place.scheme not in _WHOLE:
+            system.create_dir(path.rpartition("/")[0], recursive=True)
+        file = system.open_output_stream(path, compression=None)
+    except _failures() as error:
+        raise of(error, place, "written") from error
+    is_whole = False
+    try:
+        yield file
+        is_whole = True
+    finally:
+        try:
+            file.close()
+        except _failures() as error:
+            # What ended the block is what is told.
+            if is_whole:
+                raise of(error, place, "written") from error
+
+
+def send(path: Path, place: RemotePath) -> int:
+    """A file of this machine to a URL; how many bytes it has."""
+
+    def content() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+    return write(place, content())
+
+
+def fetch(place: RemotePath, path: Path) -> None:
+    """A file at a URL to this machine."""
+    with path.open("wb") as file:
+        for chunk in chunks(place):
+            file.write(chunk)
 
 
 def delete(place: RemotePath) -> None:
@@ -267,7 +350,7 @@ def delete(place: RemotePath) -> None:
         system.delete_file(path)
     except FileNotFoundError:
         return
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise of(error, place, "removed") from error
 
 
@@ -278,7 +361,7 @@ def delete_all(directory: RemotePath) -> None:
         system.delete_dir(path)
     except FileNotFoundError:
         return
-    except (OSError, ValueError) as error:
+    except _failures() as error:
         raise of(error, directory, "removed") from error
 
 
@@ -300,7 +383,7 @@ def _require_server(place: RemotePath) -> None:
     system, path = _at(place)
     try:
         missing = system.get_file_info(path.partition("/")[0]).type.name == "NotFound"
-    except (OSError, ValueError):
+    except _failures():
         # Not permitted to look at the bucket: what is known is that nothing was found.
         return
     if missing:

@@ -24,6 +24,16 @@ _AWAY = re.compile(
 _NO_ROOM = re.compile(r"NO_SUCH_BUCKET|bucket does not exist|ContainerNotFound|container does not exist", re.IGNORECASE)
 _NOISE = re.compile(r"\s*\(Request ID: [^)]*\)|curlCode: \d+, |\s+Detail: .*$|^\[Errno \d+\] |When [^:]*: ", re.DOTALL)
 _LONGEST = 200
+_AZURE = ", such as az login, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET"
+_GOOGLE = ", such as a file that GOOGLE_APPLICATION_CREDENTIALS names"
+_CREDENTIALS = {
+    "s3": ", such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": _GOOGLE,
+    "gcs": _GOOGLE,
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "hdfs": ", such as kinit",
+}
 
 
 def no_such_file(place: RemotePath, what: str = "file") -> MissingError:
@@ -56,8 +66,8 @@ def of(error: Exception, place: RemotePath, doing: str) -> SowError:
             "SOW-RMT-004",
             f"the file cannot be {doing}: access was refused: {text}",
             place=str(place),
-            hint="give credentials as the store's own tools take them, such as AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, and the right to this place; on a cluster on every machine",
+            hint=f"give credentials as the store's own tools take them{_CREDENTIALS.get(place.scheme, '')}, and the "
+            "right to this place; on a cluster on every machine",
         )
     if isinstance(error, TimeoutError | ConnectionError) or _AWAY.search(raw):
         return StorageError(

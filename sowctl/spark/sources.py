@@ -322,7 +322,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     )
     return WriteRequest(
         origin,
-        find_staging(origin, client, options.path("staging")),
+        find_staging(origin, client, options.place("staging")),
         publish,
         cast("Operation | None", operation),
         overwrite=overwrite,

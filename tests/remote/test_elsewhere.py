@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk.remoteruns import sweep
+from sowctl.engine.bulk.staging import staging
 from sowctl.errors import MissingError
 from sowctl.journal.reader import Journal
 from sowctl.journal.upkeep.sending import Sending
 from sowctl.journal.upkeep.survey import survey
 from sowctl.remote import opening
 from sowctl.remote.place import url_of
+from tests.support.instances import message
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish, texts
+from tests.support.staged import SKIP, make, stage
 
 ENDPOINT = os.environ.get("SOWCTL_TEST_S3", "")
 
@@ -49,3 +54,26 @@ def test_an_archive_there(tmp_path: Path) -> None:
     assert opening.read(root / "big") == big
     opening.delete_all(root)
     assert opening.listed(root, below=True) == []
+
+
+@pytest.mark.skipif(not ENDPOINT, reason="SOWCTL_TEST_S3 names no object store")
+def test_staging_there(tmp_path: Path) -> None:
+    scheme, _, host = ENDPOINT.partition("://")
+    bucket = f"sowctl-{os.urandom(6).hex()}"
+    options = f"?endpoint_override={host}&scheme={scheme}&region=us-east-1&allow_bucket_creation=true"
+    root = url_of(f"s3://{bucket}/stage{options}")
+    system, path = opening._at(root)
+    system.create_dir(path.partition("/")[0])
+    lab = make(tmp_path)
+    instance = lab.open()
+    with staging(instance, instance.topic("log").config, directory=root) as area:
+        plan = area.plan(SKIP, keep_rejects=True)
+        done = [stage(plan, f"t{n}", n, [message(id=k, n=n) for k in range(500)] + ["no"]) for n in range(3)]
+        assert sweep(root) == []
+        report = commit(area, plan, done)
+    assert (report.published, report.rejected) == (1500, 3) and len(lab.query("log")) == 500
+    assert [one for one in opening.listed(root, below=True) if one.size] == []
+    # what nobody asks for is removed when it is old, as the store tells its age
+    opening.write(root / "run-old" / "owner", [b"{}"])
+    assert sweep(root) == [] and opening.directories(root) == [root / "run-old"]
+    opening.delete_all(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,14 @@ def test_what_is_written_is_there(root: RemotePath) -> None:
     assert opening.size_of(place) == 4 and opening.exists(root)
     opening.write(place, [b"new"])
     opening.write(root / "below" / "two", [b"2"])
-    assert opening.listed(root) == [(place, 3)]
-    assert opening.listed(root, below=True) == [(root / "below/two", 1), (place, 3)]
+    assert [one[:2] for one in opening.listed(root)] == [(place, 3)]
+    assert [one[:2] for one in opening.listed(root, below=True)] == [(root / "below/two", 1), (place, 3)]
+    assert all(abs(one.changed - time.time()) < 600 for one in opening.listed(root))
+    assert opening.directories(root) == [root / "below"] and opening.directories(root / "nowhere") == []
+    with opening.creating(root / "below" / "part") as file:
+        file.write(b"a")
+        file.write(b"bc")
+    assert opening.read(root / "below" / "part") == b"abc"
     assert opening.listed(root / "nowhere") == []
     opening.delete(place)
     opening.delete(place)

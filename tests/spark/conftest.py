@@ -66,9 +66,9 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path, XML)
 
 
-def stock(directory: Path) -> Lab:
+def stock(directory: Path, journal_size: int = 20_000) -> Lab:
     """The instance of :func:`stocked`."""
-    lab = Lab(directory, XML, journal_size=20_000)
+    lab = Lab(directory, XML, journal_size=journal_size)
     rng = random.Random(7)
     for step in range(12):
         for topic in ("orders", "past", "loose"):

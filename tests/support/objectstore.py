@@ -11,6 +11,8 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import formatdate
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -117,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 rows.append(
                     f"<Contents><Key>{escape(name)}</Key><Size>{len(content)}</Size>"
-                    "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+                    f"<LastModified>{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified></Contents>"
                 )
         rows += [f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in sorted(folders)]
         most = int(self.query.get("max-keys", "1000"))
@@ -196,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Type", "application/xml" if body.startswith(b"<") else "application/octet-stream")
-        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.send_header("Last-Modified", formatdate(usegmt=True))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

@@ -1,6 +1,7 @@
 """Bulk writes: many tasks stage messages, one commit publishes them, all or nothing. In the order in which data passes:
 
 * ``staging``: a run's directory, and what tasks get and give back.
+* ``remoteruns``: that directory at a URL; ``owner``: whose it is, and whether that process has ended.
 * ``task``: one attempt of one task: messages in, segments out.
 * ``segments``: the files between tasks and commit.
 * ``merge``: segments in input order; what an overwrite deletes.

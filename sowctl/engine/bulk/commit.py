@@ -81,6 +81,7 @@ def commit(
     """
     started = monotonic()
     run = _Commit(area, plan, publisher, overwrite, sources, on_reject, words)
+    area.gather(staged)
     try:
         run.go(staged)
     finally:

@@ -3,7 +3,8 @@
 A run has a directory of its own, beside the journal or the store, with a lock file that its driver holds. Tasks write
 segments in it, each attempt under its own name (:mod:`sowctl.engine.bulk.task`); the driver commits those of the
 attempts that won (:mod:`sowctl.engine.bulk.commit`) and removes the directory. A directory whose lock is free belongs
-to a driver that died: the next run removes it.
+to a driver that died: the next run removes it. Where tasks share no file system with the driver, what they leave goes
+to a URL (:mod:`sowctl.engine.bulk.remoteruns`), and the driver has a directory of its own for what it fetches.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,7 +27,8 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.prepare import Preparer
-from sowctl.errors import MissingError, StorageError, UsageError
+from sowctl.errors import DamageError, MissingError, SowError, StorageError, UsageError
+from sowctl.remote.place import Place, RemotePath
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
@@ -38,12 +41,12 @@ _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 class StagePlan(DescribedStruct, frozen=True):
     """What a task needs to stage messages of one topic; travels to the executors.
 
-    ``directory`` is the run's, which they share with the driver. ``now`` microseconds UTC: one clock for all tasks.
+    ``place`` is the run's directory, which they share with the driver. ``now`` microseconds UTC, for all tasks.
     ``keep_rejects``: refused messages are written down, all of them. ``stop``: the first refused message ends a task's
     work, because the run will write nothing then.
     """
 
-    directory: str
+    place: Place
     config: InstanceConfig
     topic: TopicConfig
     options: PublishOptions
@@ -81,11 +84,43 @@ def refuse_pattern(topic: TopicConfig) -> None:
 
 
 class Area(DescribedStruct):
-    """A run's staging directory, held by the driver. Made by :func:`staging`."""
+    """A run's staging directory, held by the driver. Made by :func:`staging`.
+
+    ``shared`` is the place at a URL where tasks write and read instead; then ``directory`` is the driver's alone.
+    """
 
     directory: Path
     topic: TopicConfig
     instance: Instance
+    shared: RemotePath | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where tasks write and read."""
+        return self.directory if self.shared is None else self.shared
+
+    def gather(self, staged: Iterable[Staged]) -> None:
+        """Bring what these attempts have left at a URL into the directory, their refused messages too.
+
+        Raises DamageError ``SOW-ENG-041`` where a file is missing, and what reading at a URL raises.
+        """
+        if self.shared is None:
+            return
+        from sowctl.remote import opening
+
+        for one in staged:
+            for name in [info.name for info in one.segments] + ([one.rejects] if one.rejects is not None else []):
+                try:
+                    opening.fetch(self.shared / name, self.directory / name)
+                except MissingError as error:
+                    if error.code != "SOW-RMT-002":
+                        raise
+                    raise DamageError(
+                        "SOW-ENG-041",
+                        "a staged segment is not there, although its task has written it",
+                        place=str(self.shared / name),
+                        hint="nothing was committed: run the job again; see whether something removes files there",
+                    ) from error
 
     def plan(
         self,
@@ -110,17 +145,20 @@ class Area(DescribedStruct):
         assert config is not None
         moment = self.instance.now if now is None else now
         stop = options.on_error != "skip"
-        where = str(self.directory)
-        return StagePlan(where, config, self.topic, options, operation, moment, keep_rejects, stop)
+        return StagePlan(self.place, config, self.topic, options, operation, moment, keep_rejects, stop)
 
 
 @contextmanager
-def staging(instance: Instance, topic: TopicConfig, *, directory: Path | None = None) -> Iterator[Area]:
+def staging(instance: Instance, topic: TopicConfig, *, directory: Place | None = None) -> Iterator[Area]:
     """A staging directory for one run; it is removed at the end, and so are those that dead drivers left.
 
-    ``directory`` is where to make it instead of beside the instance's files; executors must be able to write there.
-    Raises StorageError ``SOW-ENG-044``.
+    ``directory`` is where to make it instead of beside the instance's files, a URL perhaps; executors must be able to
+    write there. Raises StorageError ``SOW-ENG-044``, and what reading and writing at a URL raises.
     """
+    if isinstance(directory, RemotePath):
+        with _begun_at(directory, instance) as (shared, own):
+            yield Area(own, topic, instance, shared)
+        return
     root = directory if directory is not None else place_of(instance, topic)
     with ExitStack() as held:
         try:
@@ -145,6 +183,32 @@ def place_of(instance: Instance, topic: TopicConfig) -> Path:
             hint="give a staging directory",
         )
     return topic.file.parent / name
+
+
+@contextmanager
+def _begun_at(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath, Path]]:
+    """A directory in a URL that names this process as its owner, and one of the driver's own; both go at the end."""
+    from sowctl.engine.bulk import remoteruns
+    from sowctl.engine.bulk.owner import this_process
+
+    remoteruns.sweep(root)
+    run = root / f"{_RUN}{instance.random(8).hex()}"
+    with own_directory(instance) as own:
+        remoteruns.begin(run, this_process())
+        try:
+            yield run, own
+        finally:
+            # What cannot be removed now is removed by the next run: the result of this one does not depend on it.
+            with suppress(SowError):
+                remoteruns.remove(run)
+
+
+@contextmanager
+def own_directory(instance: Instance) -> Iterator[Path]:
+    """A temporary directory of this process; those that dead ones left are removed. Raises OSError."""
+    # As staging here is kept apart: by a lock that goes with the process. Names may repeat between instances.
+    with _begun(Path(tempfile.gettempdir()) / f"sowctl-{os.getuid()}.staging", instance) as own:
+        yield own
 
 
 @contextmanager

@@ -8,6 +8,7 @@ writers of :mod:`sowctl.spark`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,13 +29,14 @@ from sowctl.engine.bulk.segments import (
     SegmentRows,
     SegmentWriter,
 )
-from sowctl.engine.bulk.staging import OPERATIONS, Staged, StagePlan
+from sowctl.engine.bulk.staging import OPERATIONS, Staged, StagePlan, own_directory
 from sowctl.engine.instance import Instance
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.outcome import Until
 from sowctl.engine.writing.prepare import Prepared, Preparer
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.identity.keys import named_key
+from sowctl.remote.place import RemotePath, on_disk
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -59,9 +61,12 @@ class StageTask:
         self.plan = plan
         self.attempt = attempt
         self.stopped = False
-        self._directory = Path(plan.directory)
+        # At a URL a file is there at once and whole: it is made here, and sent when the attempt has ended well.
+        self._held = ExitStack()
         # All tasks have the driver's clock: a message gets the same time whichever task prepares it, and however often.
         instance = Instance(plan.config, partial(int, plan.now))
+        here = isinstance(plan.place, Path)
+        self._directory = on_disk(plan.place) if here else self._held.enter_context(own_directory(instance))
         # The preparer of publishing: a message of a bulk load is refused, keyed and timed as a single one.
         self._preparer = Preparer(instance, plan.topic, plan.options)
         self._operation = OPERATIONS[plan.operation]
@@ -216,6 +221,11 @@ class StageTask:
         """Complete the segments; what the driver's commit wants to know of this attempt."""
         self._close_segment()
         rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
+        if isinstance(self.plan.place, RemotePath):
+            from sowctl.remote import opening
+
+            for name in [info.name for info in self._done] + ([rejects] if rejects is not None else []):
+                opening.send(self._directory / name, self.plan.place / name)
         # Samples travel to the driver, so they are cut; the file of rejects has them whole.
         samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
         counts = self._messages, self._blank, self._refused.count
@@ -232,6 +242,7 @@ class StageTask:
             # An attempt that failed is tried again under another name; what it leaves would only take room.
             for info in self._done:
                 (self._directory / info.name).unlink(missing_ok=True)
+        self._held.close()
 
 
 def _deletions(sow_keys: Sequence[str]) -> tuple[Prepared, list[Refusal]]:

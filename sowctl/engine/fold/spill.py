@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from sowctl.errors import StorageError
 from sowctl.identity.keyspace import shares, stable_order, words
@@ -35,6 +35,14 @@ SPOOL_BYTES = 8 << 20
 """So much of a :class:`Spool` stays in memory."""
 
 
+class Readable(Protocol):
+    """A file that is read in order."""
+
+    def read(self, size: int, /) -> bytes:
+        """So many bytes; fewer at the end."""
+        ...
+
+
 def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
     """A part of a file of pairs: its head, the keys of 8 bytes back to back, the lengths of the values, the values."""
     import numpy as np
@@ -43,7 +51,7 @@ def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
     return b"".join((_HEAD.pack(len(values), int(lengths.sum(dtype="u8"))), keys, lengths.tobytes(), *values))
 
 
-def parts_in(file: IO[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+def parts_in(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
     """What :func:`packed` has made, part by part: keys back to back, and values. Raises EOFError where it is cut."""
     import numpy as np
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Entry
+    from sowctl.remote.place import Place
     from sowctl.spark.reading.journalreader import JournalReader
     from sowctl.values.paths import Path as FieldPath
 
@@ -84,7 +84,7 @@ def export(
     topics: Sequence[TopicConfig],
     output: Output,
     *,
-    staging_directory: Path | None = None,
+    staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
     """Write the present records of ``topics``; several go into directories ``_topic=NAME`` of the output each.
@@ -106,13 +106,13 @@ def export(
         # The ending that told the format is that of the whole output, and the directories of topics have none.
         place = replace(place, format=output.kind)
         with staging(instance, topic, directory=staging_directory) as area:
-            require_sight(spark, instance, area.directory)
+            seen = require_sight(spark, instance, area.place)
             if output.kind == "sow":
-                parts = parts_of(spark, instance, topic, None, area.directory)
+                parts = parts_of(spark, instance, topic, None, area.place, seen)
                 definition = definition_of(instance.config.name, topic)
-                written = write_store(spark, instance, parts, place, definition, area.directory)
+                written = write_store(spark, instance, parts, place, definition, area.place)
             else:
-                found = state_of(spark, instance, topic, None, area.directory)
+                found = state_of(spark, instance, topic, None, area.place, seen)
                 written = write_state(spark, instance, topic, found, place)
         _count(report, written)
     report.details["format"] = output.kind

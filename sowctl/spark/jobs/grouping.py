@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +29,7 @@ from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.rows.retraction import Retractable, RetractableGroup
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of
+from sowctl.remote.place import Place
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folds.foldshape import SHUFFLE_BLOCKS
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
@@ -59,16 +59,16 @@ Row = tuple[ViewRecord | None, ...]
 class FilePart(Struct, frozen=True):
     """Records in a file that a task left; ``read`` rows went into them."""
 
-    path: str
+    place: Place
     read: int
 
     def pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order."""
-        return read_pairs(Path(self.path))
+        return read_pairs(self.place)
 
 
 def grouped(
-    spark: SparkSession, instance: Instance, query: Query, parts: Sequence[Sequence[Part]], directory: Path
+    spark: SparkSession, instance: Instance, query: Query, parts: Sequence[Sequence[Part]], directory: Place
 ) -> list[FilePart]:
     """The groups of a view over the records in ``parts``, a row of parts for every source; in key order."""
     # One clock for all tasks: an expression that asks for the time gets the same answer everywhere.
@@ -91,7 +91,7 @@ def grouped(
                 partial(_of_shuffled, maker, count)
             )
         # By the digest of the group's key: all states of a group meet in one task, and the parts come out in key order.
-        found = states.partitionBy(count, int).mapPartitionsWithIndex(partial(_merged, maker, str(directory))).collect()
+        found = states.partitionBy(count, int).mapPartitionsWithIndex(partial(_merged, maker, directory)).collect()
         if attached is not None:
             attached.destroy()
     return [part for _, part in sorted(found, key=itemgetter(0))]
@@ -266,14 +266,14 @@ def _in_buckets(
 
 
 def _merged(
-    maker: Maker, directory: str, index: int, found: Iterable[tuple[int, bytes]]
+    maker: Maker, directory: Place, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
     """The groups of a bucket, in a file by key."""
     return carried_iterator(_written(maker.program, directory, index, found))
 
 
 def _written(
-    program: Program, directory: str, index: int, found: Iterable[tuple[int, bytes]]
+    program: Program, directory: Place, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
     retractable = Retractable(program.projection)
     groups: dict[bytes, RetractableGroup] = {}
@@ -286,9 +286,9 @@ def _written(
                 groups[digest] = group
     if not groups:
         return
-    path = Path(directory) / f"groups-{attempt()}"
-    write_pairs(path, _pairs(program, retractable, groups))
-    yield index, FilePart(str(path), sum(group.size for group in groups.values()))
+    place = directory / f"groups-{attempt()}"
+    write_pairs(place, _pairs(program, retractable, groups))
+    yield index, FilePart(place, sum(group.size for group in groups.values()))
 
 
 def _pairs(program: Program, retractable: Retractable, groups: dict[bytes, RetractableGroup]) -> Iterator[Pairs]:

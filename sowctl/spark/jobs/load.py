@@ -26,7 +26,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
-from sowctl.remote.place import url_of
+from sowctl.remote.place import Place, url_of
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.inputs import PACKED, InputSplit, cut, expanded, lines_of, uncut
 from sowctl.spark.jobs.outputs.delivery import brought, hadoop_knows
@@ -75,7 +75,7 @@ def load(
     paths: Sequence[str],
     options: LoadOptions = DEFAULTS,
     *,
-    staging_directory: Path | None = None,
+    staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
     """Load the files of ``paths`` (patterns allowed) into ``topic``, all of them or none.
@@ -89,7 +89,7 @@ def load(
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
     with staging(instance, topic, directory=staging_directory) as area:
-        require_sight(spark, instance, area.directory)
+        require_sight(spark, instance, area.place)
         plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
         # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
@@ -100,7 +100,7 @@ def load(
                 report.details["uncut"] = whole
             done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
         else:
-            here = brought(spark, files, area.directory) if ours else files
+            here = brought(spark, files, area) if ours else files
             done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}")
         late: list[Rejected] = []
         try:

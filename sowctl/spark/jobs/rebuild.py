@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -21,7 +20,7 @@ from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import definition_of, open_log
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
-from sowctl.remote.place import place_of
+from sowctl.remote.place import Place, place_of
 from sowctl.spark.jobs.folds.folding import FoldResult, fold
 from sowctl.spark.jobs.folds.gathering import Gathered, gather, gathers
 from sowctl.spark.jobs.folds.pairfiles import read_pairs
@@ -53,7 +52,7 @@ def rebuild(
     topics: Sequence[TopicConfig],
     options: ReplayOptions = DEFAULTS,
     *,
-    staging_directory: Path | None = None,
+    staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
     """Build the stores of ``topics`` anew from the journals, in one pass over them, and put them in place.
@@ -75,25 +74,28 @@ def rebuild(
     replay(instance, wanted, replace(chosen, dry_run=True))
     directory = place_of(options.journal) if options.journal is not None else None
     with staging(instance, wanted[0], directory=staging_directory) as area:
-        require_sight(spark, instance, area.directory)
+        seen = require_sight(spark, instance, area.place).journal
         with open_log(instance, directory=directory, whole=True) as log:
             last = log.last_txid()
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
             tell_uncut(instance, log)
             result: FoldResult | Gathered
-            if gathers(wanted, log.first_txid - 1, until):
+            # A gathering shares files of a file system in any order, which a URL is not made for.
+            if area.shared is None and gathers(wanted, log.first_txid - 1, until):
                 result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
             else:
-                result = fold(spark, log, wanted, until=until, at=options.until_time).files(area.directory)
+                folded = fold(spark, log, wanted, until=until, at=options.until_time, seen=seen)
+                result = folded.files(area.place)
             # LMDB's files are written on this machine, where maps of files work; a single one where it is going to lie.
             made: Sequence[str] = ()
-            if len(wanted) > 1 and result.bytes > APART_BYTES and is_local(spark.sparkContext.master or ""):
+            here = area.shared is None and is_local(spark.sparkContext.master or "")
+            if here and len(wanted) > 1 and result.bytes > APART_BYTES:
                 origin = Origin(instance.config, None, None, None, instance.now)
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
                 made = run(spark, range(len(wanted)), filler, what="fill the stores")
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
-        put = partial(_put, result, places, area.directory, until, options.until_time, made)
+        put = partial(_put, result, places, area.place, until, options.until_time, made)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
         told = replay(instance, topics, chosen, fold=put)
     report.details["topics"] = [asdict(one) for one in told]
@@ -108,7 +110,7 @@ def rebuild(
 def _put(
     result: FoldResult | Gathered,
     places: dict[tuple[str, str], int],
-    directory: Path,
+    directory: Place,
     end: int,
     moment: int | None,
     made: Sequence[str],
@@ -175,7 +177,7 @@ class _Filler:
 
 
 def _append(
-    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | Gathered, place: int, directory: Path
+    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | Gathered, place: int, directory: Place
 ) -> None:
     """The folded records of a topic, and versions, in key order, as the builder wants them."""
     if isinstance(result, Gathered):

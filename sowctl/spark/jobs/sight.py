@@ -12,7 +12,6 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -34,6 +33,7 @@ HEAD = 4096
 ROUNDS = 2
 """Tasks for each processor of the cluster: which executor takes a task is not ours to say."""
 TOKEN = "seen-by-executors"
+JOURNAL, STORE = "a file of the journal", "a store"
 
 
 class Probe(Struct, frozen=True):
@@ -43,6 +43,14 @@ class Probe(Struct, frozen=True):
     place: Place
     size: int
     digest: str
+
+
+class Seen(Struct, frozen=True):
+    """What executors see of an instance's files: those of its journal, and its stores. What they do not see the driver
+    reads for them, where staging lies at a URL."""
+
+    journal: bool = True
+    stores: bool = True
 
 
 class Unseen(Struct, frozen=True):
@@ -62,7 +70,7 @@ def probe(what: str, place: Place) -> Probe | None:
     return Probe(what, place, len(head), _digest(head))
 
 
-def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
+def probes_of(instance: Instance, shared: Place | None = None) -> list[Probe]:
     """Probes of an instance's journal and stores, and of a token that is left in the directory ``shared``."""
     found: list[Probe | None] = []
     log, config = instance.log, instance.config
@@ -71,7 +79,7 @@ def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
 
         files = [paths[0] for paths in list_files(log.directory, config.name, log.archive_here).values()]
         # The oldest may lie in the archive, the youngest is in the journal's own directory.
-        found += [probe("a file of the journal", path) for path in dict.fromkeys((*files[:1], *files[-1:]))]
+        found += [probe(JOURNAL, path) for path in dict.fromkeys((*files[:1], *files[-1:]))]
         if isinstance(log.archive_directory, RemotePath):
             from sowctl.journal.manifest import find
 
@@ -79,34 +87,56 @@ def probes_of(instance: Instance, shared: Path | None = None) -> list[Probe]:
                 found.append(probe("a file of the archive", log.archive_directory / known.segments[0].name))
     # The head of a store changes with each commit; what tells its file is that it is there, and how it is made.
     found += [
-        Probe("a store", path, 0, _digest(b""))
+        Probe(STORE, path, 0, _digest(b""))
         for path in dict.fromkeys(topic.file for topic in instance.topics if topic.file is not None)
         if path.is_file()
     ]
     if shared is not None:
-        token = shared / TOKEN
-        token.write_bytes(os.urandom(32))
-        found.append(probe("the staging directory", token))
+        token, content = shared / TOKEN, os.urandom(32)
+        if isinstance(token, RemotePath):
+            from sowctl.remote import opening
+
+            opening.write(token, [content])
+        else:
+            token.write_bytes(content)
+        # Not as the driver reads it: an object store that shows a file to its writer alone is found out here, too.
+        found.append(Probe("the staging directory", token, len(content), _digest(content)))
     return [one for one in found if one is not None]
 
 
-def require_sight(spark: SparkSession, instance: Instance, shared: Path | None = None) -> None:
+def require_sight(spark: SparkSession, instance: Instance, shared: Place | None = None) -> Seen:
     """Refuse to begin where an executor does not see what is seen here: ConfigError ``SOW-SPK-141``; where it runs
-    other code: ``SOW-SPK-166``."""
+    other code: ``SOW-SPK-166``.
+
+    Where ``shared`` is at a URL, executors need not see the files of the instance: what they see is returned.
+    """
     if is_local(spark.sparkContext.master or ""):
-        return
+        return Seen()
     count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
     describe(spark, "ask executors for their release")
     with translated():
         # Not by run(), whose own functions an executor would have to know.
         spark.sparkContext.parallelize([code()] * count, count).foreach(require_code)
     probes = probes_of(instance, shared)
-    if probes:
-        raise_unseen(run(spark, [tuple(probes)] * count, look, what="look at the files that executors see"))
+    if not probes:
+        return Seen()
+    found = run(spark, [tuple(probes)] * count, look, what="look at the files that executors see")
+    unseen = [one for some in found for one in some]
+    if not isinstance(shared, RemotePath):
+        raise_unseen(unseen)
+    own = {JOURNAL, STORE}
+    raise_unseen(one for one in unseen if one.probe.what not in own)
+    missed = {one.probe.what for one in unseen}
+    if missed:
+        instance.notify(
+            f"executors do not see {' and '.join(sorted(missed))}: the driver reads for them what they lack"
+        )
+    return Seen(JOURNAL not in missed, STORE not in missed)
 
 
-def look(probes: Sequence[Probe]) -> Unseen | None:
-    """The first probe that this process does not see as the driver has; None where all are the same."""
+def look(probes: Sequence[Probe]) -> list[Unseen]:
+    """The probes that this process does not see as the driver has."""
+    unseen = []
     for one in probes:
         try:
             head = _head(one.place, one.size)
@@ -118,13 +148,13 @@ def look(probes: Sequence[Probe]) -> Unseen | None:
             if len(head) == one.size and _digest(head) == one.digest:
                 continue
             problem = "it is another file: its first bytes differ"
-        return Unseen(socket.gethostname(), one, problem)
-    return None
+        unseen.append(Unseen(socket.gethostname(), one, problem))
+    return unseen
 
 
-def raise_unseen(found: Iterable[Unseen | None]) -> None:
+def raise_unseen(found: Iterable[Unseen]) -> None:
     """Raise ConfigError ``SOW-SPK-141`` for the first that was not seen; the message names all its hosts."""
-    unseen = [one for one in found if one is not None]
+    unseen = list(found)
     if not unseen:
         return
     first = unseen[0]
@@ -133,8 +163,10 @@ def raise_unseen(found: Iterable[Unseen | None]) -> None:
         "SOW-SPK-141",
         f"on {', '.join(hosts)} the executors do not see {first.probe.what} as the driver does: {first.problem}",
         place=str(first.probe.place),
-        hint="put the files of the instance, and the --staging directory, on a file system that all machines mount at "
-        "the same path",
+        hint="executors need the library and the credentials for this URL, as the driver has them"
+        if isinstance(first.probe.place, RemotePath)
+        else "put the files of the instance, and the --staging directory, on a file system that all machines mount at "
+        "the same path, or give a URL as --staging",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.bulk.staging import staging
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.remote.place import Place
 
 
 def snapshot(
@@ -30,7 +30,7 @@ def snapshot(
     at: int | None,
     output: Output,
     *,
-    staging_directory: Path | None = None,
+    staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
     """Write the state of ``topic`` as of ``at`` (microseconds UTC; None: now) to ``output``.
@@ -43,13 +43,13 @@ def snapshot(
     output.check()
     assert instance.config is not None
     with staging(instance, topic, directory=staging_directory) as area:
-        require_sight(spark, instance, area.directory)
+        seen = require_sight(spark, instance, area.place)
         if output.kind == "sow":
-            parts = parts_of(spark, instance, topic, at, area.directory)
+            parts = parts_of(spark, instance, topic, at, area.place, seen)
             definition = definition_of(instance.config.name, topic)
-            written = write_store(spark, instance, parts, output, definition, area.directory)
+            written = write_store(spark, instance, parts, output, definition, area.place)
         else:
-            found = state_of(spark, instance, topic, at, area.directory)
+            found = state_of(spark, instance, topic, at, area.place, seen)
             written = write_state(spark, instance, topic, found, output)
     report = JobReport("snapshot", (topic.label,), output.path, written.records, written.records, written.bytes)
     report.partitions = written.partitions

@@ -7,6 +7,8 @@ topic whose store is missing. All parts together are the records in key order.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -26,8 +28,10 @@ from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.identity.keyspace import bounds
+from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.folding import Fold, fold
-from sowctl.spark.jobs.folds.pairfiles import read_pairs
+from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.sight import Seen
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import tell_uncut
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
@@ -43,6 +47,7 @@ RECORDS_PER_PART = 100_000
 PARTS = 1000
 """Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
 READ = 1000
+ALL = Seen()
 
 
 class RangePart(Struct, frozen=True):
@@ -82,14 +87,15 @@ class Shown(DescribedStruct, frozen=True):
 
 
 class FoldedPart(Struct, frozen=True):
-    """The records of a key range in a file that a fold has left, as far as they are ``shown``."""
+    """The records of a key range in a file that a fold or the driver has left, as far as they are ``shown``."""
 
-    path: str
-    shown: Shown
+    place: Place
+    shown: Shown | None
 
     def pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order."""
-        return self.shown.of(read_pairs(Path(self.path)))
+        found = read_pairs(self.place)
+        return found if self.shown is None else self.shown.of(found)
 
 
 class PairsPart(Struct, frozen=True):
@@ -116,10 +122,10 @@ class FoldedState(DescribedStruct):
     fold: Fold
     shown: Shown
 
-    def files(self, directory: Path) -> list[FoldedPart]:
+    def files(self, directory: Place) -> list[FoldedPart]:
         """Parts in files in ``directory``, which may be read several times."""
         found = self.fold.files(directory)
-        return [FoldedPart(str(directory / one.records), self.shown) for one in found.files[0]]
+        return [FoldedPart(directory / one.records, self.shown) for one in found.files[0]]
 
     def streamed(self) -> RDD[PairsPart] | None:
         """Parts that no file holds, in key order; None for no record at all."""
@@ -131,24 +137,43 @@ class FoldedState(DescribedStruct):
 
 
 def parts_of(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Path
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig,
+    at: int | None,
+    directory: Place,
+    seen: Seen = ALL,
 ) -> Sequence[Part]:
     """The state of ``topic`` at an instant (microseconds UTC; None: now) in parts; ``directory`` is a staging one.
 
     Raises what reading the present or the past raises.
     """
-    found = state_of(spark, instance, topic, at, directory)
+    found = state_of(spark, instance, topic, at, directory, seen)
     return found.files(directory) if isinstance(found, FoldedState) else found
 
 
 def state_of(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Path
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig,
+    at: int | None,
+    directory: Place,
+    seen: Seen = ALL,
 ) -> Sequence[Part] | FoldedState:
     """As :func:`parts_of`, but of a state that has to be folded first nothing is done yet."""
+    found = _state(spark, instance, topic, at, directory, seen)
+    if isinstance(found, FoldedState) or seen.stores:
+        return found
+    return _handed(found, directory)
+
+
+def _state(
+    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Place, seen: Seen
+) -> Sequence[Part] | FoldedState:
     now = instance.now
     with ExitStack() as held:
         if at is None:
-            return _present(spark, instance, topic, held)
+            return _present(spark, instance, topic, held, seen)
         # The same decision that a query in one process makes, so that both show the same state or the same refusal.
         way = way_at(instance, topic.whole, at, held)
         # The present store shows the state at that instant, so nothing has to be folded.
@@ -160,20 +185,42 @@ def state_of(
         if way.means is Means.EMPTY:
             return _ranges(instance, topic, at, now, several=False)
         if way.means is not Means.FOLD:
-            # Made once, here, and read in ranges: every task would have to make all of it.
-            target = directory / f"state-{topic.message_type}-{at}.sow"
-            snapshot_file(instance, Target(topic=topic), at, target)
-            return _ranges_of(Origin(instance.config, None, target, None, now), None)
+            return _copied(instance, topic, at, directory)
         assert way.log is not None
         tell_uncut(instance, way.log)
         # Fixed here, so that all tasks fold the same entries.
         until = way.log.last_txid()
-        done = fold(spark, way.log, [topic.whole], after=way.after, until=until, at=way.at)
+        done = fold(spark, way.log, [topic.whole], after=way.after, until=until, at=way.at, seen=seen.journal)
     return FoldedState(done, Shown(topic.expiration, way.clock, topic.logical))
 
 
+def _copied(instance: Instance, topic: TopicConfig, at: int, directory: Place) -> Sequence[Part]:
+    """A state that is made once, here, and read in ranges: every task would have to make all of it."""
+
+    def ranges(path: Path) -> Sequence[Part]:
+        snapshot_file(instance, Target(topic=topic), at, path)
+        return _ranges_of(Origin(instance.config, None, path, None, instance.now), None)
+
+    name = f"state-{topic.message_type}-{at}.sow"
+    if isinstance(directory, Path):
+        return ranges(directory / name)
+    # A store is read where it can be mapped into memory.
+    with tempfile.TemporaryDirectory(prefix="sowctl-state-") as own:
+        return _handed(ranges(Path(own) / name), directory)
+
+
+def _handed(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
+    """Parts that executors do not see, read by the driver into files that they do."""
+    handed = []
+    for part in parts:
+        place = directory / f"handed-{os.urandom(8).hex()}"
+        write_pairs(place, part.pairs())
+        handed.append(FoldedPart(place, None))
+    return handed
+
+
 def _present(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack
+    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: Seen
 ) -> Sequence[Part] | FoldedState:
     """The present state: of a topic whose store is missing, out of the journals, as readers in one process have it."""
     whole = topic.whole
@@ -183,7 +230,9 @@ def _present(
     tell_uncut(instance, log)
     after = missing_start(instance, whole, log)
     # Versions are no part of the present state.
-    done = fold(spark, log, [replace(whole, history=None)], after=after, until=log.last_txid(), at=None)
+    done = fold(
+        spark, log, [replace(whole, history=None)], after=after, until=log.last_txid(), at=None, seen=seen.journal
+    )
     return FoldedState(done, Shown(topic.expiration, instance.now, topic.logical))
 
 

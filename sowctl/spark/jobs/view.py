@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -32,7 +31,7 @@ from sowctl.spark.jobs.outputs.datasets import write_records
 from sowctl.spark.jobs.outputs.place import Output, Part
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import require_sight
+from sowctl.spark.jobs.sight import Seen, require_sight
 from sowctl.spark.jobs.state import READ, RECORDS_PER_PART, parts_of
 from sowctl.store.meta import Definition
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sowctl.engine.instance import Instance
+    from sowctl.remote.place import Place
 
 
 class AdHoc(Struct, frozen=True):
@@ -59,7 +59,7 @@ def view(
     wanted: View | AdHoc,
     output: Output,
     *,
-    staging_directory: Path | None = None,
+    staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> JobReport:
     """Compute a view over the present records of its topics and write it to ``output``.
@@ -73,10 +73,10 @@ def view(
     query = query_of(instance, wanted)
     base = _base(instance, query)
     with staging(instance, base, directory=staging_directory) as area:
-        require_sight(spark, instance, area.directory)
-        parts = _computed(spark, instance, query, area.directory)
+        seen = require_sight(spark, instance, area.place)
+        parts = _computed(spark, instance, query, area.place, seen)
         if output.kind == "sow":
-            written = write_store(spark, instance, parts, output, _definition(instance, query), area.directory)
+            written = write_store(spark, instance, parts, output, _definition(instance, query), area.place)
         else:
             written = write_records(spark, instance, (query.name, query.message_type), parts, output)
     report = JobReport("view", tuple(name for _, name in query.sources), output.path)
@@ -139,24 +139,24 @@ def _base(instance: Instance, query: Query) -> TopicConfig:
     return entry if isinstance(entry, TopicConfig) else _base(instance, query_of(instance, entry))
 
 
-def _computed(spark: SparkSession, instance: Instance, query: Query, directory: Path) -> list[FilePart]:
+def _computed(spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: Seen) -> list[FilePart]:
     """The view's records by key; views among its sources are computed before."""
     parts: list[Sequence[Part]] = []
     for message_type, name in query.sources:
         entry = _entry(instance, message_type, name)
         if isinstance(entry, View):
             # A view over a view: its records are computed first and read from files like those of a topic.
-            parts.append(_computed(spark, instance, query_of(instance, entry), directory))
+            parts.append(_computed(spark, instance, query_of(instance, entry), directory, seen))
         elif isinstance(entry, ConflatedTopic):
             parts.append(_shown(instance, entry, directory))
         else:
-            parts.append(parts_of(spark, instance, entry, None, directory))
+            parts.append(parts_of(spark, instance, entry, None, directory, seen))
     # The instance travels to the tasks, and what takes remarks here may hold a terminal, which does not.
     plain = replace(instance, notify=_ignore)
     return grouped(spark, plain, query, parts, directory)
 
 
-def _shown(instance: Instance, entry: ConflatedTopic, directory: Path) -> list[FilePart]:
+def _shown(instance: Instance, entry: ConflatedTopic, directory: Place) -> list[FilePart]:
     """The records that a conflated topic shows now, from the driver: what it shows follows from the order of time."""
     assert instance.config is not None
     front = f"shown-{xxh3_64_hexdigest(f'{entry.message_type} {entry.name}'.encode())}"
@@ -164,9 +164,9 @@ def _shown(instance: Instance, entry: ConflatedTopic, directory: Path) -> list[F
     with closing(open_target(instance, Target(topic=as_topic(instance.config, entry)), None)) as source:
         batches = source.batches(READ)
         while some := list(islice(batches, RECORDS_PER_PART // READ)):
-            path = directory / f"{front}-{len(found)}"
-            count, _ = write_pairs(path, iter(some))
-            found.append(FilePart(str(path), count))
+            place = directory / f"{front}-{len(found)}"
+            count, _ = write_pairs(place, iter(some))
+            found.append(FilePart(place, count))
     return found
 
 

@@ -11,6 +11,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.sources.past import Means, way_at
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import MissingError, StorageError
+from sowctl.remote.place import on_disk
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.pinning import pinned
 from sowctl.spark.reading.positions import PlannedState, plan_position
@@ -61,7 +62,7 @@ def _built(origin: Origin, at: int | None, partitions: int | None, records: int)
         name = f"state of {origin.topic.label} at {at} of {_last(origin) if at is None else 0}"
         # Where nothing may be written, one task builds the state for itself.
         with suppress(StorageError):
-            directory = find_staging(origin, name, None).open()
+            directory = on_disk(find_staging(origin, name, None).open())
             copy = pinned(origin, at, directory / "state.sow")
             return StorePlan(copy, None, plan_position(copy), count)
     return StorePlan(origin, at, None, 1)

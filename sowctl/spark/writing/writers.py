@@ -8,6 +8,7 @@ and not written again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -22,11 +23,12 @@ from pyspark.sql.datasource import (
 from sowctl.arrow.build import root_of
 from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.commit import RefusalWords, commit
-from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan
+from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan, own_directory
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions, is_bulk
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
+from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import carried
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.writing.encoding import EncodedRows, RowEncoder
@@ -68,9 +70,18 @@ class WriteRequest(DescribedStruct, frozen=True):
         # Made for its refusals alone: what a topic cannot take is known before Spark starts a task.
         self._area().plan(self.publish)
 
-    def _area(self) -> Area:
+    def _area(self, own: Path = Path()) -> Area:
+        """``own``: a directory of the driver's, for what is staged at a URL."""
         assert self.origin.topic is not None
-        return Area(self.staging.directory, self.origin.topic, self.origin.instance())
+        place = self.staging.directory
+        if isinstance(place, RemotePath):
+            return Area(own, self.origin.topic, self.origin.instance(), place)
+        return Area(place, self.origin.topic, self.origin.instance())
+
+    def _own(self, held: ExitStack) -> Path:
+        if not isinstance(self.staging.directory, RemotePath):
+            return Path()
+        return held.enter_context(own_directory(self.origin.instance()))
 
     def plan(self, operation: Operation) -> StagePlan:
         """What the tasks need for one operation; two of one write differ in nothing else."""
@@ -98,12 +109,13 @@ class WriteRequest(DescribedStruct, frozen=True):
         publisher = None if self.client is None or sequence is None else (self.client, sequence)
         # The driver of a stream has made no directory, and where no task had rows there is none yet.
         self.staging.open()
+        held = ExitStack()
         try:
             # Operations that rows name differ in their segments; everything else in the plan is common to them.
             plan = self.plan(self.operation or "publish")
             # Rows have no file; errors name the partition that they came in.
             names = [partition_name(number) for number in range(len(messages))]
-            area = self._area()
+            area = self._area(self._own(held))
             late: list[Rejected] = []
             try:
                 made = commit(
@@ -124,6 +136,7 @@ class WriteRequest(DescribedStruct, frozen=True):
                 append_counts(self.report, made, self.client, sequence)
             warn_of_missing(made)
         finally:
+            held.close()
             self.staging.remove()
         loaded = [(made.topic, made.message_type, made.inserted + made.updated + made.deleted)]
         if is_bulk(loaded):

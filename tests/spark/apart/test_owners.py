@@ -14,8 +14,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
-from sowctl.spark.writing import attempts
-from sowctl.spark.writing.attempts import Staging, _is_local, _listening, sweep
+from sowctl.engine.bulk import owner
+from sowctl.engine.bulk.owner import _is_local, _listening
+from sowctl.spark.writing.attempts import Staging, sweep
 
 LISTENS = """
 import socket, sys
@@ -41,7 +42,7 @@ def test_a_driver_elsewhere_is_called(tmp_path: Path, monkeypatch: pytest.Monkey
             staging = Staging(tmp_path / f"write-{name}", json.dumps({"host": host, "pid": 1, "ports": ports}))
             staging.open()
             if name != "young":
-                before = time.time() - attempts._QUIET - 10
+                before = time.time() - owner.QUIET - 10
                 os.utime(staging.directory, (before, before))
         sweep(tmp_path)
         left = sorted(path.name for path in tmp_path.iterdir())

@@ -36,11 +36,11 @@ def test_the_same_files_are_seen(lab: Lab, tmp_path: Path) -> None:
     shared.mkdir()
     probes = probes_of(lab.open(), shared)
     assert [one.what for one in probes] == ["a file of the journal"] * 2 + ["a store", "the staging directory"]
-    assert look(probes) is None
+    assert look(probes) == []
     # publishing goes on meanwhile
     lab.publish("t", message(id=77, text="y" * 100))
-    assert look(probes) is None
-    raise_unseen([None, None])
+    assert look(probes) == []
+    raise_unseen([])
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,12 @@ def test_what_is_different_is_named(lab: Lab, tmp_path: Path, what: str, spoil, 
     there = tmp_path / "there"
     shutil.copytree(lab.directory, there)
     probes = elsewhere(probes, lab, there)
-    assert look(probes) is None
+    assert look(probes) == []
     chosen = next(one for one in probes if one.what == what)
     spoil(chosen.place)
-    seen = look(probes)
-    assert seen is not None
+    (unseen,) = look(probes)
     with pytest.raises(ConfigError) as caught:
-        raise_unseen([None, seen, replace(seen, host="worker7")])
+        raise_unseen([unseen, replace(unseen, host="worker7")])
     error = caught.value
     assert (error.code, error.exit_status, error.place) == ("SOW-SPK-141", 4, str(chosen.place))
     assert what in error.message and problem in error.message
@@ -80,10 +79,25 @@ def test_an_archive_at_a_url(lake: ObjectStore) -> None:
     assert probe("the archive", place) is None
     write(place, [b"one"])
     seen = probe("the archive", place)
-    assert seen is not None and look([seen]) is None
+    assert seen is not None and look([seen]) == []
     lake.refused.add("lake/inst.manifest")
-    unseen = look([seen])
-    assert unseen is not None and "refused" in unseen.problem
+    (unseen,) = look([seen])
+    assert "refused" in unseen.problem
+    with pytest.raises(ConfigError) as caught:
+        raise_unseen([unseen])
+    assert caught.value.hint is not None and "credentials" in caught.value.hint
+
+
+def test_a_token_at_a_url(lab: Lab, lake: ObjectStore) -> None:
+    *_, token = probes_of(lab.open(), url_of(lake.url("stage/run")))
+    assert token.what == "the staging directory" and look([token]) == []
+    # a store that shows a new file late, or another one under its name
+    lake.objects["lake/stage/run/" + TOKEN] = bytes(32)
+    (unseen,) = look([token])
+    assert "another file" in unseen.problem
+    del lake.objects["lake/stage/run/" + TOKEN]
+    (unseen,) = look([token])
+    assert "not" in unseen.problem and unseen.probe == token
 
 
 def test_the_token_is_new_each_time(tmp_path: Path, lab: Lab) -> None:

@@ -19,6 +19,7 @@ from sowctl.errors import SowError, UsageError
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.remote.place import Place
     from sowctl.spark.jobs.outputs.place import Output
     from sowctl.spark.jobs.report import JobReport
     from sowctl.spark.jobs.stream import Progress
@@ -39,7 +40,7 @@ Staging: TypeAlias = Annotated[
     str | None,
     option(
         "--staging",
-        help="where tasks leave what the driver commits; default beside the journal or the store",
+        help="where tasks leave what the driver commits, a directory or a URL; default beside the journal or the store",
         metavar="DIR",
         complete="directory",
         panel=SPARK,
@@ -227,19 +228,11 @@ def topic_of(instance: Instance, name: str, message_type: str | None = None, *, 
     return find_publishable(instance, name, message_type)
 
 
-def directory(text: str | None) -> Path | None:
-    """The directory that an option names. Raises UsageError ``SOW-SPK-098`` for one of another file system."""
-    if text is None:
-        return None
-    from sowctl.remote.place import is_url, local_path, url_of
+def directory(text: str | None) -> Place | None:
+    """The directory that ``--staging`` names, here or at a URL."""
+    from sowctl.remote.place import placed
 
-    if is_url(text):
-        raise UsageError(
-            "SOW-SPK-098",
-            f"--staging is on another file system: {url_of(text)}",
-            hint="tasks and driver lock and read staged files in any order: give a directory that all machines mount",
-        )
-    return local_path(text).absolute()
+    return None if text is None else placed(Path.cwd(), text)
 
 
 def output(
@@ -257,7 +250,9 @@ def output(
     from sowctl.spark.jobs.outputs.place import Output
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
-    shared = None if staging is None else str(directory(staging))
+    found = directory(staging)
+    # Spark makes what is to be sent in a directory of a machine; staging at a URL is none.
+    shared = str(found) if isinstance(found, Path) else None
     made = Output(
         place_of(path, format),
         format,

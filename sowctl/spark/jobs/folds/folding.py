@@ -12,17 +12,18 @@ as they come; the runs themselves are of :mod:`sowctl.spark.jobs.folds.runs`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from pathlib import Path
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.retention import Retention, extend, retention, value_of
 from sowctl.identity.keyspace import last_of_each, shares
 from sowctl.journal.stretch import cut, spans
+from sowctl.remote.place import Place
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folds.foldshape import MAPS, FoldShape, shaped
 from sowctl.spark.jobs.folds.pairfiles import PairFile, in_parts, write_pairs
@@ -105,13 +106,13 @@ class Fold(DescribedStruct):
         """How many topics are folded."""
         return len(self.plan.topics)
 
-    def files(self, directory: Path) -> FoldResult:
+    def files(self, directory: Place) -> FoldResult:
         """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``."""
         files: list[list[Folded]] = [[] for _ in self.plan.topics]
         entries, newest, last = ([0] * self.topics for _ in range(3))
         if self.runs is not None:
             with translated():
-                found = self.runs.mapPartitionsWithIndex(_Reducer(self.plan, str(directory))).collect()
+                found = self.runs.mapPartitionsWithIndex(_Reducer(self.plan, directory)).collect()
             for folded, facts in found:
                 topic = folded.topic
                 files[topic].append(folded)
@@ -137,24 +138,47 @@ class Fold(DescribedStruct):
 
 
 def fold(
-    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], *, after: int = 0, until: int, at: int | None
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    *,
+    after: int = 0,
+    until: int,
+    at: int | None,
+    seen: bool = True,
 ) -> Fold:
-    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``."""
-    plan, stretches = planned(spark, log, topics, after, until, at)
+    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``. ``seen``: executors see the files of
+    the journal that lie here; else they read the archive at its URL, and this process what is here alone."""
+    plan, stretches = planned(spark, log, topics, after, until, at, None if seen else log.is_remote)
     if not stretches:
         return Fold(plan, None, log.on_gap)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
     told = gaps_of(spark)
-    return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told)), log.on_gap, told)
+    own: list[tuple[int, Run]] = []
+    if not seen:
+        here = _Mapper(plan, told)
+        mine = [one for one in stretches if not all(log.is_remote(part.number) for part in one.parts)]
+        own = [run for stretch in mine for run in here.runs(stretch)]
+        stretches = [one for one in stretches if one not in mine]
+        # Of a path that executors do not see, another file may lie there: they are not told of it.
+        plan = replace(plan, origin=replace(plan.origin, path=log.archive or log.directory, archive=None))
+    return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told), own), log.on_gap, told)
 
 
 def planned(
-    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], after: int, until: int, at: int | None
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    after: int,
+    until: int,
+    at: int | None,
+    apart: Callable[[int], bool] | None = None,
 ) -> tuple[FoldPlan, list[PlannedStretch]]:
-    """The plan of a fold of ``topics`` behind ``after``, up to ``until`` and ``at``, and what each map task reads."""
+    """The plan of a fold of ``topics`` behind ``after``, up to ``until`` and ``at``, and what each map task reads;
+    ``apart`` as in :func:`layout`."""
     segments = log.segments()
     after, until = max(after, segments[0].first_txid - 1), min(until, segments[-1].last_txid)
-    stretches, shape = layout(log, segments, after, until, spark.sparkContext.defaultParallelism)
+    stretches, shape = layout(log, segments, after, until, spark.sparkContext.defaultParallelism, apart)
     plan = FoldPlan(
         origin_of(log, 0),
         tuple((topic.name, topic.message_type) for topic in topics),
@@ -180,32 +204,45 @@ class Looks(Protocol):
 
 
 def layout(
-    log: Looks, segments: Sequence[Segment], after: int, until: int, parallel: int
+    log: Looks,
+    segments: Sequence[Segment],
+    after: int,
+    until: int,
+    parallel: int,
+    apart: Callable[[int], bool] | None = None,
 ) -> tuple[list[PlannedStretch], FoldShape]:
-    """What each map task reads of these files, and how the rest is laid out, on so many processors."""
+    """What each map task reads of these files, and how the rest is laid out, on so many processors. ``apart`` tells
+    files, by number, that no task reads together with others."""
     wanted = spans(segments, after, until, log.near)
     stored = sum(span.size for span in wanted)
     size = max(partition_bytes(stored, 2 * parallel, LEAST_BYTES), -(-stored // MAPS))
-    stretches = [PlannedStretch(after, until, parts) for parts in cut(wanted, size)]
+    # The first files are those apart: an archive stands in front of the files here.
+    kinds = [list(some) for _, some in groupby(wanted, lambda span: apart is not None and apart(span.segment.number))]
+    stretches = [PlannedStretch(after, until, parts) for some in kinds for parts in cut(some, size)]
     return stretches, shaped(max(1, len(stretches)), volume(wanted, log.sample), parallel)
 
 
-def _shuffled(spark: SparkSession, plan: FoldPlan, stretches: Sequence[PlannedStretch], mapper: _Mapper) -> RDD[Any]:
-    """The runs of each bucket in a partition. What leaves a map task is folded already: without History only the last
-    entry of each key travels."""
+def _shuffled(
+    spark: SparkSession,
+    plan: FoldPlan,
+    stretches: Sequence[PlannedStretch],
+    mapper: _Mapper,
+    own: Sequence[tuple[int, Run]],
+) -> RDD[Any]:
+    """The runs of each bucket in a partition, ``own`` among them. What leaves a map task is folded already: without
+    History only the last entry of each key travels."""
     context, shape = spark.sparkContext, plan.shape
-    if shape.slices == 1:
-        return context.parallelize(stretches, len(stretches)).mapPartitions(mapper).partitionBy(shape.buckets, int)
-    combiner = _Combiner(plan)
-    size = -(-len(stretches) // shape.slices)
-    slices = [
-        context.parallelize(some, len(some))
-        .mapPartitions(mapper)
-        .partitionBy(shape.coarse, int)
-        .mapPartitionsWithIndex(combiner)
+    size = -(-len(stretches) // shape.slices) or 1
+    found = [
+        context.parallelize(some, len(some)).mapPartitions(mapper)
         for some in (stretches[start : start + size] for start in range(0, len(stretches), size))
     ]
-    return context.union(slices).partitionBy(shape.buckets, int)
+    if own:
+        found.append(context.parallelize(own, min(len(own), max(2, context.defaultParallelism))))
+    if shape.slices > 1:
+        combiner = _Combiner(plan)
+        found = [some.partitionBy(shape.coarse, int).mapPartitionsWithIndex(combiner) for some in found]
+    return (found[0] if len(found) == 1 else context.union(found)).partitionBy(shape.buckets, int)
 
 
 def volume(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | None]) -> int:
@@ -322,7 +359,7 @@ class _Combiner:
 class _Reducer:
     """The end of a fold whose records are left in files."""
 
-    def __init__(self, plan: FoldPlan, directory: str) -> None:
+    def __init__(self, plan: FoldPlan, directory: Place) -> None:
         self.plan = plan
         self.directory = directory
 
@@ -338,13 +375,13 @@ class _Reducer:
                 # The attempt is part of the name: a task that Spark runs twice must not write into the file of the
                 # other.
                 name = f"fold-{topic}-{index}-{attempt()}"
-                path, rule = Path(self.directory) / name, self.plan.rules[topic]
+                place, rule = self.directory / name, self.plan.rules[topic]
                 tables = (table for _, table in spool.parts(topic))
                 if rule is None:
-                    count, size = write_pairs(path, chain.from_iterable(map(sorted_latest, tables)))
+                    count, size = write_pairs(place, chain.from_iterable(map(sorted_latest, tables)))
                     yield Folded(topic, index, name, "", count, size), facts
                     continue
-                with PairFile(path) as records, PairFile(path.with_name(f"{name}-v")) as versions:
+                with PairFile(place) as records, PairFile(self.directory / f"{name}-v") as versions:
                     for table in tables:
                         _retained(table, rule, records, versions)
                 yield Folded(topic, index, name, f"{name}-v", records.count, records.size), facts

@@ -8,13 +8,17 @@ together, read a state or write a data set read them part by part, so that none 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from sowctl.engine.fold.spill import Pairs, packed, parts_in
-from sowctl.errors import DamageError, StorageError
+from sowctl.errors import DamageError, MissingError, StorageError
+from sowctl.remote.place import Place, RemotePath
+from sowctl.remote.trouble import of
+
+if TYPE_CHECKING:
+    from sowctl.remote.opening import RemoteStream
 
 PART = 1000
 """Pairs of one part, at most, where a task cuts them."""
@@ -30,17 +34,23 @@ def in_parts(pairs: list[tuple[bytes, bytes]]) -> Iterator[Pairs]:
 class PairFile:
     """A file of keys and stored values that is written part by part; whole once the ``with`` has ended well.
 
-    Raises StorageError ``SOW-SPK-060``.
+    Raises StorageError ``SOW-SPK-060``, and what writing at a URL raises.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Place) -> None:
         self.count = self.size = 0
-        self._path = path
+        self._place = place
+        self._held = ExitStack()
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> PairFile:
-        with told(self._path):
-            self._file = self._path.open("wb")
+        if isinstance(self._place, RemotePath):
+            from sowctl.remote import opening
+
+            self._file = self._held.enter_context(opening.creating(self._place))
+            return self
+        with told(self._place):
+            self._file = self._held.enter_context(self._place.open("wb"))
         return self
 
     def add(self, part: Pairs) -> None:
@@ -54,14 +64,14 @@ class PairFile:
 
     def _write(self, raw: bytes) -> None:
         assert self._file is not None
-        with told(self._path):
+        with told(self._place):
             self._file.write(raw)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._file is not None
-        with self._file, told(self._path):
+        with self._held, told(self._place):
             # A file that is cut between two parts would be a whole one otherwise.
             if error is None:
                 self._write(packed(b"", []))
@@ -69,30 +79,33 @@ class PairFile:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Raise StorageError ``SOW-SPK-060`` where a staged file cannot be written."""
+def told(place: Place) -> Iterator[None]:
+    """Raise StorageError ``SOW-SPK-060`` where a staged file cannot be written, at a URL what fits."""
     try:
         yield
     except OSError as problem:
+        if isinstance(place, RemotePath):
+            raise of(problem, place, "written") from problem
         raise StorageError(
             "SOW-SPK-060",
             f"a staged file cannot be written: {problem.strerror or problem}",
-            place=str(path),
+            place=str(place),
             hint="make room there, or give another --staging directory",
         ) from problem
 
 
-def write_pairs(path: Path, parts: Iterator[Pairs]) -> tuple[int, int]:
+def write_pairs(place: Place, parts: Iterator[Pairs]) -> tuple[int, int]:
     """A file of keys and stored values in parts; returns how many pairs and how many bytes of values there are."""
-    with PairFile(path) as file:
+    with PairFile(place) as file:
         for part in parts:
             file.add(part)
     return file.count, file.size
 
 
-def read_pairs(path: Path) -> Iterator[Pairs]:
-    """What :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut."""
-    with path.open("rb") as file:
+def read_pairs(place: Place) -> Iterator[Pairs]:
+    """What :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut, and
+    ``SOW-SPK-158`` for one that is missing at a URL."""
+    with _opened(place) as file:
         try:
             for keys, values in parts_in(file):
                 if not keys:
@@ -100,11 +113,29 @@ def read_pairs(path: Path) -> Iterator[Pairs]:
                 # SOW keys are 8 bytes each, written side by side.
                 yield [keys[at : at + 8] for at in range(0, len(keys), 8)], values
         except EOFError as problem:
-            raise incomplete(path) from problem
-    raise incomplete(path)
+            raise incomplete(place) from problem
+    raise incomplete(place)
 
 
-def part_at(file: IO[bytes], offset: int, path: Path) -> tuple[bytes, list[bytes]]:
+def _opened(place: Place) -> IO[bytes] | RemoteStream:
+    if not isinstance(place, RemotePath):
+        return place.open("rb")
+    from sowctl.remote.opening import RemoteStream
+
+    try:
+        return RemoteStream(place)
+    except MissingError as error:
+        if error.code != "SOW-RMT-002":
+            raise
+        raise DamageError(
+            "SOW-SPK-158",
+            "a staged file is not there, although its task has written it",
+            place=str(place),
+            hint="nothing was put in place: run the job again; see whether something removes files there",
+        ) from error
+
+
+def part_at(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[bytes]]:
     """One part of an open file, which begins at ``offset``: keys back to back, and values.
 
     Raises DamageError ``SOW-SPK-061`` with the file's ``path``."""
@@ -115,6 +146,6 @@ def part_at(file: IO[bytes], offset: int, path: Path) -> tuple[bytes, list[bytes
         raise incomplete(path) from problem
 
 
-def incomplete(path: Path) -> DamageError:
+def incomplete(place: Place) -> DamageError:
     """The error that says that a staged file is cut."""
-    return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(path))
+    return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(place))

@@ -26,10 +26,10 @@ from sowctl.spark.jvm.masters import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sowctl.engine.bulk.staging import Area
     from sowctl.spark.jobs.outputs.place import Output
 
 DONE = "_SUCCESS"
-_CHUNK = 4 << 20
 
 
 def hadoop_knows(spark: SparkSession, url: str) -> bool:
@@ -116,17 +116,23 @@ class _Send:
         self.target = target
 
     def __call__(self, name: str) -> int:
-        def content() -> Iterator[bytes]:
-            with (Path(self.root) / name).open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    yield chunk
-
-        return opening.write(self.target / name, content())
+        return opening.send(Path(self.root) / name, self.target / name)
 
 
-def brought(spark: SparkSession, files: Sequence[str], directory: Path) -> list[str]:
-    """Files at URLs as files of a staging directory, which Spark reads; in the same order, local ones as they are."""
-    fetch = _Fetch(str(directory))
+def brought(spark: SparkSession, files: Sequence[str], area: Area) -> list[str]:
+    """Files at URLs as files of a staging directory, which Spark reads; in the same order, local ones as they are.
+
+    Raises UsageError ``SOW-SPK-159`` where executors share no directory.
+    """
+    if area.shared is not None and not is_local(spark.sparkContext.master or ""):
+        url = next(str(url_of(file)) for file in files if is_url(file))
+        raise UsageError(
+            "SOW-SPK-159",
+            f"Spark has no file system for this URL, and staging at a URL gives it no directory for the input: {url}",
+            hint="give a --staging directory that driver and executors share, or Spark the jars for the scheme; NDJSON "
+            "needs neither",
+        )
+    fetch = _Fetch(str(area.directory))
     wanted = [(number, file) for number, file in enumerate(files) if is_url(file)]
     here = dict(zip((number for number, _ in wanted), run(spark, wanted, fetch, what="fetch the input"), strict=True))
     return [here.get(number, file) for number, file in enumerate(files)]
@@ -143,7 +149,5 @@ class _Fetch:
         place = url_of(url)
         # The ending stays: it tells Spark how the file is packed.
         path = Path(self.directory) / f"input-{number}-{attempt()}-{place.name}"
-        with path.open("wb") as file:
-            for chunk in opening.chunks(place):
-                file.write(chunk)
+        opening.fetch(place, path)
         return str(path)

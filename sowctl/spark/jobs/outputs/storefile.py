@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from sowctl.engine.fold.folding import append_sorted
 from sowctl.engine.instance import Instance
+from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.outputs.delivery import delivered
 from sowctl.spark.jobs.outputs.place import Output, Part, Written
@@ -32,22 +33,22 @@ if TYPE_CHECKING:
 class _File(Struct, frozen=True):
     """A sorted file that a task left, and what stands in it."""
 
-    path: str
+    place: Place
     records: int
     last_txid: int
     last_time: int
 
 
 def write_store(
-    spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Path
+    spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Place
 ) -> Written:
     """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
-    files = run(spark, list(parts), _Sorted(str(place)), what=f"gather {output.path}")
+    files = run(spark, list(parts), _Sorted(place), what=f"gather {output.path}")
     with delivered(spark, output) as where:
         path = Path(where.path)
         with build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder:
             for file in files:
-                append_sorted(builder, read_pairs(Path(file.path)))
+                append_sorted(builder, read_pairs(file.place))
 
             def position(txn: WriteTxn) -> None:
                 # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids
@@ -65,11 +66,11 @@ def write_store(
 class _Sorted:
     """Leaves the records of a part in a file, on an executor."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: Place) -> None:
         self.directory = directory
 
     def __call__(self, part: Part) -> _File:
-        path = Path(self.directory) / f"part-{attempt()}"
+        place = self.directory / f"part-{attempt()}"
         txid = time = 0
 
         def watched() -> Iterator[Pairs]:
@@ -81,5 +82,5 @@ class _Sorted:
                     txid, time = max(txid, one), max(time, at)
                 yield keys, values
 
-        count, _ = write_pairs(path, watched())
-        return _File(str(path), count, txid, time)
+        count, _ = write_pairs(place, watched())
+        return _File(place, count, txid, time)

@@ -1,0 +1,135 @@
+"""Whose a staging directory is, where no lock can say it, and whether that process has ended.
+
+A lock file says that a driver lives where one process plans, runs and commits on a file system with locks. A write
+through a data source is planned and committed by different processes, and a URL has no locks: there a file names the
+process of the driver, and the ports at which others reach it. Called by :mod:`sowctl.engine.bulk.staging` and by the
+writers of :mod:`sowctl.spark`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from operator import itemgetter
+from pathlib import Path
+
+OWNER = "owner"
+"""The file in a staging directory that names its owner."""
+FORGOTTEN = 7 * 86400
+"""Seconds after which a directory goes whose owner cannot be asked."""
+QUIET = 600
+"""Seconds without a change in a directory before its driver on another machine is called: what just began lives."""
+_CALL = 2.0
+"""Seconds that such a driver gets to take the call."""
+
+
+def has_ended(owner: str | None, age: float) -> bool:
+    """Whether the process that a text names has ended; ``age``: seconds since the directory was changed last."""
+    gone: bool | None = None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        named = json.loads(owner or "")
+        if named["host"] != socket.gethostname():
+            gone = True if age > QUIET and _refuses(named["host"], named.get("ports", [])) else None
+        elif named["pid"] is not None:
+            # A process id is used again after a while; with the time of its start it is unmistakable.
+            gone = _started(named["pid"]) != named["started"]
+    # An owner that cannot be asked gets a long time.
+    return bool(gone) or (gone is None and age > FORGOTTEN)
+
+
+def this_process() -> str:
+    """This process, which drives a job; others reach it at the ports of its virtual machine."""
+    ports = {port for pid in _children(os.getpid()) if _name(pid) == "java" for port in _listening(pid)}
+    return json.dumps(
+        {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid()), "ports": sorted(ports)}
+    )
+
+
+def _refuses(host: str, ports: list[int]) -> bool:
+    """Whether a machine says that nothing listens any more where a driver listened.
+
+    Executors on all machines of the cluster reach the driver at these ports, so this answer is believed; silence, or a
+    name that is not known here, proves nothing.
+    """
+    for port in ports:
+        try:
+            socket.create_connection((host, port), _CALL).close()
+        except ConnectionRefusedError:
+            continue
+        except OSError:
+            pass
+        return False
+    return bool(ports)
+
+
+def driver() -> dict[str, object]:
+    """The virtual machine above this process, where the system tells."""
+    pid: int | None = os.getpid()
+    while pid is not None and pid > 1 and _name(pid) != "java":
+        pid = _parent(pid)
+    if pid is not None and pid <= 1:
+        pid = None
+    if pid is None:
+        return {"host": socket.gethostname(), "pid": None, "started": None, "ports": []}
+    return {"host": socket.gethostname(), "pid": pid, "started": _started(pid), "ports": _listening(pid)}
+
+
+def _listening(pid: int) -> list[int]:
+    """The ports at which a process can be reached from other machines."""
+    try:
+        held = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}  # noqa: PTH115 - no path of a file
+    except OSError:
+        return []
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/net/{name}").read_text("ascii").splitlines()[1:]:
+                address, state, inode = itemgetter(1, 3, 9)(line.split())
+                host, port = address.split(":")
+                # State 0A listens. 127.0.0.0/8, as the system writes it, is for this machine alone.
+                if state == "0A" and f"socket:[{inode}]" in held and not _is_local(host):
+                    found.add(int(port, 16))
+    return sorted(found)
+
+
+def _is_local(address: str) -> bool:
+    """Whether an address of ``/proc/net/tcp`` is one of 127.0.0.0/8, alone or as one of version 6, or ::1."""
+    raw = bytes.fromhex(address)
+    words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    mapped = words[:-4] in (b"", bytes(10) + b"\xff\xff")
+    return (mapped and words[-4] == 127) or words == bytes(15) + b"\x01"
+
+
+def _facts(pid: int) -> tuple[str, list[str]] | None:
+    """Name and further fields of ``/proc/PID/stat``; None where there is no such process or no such file."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    # The name of a program may itself contain parentheses: the last one ends it.
+    head, _, tail = text.rpartition(")")
+    return head.partition("(")[2], tail.split()
+
+
+def _name(pid: int) -> str | None:
+    facts = _facts(pid)
+    return None if facts is None else facts[0]
+
+
+def _parent(pid: int) -> int | None:
+    facts = _facts(pid)
+    return None if facts is None else int(facts[1][1])
+
+
+def _started(pid: int) -> str | None:
+    """When a process began, as the system counts; None where there is none any more."""
+    facts = _facts(pid)
+    # A process that has ended but was not collected yet is gone as well.
+    return None if facts is None or facts[1][0] in "ZX" else facts[1][19]
+
+
+def _children(parent: int) -> list[int]:
+    """The processes that a process has started, and that are there."""
+    return [int(one.name) for one in Path("/proc").glob("[0-9]*") if _parent(int(one.name)) == parent]

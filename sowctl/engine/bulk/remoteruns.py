@@ -1,0 +1,49 @@
+"""Staging at a URL: the directory of a run in an object store or a file system of a cluster (``sowctl-pipeline(1)``).
+
+There are no locks there, so a file in it names the driver (:mod:`sowctl.engine.bulk.owner`); a run whose driver has
+ended is removed by the next one that stages at the same URL. Called by :mod:`sowctl.engine.bulk.staging` for jobs, and
+by what writes through a data source.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from sowctl.engine.bulk.owner import OWNER, has_ended
+from sowctl.errors import MissingError, SowError
+from sowctl.remote import opening
+from sowctl.remote.place import RemotePath
+
+RUNS = ("run-", "write-")
+"""How names of the directories begin: of jobs, and of writes through a data source."""
+
+
+def begin(run: RemotePath, owner: str) -> None:
+    """Make a run's directory, unless it is there. Raises what writing at a URL raises."""
+    if opening.size_of(run / OWNER) is None:
+        opening.write(run / OWNER, [owner.encode()])
+
+
+def remove(run: RemotePath) -> None:
+    """Remove a run with all that its tasks have left. Raises what removing at a URL raises."""
+    opening.delete_all(run)
+
+
+def sweep(root: RemotePath) -> list[RemotePath]:
+    """Remove the runs of drivers that have ended; returns them. Raises what reading at a URL raises."""
+    gone = []
+    for run in opening.directories(root):
+        if not run.name.startswith(RUNS):
+            continue
+        found = opening.listed(run, below=True)
+        owner = None
+        with suppress(MissingError):
+            owner = opening.read(run / OWNER).decode("utf-8", "replace")
+        # Where a store does not tell when something was written, nothing counts as old.
+        youngest = max((one.changed for one in found), default=0.0) or time.time()
+        if has_ended(owner, time.time() - youngest):
+            with suppress(SowError):
+                remove(run)
+                gone.append(run)
+    return gone
