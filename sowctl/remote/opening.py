@@ -89,11 +89,16 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _at(place: RemotePath) -> tuple[Any, str]:
-    """The file system of a place, and its path there. Raises UsageError ``SOW-RMT-001``, ``SOW-RMT-007``."""
+    """The file system of a place, and its path there. Raises UsageError ``SOW-RMT-001`` and ``SOW-RMT-007``, and what
+    :func:`sowctl.remote.trouble.of` makes of a store that does not answer."""
     options = f"?{place.query}" if place.query else ""
     try:
         system, before = _filesystem(place.root, options, os.getpid())
     except (ValueError, OSError, NotImplementedError) as error:
+        # Of S3 the library asks in which region the bucket is, so this may be about the store and not about the URL.
+        found = of(error, place, "reached")
+        if found.code in ("SOW-RMT-003", "SOW-RMT-004", "SOW-RMT-005"):
+            raise found from error
         # The library may repeat the URL that it was asked for, with a password or options in it.
         said = shortened(ValueError(str(error).replace(f"{place.root}x{options}", str(place))))
         raise UsageError(

@@ -54,7 +54,7 @@ def no_such_server(place: RemotePath) -> MissingError:
 
 
 def of(error: Exception, place: RemotePath, doing: str) -> SowError:
-    """The error for what Arrow raised. ``doing`` is ``read`` or ``written``: what was tried."""
+    """The error for what Arrow raised. ``doing`` is ``read``, ``written`` or ``reached``: what was tried."""
     text = shortened(error)
     raw = str(error)
     if _NO_ROOM.search(raw):

@@ -126,8 +126,13 @@ def open_session(
             ends.enter_context(_without_error_logs())
         # The variable is set by spark-submit, which has started the virtual machine already; a second one would be
         # another application.
-        if SparkContext._active_spark_context is not None or "PYSPARK_GATEWAY_PORT" in environment:
+        joined = SparkContext._active_spark_context is not None
+        if joined or "PYSPARK_GATEWAY_PORT" in environment:
             spark = _join(conf or {})
+            if not joined:
+                # Begun here, it ends here: left to the virtual machine's end it would get 30 seconds, too few to remove
+                # an environment that was unpacked.
+                ends.callback(_quietly, spark.stop)
         else:
             given, variables = dict(conf or {}), dict[str, str]()
             if packed is not None:

@@ -25,6 +25,12 @@ def test_other_jobs_are_told_by_their_topics() -> None:
     assert in_words(report) == "load orders, customers: 3 records, 1 rejected; 1.5 s, 2 partitions"
 
 
+def test_a_load_that_was_there_already_says_so() -> None:
+    report = JobReport("load", ("orders",), read=3, partitions=2, seconds=1.5, details={"commit": {"duplicates": 3}})
+    words = "load orders: 0 records, 3 duplicates: the publisher had got as far before; 1.5 s, 2 partitions"
+    assert in_words(report) == words
+
+
 def told(progress: str) -> tuple[Telling, Any, list[float]]:
     """Something that tells, where it does, and its clock."""
     said, now = io.BytesIO(), [100.0]

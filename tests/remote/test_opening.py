@@ -149,6 +149,19 @@ def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Request ID" not in error.message and "Could not connect" in error.message
 
 
+def test_a_store_that_is_not_reached_is_no_wrong_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connected(root: str) -> None:
+        raise OSError(
+            "When resolving region for bucket 'far': AWS Error NETWORK_CONNECTION during HeadBucket operation: "
+            "curlCode: 6, Could not resolve hostname"
+        )
+
+    monkeypatch.setattr(opening, "_connected", connected)
+    error = error_of(url_of("s3://far/file"))
+    assert (error.code, error.exit_status, error.place) == ("SOW-RMT-005", 6, "s3://far/file")
+    assert "cannot be reached: the store does not answer" in error.message and "Could not resolve" in error.message
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

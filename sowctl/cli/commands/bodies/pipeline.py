@@ -302,6 +302,8 @@ def in_words(report: JobReport) -> str:
     counts = [f"{report.records:,} records"]
     if report.rejected:
         counts.append(f"{report.rejected:,} rejected")
+    if duplicates := report.details.get("commit", {}).get("duplicates"):
+        counts.append(f"{duplicates:,} duplicates: the publisher had got as far before")
     volume = f"{size(report.bytes)} in {report.seconds:.1f} s" if report.bytes else f"{report.seconds:.1f} s"
     where = f"; {display(report.output)}" if report.output else ""
     return f"{what}: {', '.join(counts)}; {volume}, {report.partitions} partitions{where}"
