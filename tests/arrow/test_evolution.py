@@ -31,7 +31,6 @@ def merged(declared: str) -> str:
             "`at`: timestamp, `lines`: ARRAY<STRUCT<`n`: decimal(10,2), `sku`: STRING>> comment 'a, b', `who`: string, "
             "`odd, name`: STRING, `id`: BIGINT, `more`: DOUBLE",
         ),
-        ("ID BIGINT, At DATE, WHO STRING, LINES STRING, MORE FLOAT, `Odd, Name` INT NOT NULL",) * 2,
         (
             "later MAP<STRING, ARRAY<INT>>, id DECIMAL(38,9), at STRING, who STRING, lines STRING, more INT",
             "later MAP<STRING, ARRAY<INT>>, `id`: DECIMAL(38,9), `at`: STRING, `who`: STRING, `lines`: STRING, "
@@ -48,3 +47,9 @@ def test_what_is_no_list_of_fields_is_refused(declared: str) -> None:
     with pytest.raises(UsageError) as caught:
         merged(declared)
     assert caught.value.code == "SOW-SPK-136"
+
+
+def test_a_declared_name_that_messages_have_in_another_case_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        merged("ID BIGINT, at STRING")
+    assert caught.value.code == "SOW-SPK-164" and "/ID and /id" in caught.value.message

@@ -111,6 +111,13 @@ def test_envelopes_make_another_instance_into_this_one(run: Callable[..., str]) 
     run("publish", "--framing", "envelope", "-c", "other/sowctl.xml", stdin=lines.encode(), now="2026-01-05T10:00:00Z")
     assert "2 inserted, 0 updated, 2 deleted" in run.err  # type: ignore[attr-defined]
     assert run("diff", *both) == ""
+    # the first operand may be a file, as envelopes name their topics; the name of a topic is one
+    Path("env.nd").write_text('{"topic":"t","data":{"id":9}}\n')
+    Path("t").write_text("no message")
+    publish = ("publish", "--framing", "envelope", "--dry-run", "-c", "other/sowctl.xml")
+    for operands in (("env.nd",), ("t", "env.nd")):
+        run(*publish, *operands)
+        assert "1 inserted" in run.err, operands  # type: ignore[attr-defined]
     here, there = (run("hash", "t", "--payloads", "-c", config) for config in ("sowctl.xml", "other/sowctl.xml"))
     assert here == there
     # One topic of the other instance, at an instant.

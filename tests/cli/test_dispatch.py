@@ -177,6 +177,7 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
         (["query", "o", "-n", "-1"], "invalid value for '--top-n' / '-n' / '--limit': -1; it must be at least 0"),
         (["query", "o", "--batch-size", "0"], "invalid value for '--batch-size': 0; it must be from 1 to 10000"),
         (["query", "o", "--format", "jsn"], "invalid value for '--format' / '-F': 'jsn'; did you mean json?"),
+        (["query", "o", "--format", "jsonl"], "invalid value for '--format' / '-F': 'jsonl'; did you mean ndjson?"),
         (["completion", "csh"], "invalid value for 'SHELL': 'csh'; did you mean zsh?"),
         (["completion", "x"], "invalid value for 'SHELL': 'x'; it takes bash, zsh, fish"),
         (["get"], "missing argument 'TARGET'"),
@@ -189,7 +190,9 @@ def test_words_about_a_wrong_value_are_this_program_s(argv: list[str], words: st
 
 def test_what_is_suggested_exists() -> None:
     names = {command.name for command in COMMANDS} | {"--version"}
-    assert set(foreign.COMMANDS.values()) <= names
+    assert {own.split(" --")[0] for own in foreign.COMMANDS.values()} <= names
+    # a word that is a command is never asked about
+    assert not names & set(foreign.COMMANDS)
     spelled = {
         name
         for command in COMMANDS
@@ -200,6 +203,37 @@ def test_what_is_suggested_exists() -> None:
     for other, own in foreign.OPTIONS.items():
         assert own.split()[0] in spelled, other
     assert foreign.near("--limit", ["--meta"], foreign.OPTIONS) == []
+    choices = {
+        choice
+        for command in COMMANDS
+        for parameter in load(command).parameters
+        for choice in parameter.declared.choices or ()
+    }
+    assert set(foreign.VALUES.values()) <= choices
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["compare", "a", "b"], "did you mean diff?"),
+        (["compact", "orders"], "did you mean store compact?"),
+        (["repair"], "did you mean store repair or journal repair?"),
+        (["tail"], "did you mean journal tail?"),
+        (["describe", "orders"], "did you mean schema?"),
+        (["count", "orders"], "did you mean query --count?"),
+        (["repl"], "did you mean shell?"),
+        (["purge"], "did you mean bookmark purge or queue purge?"),
+        (["orders"], "sowctl --help lists the commands; the records of a topic of this name: sowctl query orders"),
+        (["query", "o", "--jsonl"], "did you mean --format ndjson?"),
+        (["query", "o", "--first", "3"], "did you mean --top-n?"),
+        (["query", "o", "-l", "3"], "did you mean -n?"),
+        (["query", "o", "--distinct"], "did you mean --grouping?"),
+        (["lint", "--fix", "--dry-run"], "did you mean --fix --diff?"),
+        (["shell", "s.txt"], "it reads commands from standard input: sowctl shell < FILE"),
+    ],
+)
+def test_what_was_meant_is_told_by_meaning(argv: list[str], hint: str, cli: Cli) -> None:
+    assert cli(*argv).err.splitlines()[1] == f"  hint: {hint}"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 160])

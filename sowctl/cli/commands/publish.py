@@ -133,7 +133,7 @@ def run(
     whose key the message has; a key without a record is counted as missing. The journal holds the finished message,
     after preprocessing, enrichment and merge.
     """
-    from sowctl.cli.commands.bodies.publish import Publishing
+    from sowctl.cli.commands.bodies.publish import Publishing, operands
     from sowctl.cli.io.loaded import follow
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import PublishOptions
@@ -167,6 +167,8 @@ def run(
     )
     watcher = Publishing(invocation, "nul" if null else framing, rejects, options, tee=tee)
     with watcher, invocation.open_instance() as instance:
+        if framing == "envelope":
+            topic, files = operands(instance, topic, message_type, files or [])
         watcher.expect(instance, topic, message_type)
         if rows:
             sources = watcher.rows(instance, topic, message_type, rows, type or ())

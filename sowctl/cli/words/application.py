@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.cli.words.foreign import OPTIONS, near
+from sowctl.cli.words.foreign import OPTIONS, VALUES, near
 from sowctl.errors import UsageError
 
 _EXTRA = re.compile(r"got unexpected extra argument", re.IGNORECASE)
@@ -94,8 +94,10 @@ def _parser(parameter: Parameter) -> Callable[[str], Any] | None:
         def choose(text: str) -> str:
             if text in choices:
                 return text
-            near = get_close_matches(text, choices, n=1)
-            known = f"did you mean {near[0]}?" if near else f"it takes {', '.join(choices)}"
+            # What another tool calls so comes before a word that is spelled alike: jsonl is ndjson, and not json.
+            told = VALUES.get(text.lower())
+            meant = [told] if told in choices else get_close_matches(text, choices, n=1)
+            known = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(choices)}"
             raise typer.BadParameter(f"'{text}'; {known}")
 
         return choose
@@ -124,6 +126,8 @@ def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
     words = [word for one in declared if isinstance(one, Option) for word in one.names]
     if _EXTRA.match(text) and "--filter" in words and "FILTER" not in places:
         hint = f"a filter follows the word --filter; {hint}"
+    if _EXTRA.match(text) and name == "sowctl shell":
+        hint = "it reads commands from standard input: sowctl shell < FILE"
     if match := _UNKNOWN.match(text):
         # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
         text = text[: match.end("name")]

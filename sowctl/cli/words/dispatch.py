@@ -117,6 +117,9 @@ def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
     from sowctl.cli.words.foreign import COMMANDS, near
 
     meant = [front + name for name in near(word, tuple(dict.fromkeys(known)), {} if front else COMMANDS)]
+    if not front and word not in COMMANDS:
+        # The second word of a command by itself: repair, compact, tail. It is nearer than a word that is spelled alike.
+        meant = [command.name for command in table.COMMANDS if command.words[1:] == (word,)] or meant
     if meant:
         hint = f"did you mean {' or '.join(meant)}?"
     elif front:

@@ -42,6 +42,21 @@ _EVERY = 0.2
 """Seconds between two drawings of the progress line."""
 
 
+def operands(
+    instance: Instance, topic: str | None, message_type: str | None, files: list[str]
+) -> tuple[str | None, list[str]]:
+    """Topic and files of envelopes, which name their topics: what is no topic and a file is the first file."""
+    from sowctl.engine.topics.targets import find_publishable
+
+    if topic is None or not (topic == "-" or Path(topic).is_file()):
+        return topic, files
+    try:
+        find_publishable(instance, topic, message_type)
+    except SowError:
+        return None, [topic, *files]
+    return topic, files
+
+
 class Publishing:
     """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended.
 
