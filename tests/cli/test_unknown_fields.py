@@ -60,6 +60,8 @@ def test_export_that_reads_twice_tells_once(shop: Cli) -> None:
     "words",
     [
         ("stats", "t", "/statsu"),
+        ("schema", "t", "/statsu = 'new'"),
+        ("journal", "search", "--filter", "/statsu = 'new'"),
         ("stats", "t", "--filter", "/statsu IS NULL"),
         ("subscribe", "t", "/statsu = 'new'", "--until-now"),
     ],
@@ -79,6 +81,16 @@ def test_columns_of_get_and_a_search_that_finds_nothing_are_told(shop: Cli) -> N
     assert WORDS in shop("journal", "search", "--filter", "/statsu = 'new'").err
     assert "has the field" not in shop("journal", "search", "--filter", "/status = 'none'").err
     assert "has the field" not in shop("journal", "search", "--filter", "/statsu IS NULL", "--topic", "t").err
+
+
+def test_columns_that_no_row_of_facts_has_are_told(shop: Cli) -> None:
+    told = shop("blame", "t", "1", "--columns", "/fild,txid", "--format", "csv")
+    assert told.err.strip() == "no row has a column /fild; did you mean /field?"
+    # txid is that of the row, and no metadata of a record
+    assert told.out == "fild,txid\n,1\n,3\n,3\n"
+    told = shop("blame", "t", "1", "--columns", "/zz", "--format", "ndjson")
+    assert told.err.startswith("no row has a column /zz; there are /key, /field, /value, ")
+    assert shop("blame", "t", "1", "--columns", "/field,txid", "--format", "csv").err == ""
 
 
 def test_an_instant_in_a_name_and_an_offset_alone_say_what_to_write(shop: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.words import queryoptions as asking
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import (
     Columns,
@@ -51,6 +52,7 @@ def run(
     limit: Annotated[int | None, option("--limit", "-l", help="the first N entries", metavar="N", minimum=1)] = None,
     count: Annotated[bool, option("--count", help="print how many there are instead")] = False,
     no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
+    strict: asking.Strict = False,
     format: Format = None,
     columns: Columns = None,
     fix_names: FixNames = False,
@@ -66,13 +68,13 @@ def run(
 
     A filter sees each message by itself, as it was written. What cannot be read as a message of its type matches no
     filter; how many there were is said. Deletions have no message, so neither --filter nor --regex finds them. The
-    pattern is one of PCRE2 over the bytes of the payload; (?i) in front makes it blind to case.
+    pattern is one of PCRE2 over the bytes of the payload; (?i) in front makes it blind to case. Where a filter finds
+    nothing and no record has a field of it, either, that is said; --strict makes it an error.
     """
     from pathlib import Path
 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_words
-    from sowctl.cli.words.queryoptions import with_unknown
     from sowctl.cli.words.when import numbers, position
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.patterns import has_records
@@ -122,9 +124,8 @@ def run(
             stored = [one for one in instance.topics if one.file is not None and has_records(instance, one)]
             targets = [Target(topic=one) for one in stored if not names or one.name in names]
             if targets:
-                tell_unknown(
-                    instance, targets, with_unknown(invocation, QueryOptions(filter=filter), None, strict=False)
-                )
+                fields = QueryOptions(filter=filter)
+                tell_unknown(instance, targets, asking.with_unknown(invocation, fields, None, strict=strict))
     if found.report.unreadable:
         invocation.warn(f"{found.report.unreadable:,} messages cannot be read, so that no filter is true of them")
     show_words(invocation, found.coverage, as_dict(found.report), summary)

@@ -46,6 +46,7 @@ def run(
     sample: Sample = None,
     at: At = None,
     fresh: asking.Fresh = False,
+    strict: asking.Strict = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
     json_schema: Annotated[
@@ -81,7 +82,9 @@ def run(
     share = share_of(sample)
     chosen = "ndjson" if json_schema else format
     sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force))
-    wanted = RecordOptions(target, filter or expression, at, message_type, literal_topic, fresh, fix_names)
+    wanted = RecordOptions(
+        target, filter or expression, at, message_type, literal_topic, fresh, fix_names, strict=strict
+    )
     reports = looked_at(invocation, wanted, lambda ask, topic, kind: _read(ask, topic, kind, share))
     for report in reports:
         tell(invocation, report)

@@ -17,6 +17,8 @@ from sowctl.output import formats
 from sowctl.output.display import escaped
 from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
+from sowctl.values.paths import Path as FieldPath
+from sowctl.values.paths import Step
 
 
 class Choice(Struct, frozen=True):
@@ -95,11 +97,34 @@ class Sink:
     def write_rows(self, rows: Iterable[Mapping[str, Any] | bytes]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number.
 
-        A row in bytes is a JSON object, such as one whose numbers have the digits of a message.
+        A row in bytes is a JSON object, such as one whose numbers have the digits of a message. Columns that no row has
+        are told: they would be empty, as fields are that have no value.
         """
         # Facts are no records: their members may be called like metadata without meaning it.
-        self.renderer = formats.make(self.format, replace(self.options, facts=True))
-        return self.write(_row_batches(rows))
+        columns = tuple(FieldPath((Step(one),)) if isinstance(one, str) else one for one in self.options.columns)
+        self.renderer = formats.make(self.format, replace(self.options, columns=columns, facts=True))
+        members: dict[str, None] = {}
+        written = self.write(_row_batches(_noting(rows, members) if columns else rows))
+        for column in columns if members else ():
+            if column.names[0] not in members:
+                self._tell_unknown(column, list(members))
+        return written
+
+    def _tell_unknown(self, column: FieldPath, members: list[str]) -> None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(column.names[0], members, n=1)
+        meant = f"did you mean /{near[0]}?" if near else "there are " + ", ".join(f"/{name}" for name in members)
+        self.invocation.note(f"no row has a column {column}; {meant}")
+
+
+def _noting(rows: Iterable[Mapping[str, Any] | bytes], members: dict[str, None]) -> Iterator[Mapping[str, Any] | bytes]:
+    """The rows; the names of their members are noted on the way."""
+    from msgspec.json import decode
+
+    for row in rows:
+        members.update(dict.fromkeys(decode(row) if isinstance(row, bytes) else row))
+        yield row
 
 
 def _row_batches(rows: Iterable[Mapping[str, Any] | bytes]) -> Iterator[Batch]:
