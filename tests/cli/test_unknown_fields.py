@@ -88,7 +88,7 @@ def test_columns_that_no_row_of_facts_has_are_told(shop: Cli) -> None:
     assert told.err.strip() == "no row has a column /fild; did you mean /field?"
     # txid is that of the row, and no metadata of a record
     assert told.out == "fild,txid\n,1\n,3\n,3\n"
-    told = shop("blame", "t", "1", "--columns", "/zz", "--format", "ndjson")
+    told = shop("blame", "t", "1", "--columns", "/zz", "--format", "csv")
     assert told.err.startswith("no row has a column /zz; there are /key, /field, /value, ")
     assert shop("blame", "t", "1", "--columns", "/field,txid", "--format", "csv").err == ""
 
