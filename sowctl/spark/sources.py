@@ -173,7 +173,7 @@ class JournalSource(SameCode, DataSource):
         from sowctl.spark.reading.journalreader import sample
 
         with carried():
-            return _schema(self, JOURNAL_COLUMNS, (JOURNAL_OPTIONS, ()), _journal_query, sample)
+            return _schema(self, JOURNAL_COLUMNS, (JOURNAL_OPTIONS, ()), _known_journal, sample)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
@@ -214,11 +214,7 @@ class JournalSource(SameCode, DataSource):
         # One bound is enough: who says how many bytes a batch may have has said how large it may be.
         most = options.number("maxEntries", MAX_ENTRIES if most_bytes is None else None, 1)
         pace = Pace(latest, most, options.flag("failOnDataLoss", True), most_bytes)
-        query = _journal_query(options)
-        # A stream may be started before anything was published, so the topic need not have entries yet.
-        require_entries(query.origin, query.topic, query.message_type, later=True)
-        _require_records(query)
-        return JournalStreamReader(query, pace, schema)
+        return JournalStreamReader(_known_journal(options), pace, schema)
 
     def _read_options(self, schema: StructType) -> list[Options]:
         given, _ = with_table(self.name(), self.options, schema)
@@ -354,6 +350,17 @@ def _require_records(query: JournalQuery) -> None:
             f"topic {query.topic!r} keeps no records, so its entries change none",
             hint="read its entries, without option changes",
         )
+
+
+def _known_journal(options: Options) -> JournalQuery:
+    """The query of a stream, a new table, or a schema that is inferred. Raises as :func:`require_entries`.
+
+    A stream or table may be made before anything was published, so the topic need not have entries yet.
+    """
+    query = _journal_query(options)
+    require_entries(query.origin, query.topic, query.message_type, later=True)
+    _require_records(query)
+    return query
 
 
 def _journal_query(options: Options) -> JournalQuery:

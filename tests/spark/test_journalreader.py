@@ -143,6 +143,10 @@ def test_a_topic_that_is_nowhere_is_an_error(lab: Lab, spark: SparkSession, opti
     assert len(read(journal(lab, **bare, topic="past"), spark)) == 1
     streaming = journal(lab, **options)
     assert refused(lambda: streaming.streamReader(schema_of(streaming, spark)).initialOffset()) == "SOW-ENG-012"
+    # nor is a table made of it, nor are fields inferred
+    table = {"provider": "sow-journal"} | {f"option.{name}": text for name, text in options.items()}
+    assert refused(lambda: journal(lab, **table, **{"option.config": lab.config}).schema()) == "SOW-ENG-012"
+    assert refused(lambda: journal(lab, **options, payload="struct").schema()) == "SOW-ENG-012"
     # who follows a journal without a configuration may name a topic that is yet to come
     journal(lab, **bare, **options).streamReader(schema_of(streaming, spark))
 
