@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from sowctl.spark.writing.writers import BatchWriter, StreamWriter, WriteRequest
 
 SAMPLES = 300_000
-"""Messages that are looked at for a schema unless option ``samples`` says otherwise: 10 us each, by one process."""
+"""Messages that are looked at for a schema unless option ``samples`` says otherwise: 7 us each, by one process."""
 STORE_OPTIONS = (*PLACE, "archive", *PAYLOAD, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE,
