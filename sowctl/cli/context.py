@@ -130,17 +130,23 @@ class Invocation:
         instance = self._opened(targets)
         if fix_names:
             instance = replace(instance, fix_names=True)
-        return self._watched(instance)
+        from sowctl.engine.instance import unwatched
 
-    def _watched(self, instance: Instance) -> Instance:
-        """The instance with a meter for its long readings, where progress is shown and the command has an end."""
+        # As it was made where nobody looks: what a shell keeps open belongs to the instance itself.
+        return instance if (watch := self.watch()) is unwatched else replace(instance, watch=watch)
+
+    def watch(self) -> Callable[[str, int, int], None]:
+        """What an instance is to tell of its long readings: a meter, where progress is shown and the command has an
+        end."""
+        from sowctl.engine.instance import unwatched
+
         wanted = self.settings.progress
         if self.endless or self.command in TELLING or not (wanted == "json" or self.shows_progress()):
-            return instance
+            return unwatched
         from sowctl.cli.meter import Meter
 
         self.meter = Meter(self.streams, self.command, wanted, shown=self.shows_progress())
-        return replace(instance, watch=self.meter.tell)
+        return self.meter.tell
 
     def _opened(self, targets: tuple[str, ...]) -> Instance:
         from sowctl.engine.instance import Instance

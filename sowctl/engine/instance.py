@@ -64,8 +64,8 @@ class OpenTopic(Protocol):
         """Keys and stored values in key order, up to ``count`` at a time, without those that are over at ``now``."""
 
 
-def _unwatched(what: str, done: int, total: int) -> None:
-    return
+def unwatched(what: str, done: int, total: int) -> None:
+    """Nobody wants to know how far a long reading has come."""
 
 
 def _unopened(_: TopicConfig) -> OpenTopic | None:
@@ -94,7 +94,7 @@ class Instance(DescribedStruct, frozen=True):
     opened: Callable[[TopicConfig], OpenTopic | None] = _unopened
     fix_names: bool = False
     noted: set[str] = field(default_factory=set)
-    watch: Callable[[str, int, int], None] = _unwatched
+    watch: Callable[[str, int, int], None] = unwatched
 
     @classmethod
     def open(
@@ -157,7 +157,7 @@ class Instance(DescribedStruct, frozen=True):
     @property
     def is_watched(self) -> bool:
         """Whether somebody wants to know how far a long reading has come."""
-        return self.watch is not _unwatched
+        return self.watch is not unwatched
 
     def watching(self, what: str) -> Callable[[int, int], None]:
         """What :attr:`watch` is told of the reading of one kind of thing, such as records: how many of how many."""

@@ -213,7 +213,8 @@ def check_store(
 
     Recomputes checksums, digest, counts, bytes; compares the expiry index with the records and versions with their
     keys. With ``reading``, the structure and so much of the data. ``on_read`` is told how many of how many records and
-    versions are read. Raises MissingError, StorageError when the check cannot be started.
+    versions are read, with ``reading`` how many pages of data. Raises MissingError, StorageError when the check cannot
+    be started.
     """
     real = Path(path).resolve()
     if not real.exists():

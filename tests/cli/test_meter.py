@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:
     config = ("-c", str(Path("d/sowctl.xml")))
     Path("o.ndjson").write_text('{"orderId":10417,"qty":3}\n')
     Path("o.csv").write_text("orderId,qty\n10417,3\n")
-    for argv, what in (
+    for argv, *told in (
         (("query", "orders", "--no-index", "/qty > 1", "--count"), "900 records"),
         (("query", "orders", "--count", "--at", "2026-01-05T10:00:00Z"), "journal entries"),
         (("replay", "orders", "--rebuild"), "journal entries"),
@@ -105,14 +106,20 @@ def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:
         (("store", "reindex", "orders"), "records to index"),
         (("store", "compact", "orders", "--always"), "records"),
         (("backup", "b"), "bytes of a store"),
+        (("backup", "b", "--verify"), "bytes to compare", "records to prove"),
+        (("restore", "b", "--to", "r"), " bytes", "records to prove"),
+        (("store", "check", "--read-data", "100%"), "pages of data"),
+        (("store", "repair", "orders", "--yes"), "records"),
         (("publish", "orders", "o.ndjson", "--dry-run"), "100 % of"),
         (("publish", "orders", "--from", "o.csv", "--dry-run"), " rows"),
     ):
+        rmtree("r", ignore_errors=True)
         drawn = cli(*argv, *config, "--progress", "always")
+        rmtree("r", ignore_errors=True)
         silent = cli(*argv, *config)
         assert drawn.status == silent.status, drawn.err
         # Reports of writing say how long it took and what it made.
-        assert drawn.out == silent.out or argv[0] in ("store", "backup", "publish", "replay")
-        assert what in drawn.err, argv
+        assert drawn.out == silent.out or argv[0] in ("store", "backup", "publish", "replay", "restore")
+        assert all(what in drawn.err for what in told), argv
         assert drawn.err.endswith("\x1b[K") or drawn.err.endswith("\n"), argv
         assert "\x1b[K" not in silent.err

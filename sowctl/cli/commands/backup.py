@@ -63,7 +63,8 @@ def run(
         Sink(invocation, Choice(format, columns=columns)).write_rows(as_dict(row) for row in list_backups(place))
         return 0
     if verify:
-        report = verify_backup(place, name, invocation.open_other, seam=invocation.seam, wait=invocation.lock_wait)
+        seam, wait, watch = invocation.seam, invocation.lock_wait, invocation.watch()
+        report = verify_backup(place, name, invocation.open_other, seam=seam, wait=wait, watch=watch)
     else:
         if invocation.own_process:
             os.nice(_NICE)

@@ -59,6 +59,7 @@ def run(
         seam=invocation.seam,
         now=invocation.clock(),
         lineage=os.urandom(16),
+        watch=invocation.watch(),
     )
     show_report(invocation, report, summary)
     return 0

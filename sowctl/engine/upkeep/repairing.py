@@ -95,7 +95,7 @@ class StoreRepair:
         # Who writes waits: what is saved is one state, and what takes its place is of that state.
         with ExitStack() as held:
             held.enter_context(lock.held(instance.lock_wait))
-            with closing(check_store(files.path, seam=instance.seam)) as checked:
+            with closing(check_store(files.path, seam=instance.seam, on_read=instance.watching("records"))) as checked:
                 damaged = any(finding.level >= Level.ERROR for finding in checked)
             if not damaged:
                 return self._sound(meta_of(files.path, instance))
@@ -168,7 +168,7 @@ class StoreRepair:
         """Read through what is there, and ask the journal what there should be."""
         np = self._np
         keys, raw = bytearray(), bytearray()
-        for part, values in salvage.records():
+        for part, values in self._told(salvage, "records that are read"):
             keys += b"".join(part)
             raw += raw_stamps(values)
         versions = sum(len(part) for part, _ in salvage.versions())
@@ -196,6 +196,14 @@ class StoreRepair:
                     place=str(self._path),
                     hint="--earlier takes that state",
                 )
+
+    def _told(self, salvage: Salvage, what: str) -> Iterator[Pairs]:
+        """The sound records; the instance is told how many of those that the store counts they are."""
+        done, total = 0, salvage.meta.records if salvage.meta is not None else 0
+        for keys, values in salvage.records():
+            done += len(keys)
+            self._instance.watch(what, done, total)
+            yield keys, values
 
     def _ask_journal(self, meta: StoreMeta | None, held: ExitStack) -> None:
         """The journal, if it explains the store, and what it says.
@@ -332,7 +340,7 @@ class StoreRepair:
         dropped = set(words(self._dropped.astype(">u8")))
         kept = (
             (key, value)
-            for keys, values in salvage.records()
+            for keys, values in self._told(salvage, "records that are saved")
             for key, value in zip(keys, values, strict=True)
             if key not in dropped
         )

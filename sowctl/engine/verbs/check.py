@@ -168,9 +168,8 @@ class CheckRun:
             # What is left of the time is shared by the stores that are left.
             stores, elapsed = self._left
             reading = replace(reading, seconds=max(0.0, reading.seconds - elapsed) / stores)
-        findings = check_store(
-            path, seam=self._instance.seam, reading=reading, on_read=self._instance.watching("records")
-        )
+        told = self._instance.watching("records" if reading is None else "pages of data")
+        findings = check_store(path, seam=self._instance.seam, reading=reading, on_read=told)
         sound = True
         for finding in findings:
             sound = False

@@ -7,6 +7,7 @@ that each part has about as many pages; a part is records and versions of the sa
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,7 +22,7 @@ from sowctl.seam import SEAM
 from sowctl.store import codec
 from sowctl.store.check import Reading, StoreCoverage
 from sowctl.store.codec import expiry_value
-from sowctl.store.examine import StoreExamination, examine, serve
+from sowctl.store.examine import StoreExamination, Told, examine, serve, untold
 from sowctl.store.lmdberrors import damaged_page
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.pages import inspect
@@ -81,8 +82,12 @@ class PartialExamination(StoreExamination):
     def _data(self) -> Iterator[Finding]:
         reading, started = self._reading, time.monotonic()
         total = sum(unit.pages for unit in self._units)
+        chosen = self._chosen()
+        # A share ends it before, and so may the time.
+        wanted = sum(unit.pages for unit in chosen)
+        wanted = wanted if reading.share is None else min(wanted, math.ceil(reading.share * total))
         done = 0
-        for unit in self._chosen():
+        for unit in chosen:
             # Asked before each part: at least the share is read, and at most one part more.
             if reading.share is not None and done >= reading.share * total:
                 break
@@ -93,6 +98,7 @@ class PartialExamination(StoreExamination):
                 found += 1
                 yield finding
             done += unit.pages
+            self.progress(min(done, wanted), wanted)
             self._read.append(unit)
             # What is damaged counts as never read: the next check looks at it first.
             self._verified.mark(unit.low, unit.high, 0 if found else reading.now)
@@ -186,10 +192,11 @@ def _shown(key: bytes) -> str:
 
 
 def examine_part(
-    path: str, no_lock: bool, note: Callable[[str], None], reading: Reading
+    path: str, no_lock: bool, note: Callable[[str], None], reading: Reading, progress: Told = untold
 ) -> Iterator[Finding | StoreCoverage]:
-    """Findings of a part of the store at ``path``, at last the coverage."""
-    return examine(path, no_lock, note, lambda handle, txn: PartialExamination(handle, txn, note, reading))
+    """Findings of a part of the store at ``path``, at last the coverage. ``progress`` is told how many pages of data of
+    how many are read."""
+    return examine(path, no_lock, note, lambda handle, txn: PartialExamination(handle, txn, note, reading), progress)
 
 
 def main(path: str, wanted: str, locks: str = "") -> None:
@@ -198,7 +205,7 @@ def main(path: str, wanted: str, locks: str = "") -> None:
     part = values.pop("part")
     reading = Reading(**values, part=tuple(part) if part is not None else None)
     try:
-        serve(lambda note, _: examine_part(path, locks == "no-lock", note, reading))
+        serve(lambda note, progress: examine_part(path, locks == "no-lock", note, reading, progress))
     except SowError as error:
         raise SystemExit(f"{error.code}: {error.message}") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from xxhash import xxh3_128
@@ -24,8 +24,36 @@ _PORTION = 2 << 20
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS))
 
 
-def copy(source: Path, target: Path, seam: Seam, size: int | None = None, *, rest: bool = False) -> tuple[int, str]:
-    """Copy a file, or its first ``size`` bytes; on disk when this returns. Its size and digest. Raises OSError."""
+def _untold(size: int) -> None:
+    return
+
+
+class Portions:
+    """Adds up portions of ``total`` bytes and tells ``watch`` how many of ``what`` are done."""
+
+    def __init__(self, watch: Callable[[str, int, int], None], what: str, total: int) -> None:
+        self._watch, self._what, self._total = watch, what, total
+        self._done = 0
+
+    def __call__(self, size: int) -> None:
+        """One more portion."""
+        self._done += size
+        self._watch(self._what, self._done, self._total)
+
+
+def copy(
+    source: Path,
+    target: Path,
+    seam: Seam,
+    size: int | None = None,
+    *,
+    rest: bool = False,
+    on_read: Callable[[int], None] = _untold,
+) -> tuple[int, str]:
+    """Copy a file, or its first ``size`` bytes; on disk when this returns. Its size and digest. Raises OSError.
+
+    ``on_read`` is told of every portion how many bytes it has.
+    """
     fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         mode = os.fstat(fd).st_mode & 0o777
@@ -40,6 +68,7 @@ def copy(source: Path, target: Path, seam: Seam, size: int | None = None, *, res
                         raise OSError(f"the file has {left} bytes less than were expected")
                     return
                 left = None if left is None else left - len(chunk)
+                on_read(len(chunk))
                 yield chunk
 
         return write(chunks(), target, seam, mode, rest=rest)
@@ -98,14 +127,15 @@ def link(source: Path, target: Path, seam: Seam) -> bool:
     return True
 
 
-def read_digest(path: Path, seam: Seam) -> tuple[int, str]:
-    """Size and digest of a file's bytes. Raises OSError."""
+def read_digest(path: Path, seam: Seam, on_read: Callable[[int], None] = _untold) -> tuple[int, str]:
+    """Size and digest of a file's bytes; ``on_read`` is told of portions as by :func:`copy`. Raises OSError."""
     digest, done = xxh3_128(), 0
     fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         while chunk := seam.call("file.read", os.read, fd, _CHUNK):
             digest.update(chunk)
             done += len(chunk)
+            on_read(len(chunk))
     finally:
         os.close(fd)
     return done, digest.hexdigest()

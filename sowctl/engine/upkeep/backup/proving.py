@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.instance import unwatched
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.upkeep.backup.copying import link_or_copy, read_digest
+from sowctl.engine.upkeep.backup.copying import Portions, link_or_copy, read_digest
 from sowctl.engine.upkeep.backup.layout import moved
 from sowctl.engine.upkeep.backup.manifest import BackedTopic, BackupManifest, damaged
 
@@ -83,17 +84,19 @@ def _compare(there: Instance, topic: BackedTopic, tree: Path) -> None:
         )
 
 
-def compare_files(manifest: BackupManifest, tree: Path, seam: Seam) -> int:
-    """Read every file and compare it with the manifest; the bytes that were read. Raises DamageError ``SOW-BAK-001``.
+def compare_files(
+    manifest: BackupManifest, tree: Path, seam: Seam, watch: Callable[[str, int, int], None] = unwatched
+) -> int:
+    """Read every file and compare it with the manifest; the bytes that were read. ``watch`` is told how many.
 
-    Raises OSError where one cannot be read.
+    Raises DamageError ``SOW-BAK-001``, OSError where one cannot be read.
     """
-    total = 0
+    total, told = 0, Portions(watch, "bytes to compare", manifest.bytes)
     for file in manifest.files:
         path = tree / file.path
         if not path.is_file():
             raise damaged(str(path), "the file is missing")
-        size, found = read_digest(path, seam)
+        size, found = read_digest(path, seam, told)
         total += size
         if (size, found) != (file.size, file.digest):
             raise damaged(

@@ -15,8 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sowctl.described import DescribedStruct
 from sowctl.directories import make_directories, sync_directory
+from sowctl.engine.instance import unwatched
 from sowctl.engine.sources.digest import Digest, digest, digest_of
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.backup import copying
@@ -270,8 +273,18 @@ def refuse_taken(to: Path) -> None:
         )
 
 
-def restore(plan: RestorePlan, to: Path, open_instance: Opener, *, seam: Seam, now: Micros, lineage: bytes) -> Restored:
-    """Carry out a plan: the instance at ``to``, whole and proven, or nothing. ``lineage``: 16 random bytes.
+def restore(
+    plan: RestorePlan,
+    to: Path,
+    open_instance: Opener,
+    *,
+    seam: Seam,
+    now: Micros,
+    lineage: bytes,
+    watch: Callable[[str, int, int], None] = unwatched,
+) -> Restored:
+    """Carry out a plan: the instance at ``to``, whole and proven, or nothing. ``lineage``: 16 random bytes. ``watch``
+    is told how far it has come.
 
     Raises RefusedError ``SOW-BAK-007``, DamageError ``SOW-BAK-001``, StorageError ``SOW-BAK-003``, and what opening the
     configuration raises.
@@ -281,7 +294,7 @@ def restore(plan: RestorePlan, to: Path, open_instance: Opener, *, seam: Seam, n
         to = to.absolute()
         make_directories(to.parent, seam)
         with _beside(to, seam) as work:
-            done = _Restoring(plan, work, open_instance, seam, now, lineage).run()
+            done = _Restoring(plan, work, open_instance, seam, now, lineage, watch).run()
             sync_tree(work, seam)
             # A directory takes the place of an empty one in one step; of one that is not empty it does not.
             seam.call("file.rename", os.rename, work, to)
@@ -309,7 +322,14 @@ def _beside(to: Path, seam: Seam) -> Iterator[Path]:
 
 class _Restoring:
     def __init__(
-        self, plan: RestorePlan, work: Path, open_instance: Opener, seam: Seam, now: Micros, lineage: bytes
+        self,
+        plan: RestorePlan,
+        work: Path,
+        open_instance: Opener,
+        seam: Seam,
+        now: Micros,
+        lineage: bytes,
+        watch: Callable[[str, int, int], None],
     ) -> None:
         self.plan = plan
         self.work = work
@@ -318,6 +338,12 @@ class _Restoring:
         self.now = now
         self.lineage = lineage
         self.bytes = 0
+        self.watch = watch
+        # The journal is read once more than it is copied, to compare it.
+        read = [file for file in plan.manifest.files if file.role == "journal" or file in plan.others]
+        copied = [one.topic.file for one in plan.stores if one.source is not None]
+        total = sum(file.size for file in read) + sum(file.size for file in plan.manifest.files if file.path in copied)
+        self.told = copying.Portions(watch, "bytes", total)
         self.files = {file.path: file for file in plan.manifest.files}
 
     def run(self) -> Restored:
@@ -330,7 +356,7 @@ class _Restoring:
                 self._copy(one.source, known[one.topic.file])
         # Order: copies first, then the journal with its new history, then what follows it.
         ended = self._journal()
-        instance = self.open_instance(self.work / manifest.configuration, self.work)
+        instance = replace(self.open_instance(self.work / manifest.configuration, self.work), watch=self.watch)
         there = moved(instance, self.work, plan.time)
         rebuilt = tuple(self._stores(there, ended))
         self._queues(ended)
@@ -342,7 +368,7 @@ class _Restoring:
         make_directories(target.parent, self.seam)
         if not source.is_file():
             raise damaged(str(source), "the file is missing")
-        size, found = copying.copy(source, target, self.seam)
+        size, found = copying.copy(source, target, self.seam, on_read=self.told)
         # The digest is taken while it is copied: what is restored was compared, byte for byte.
         if (size, found) != (file.size, file.digest):
             raise damaged(str(source), f"the file has digest {found}, not {file.digest}")
@@ -355,7 +381,10 @@ class _Restoring:
             return None
         tree = plan.backup.tree
         for file in manifest.files:
-            if file.role == "journal" and copying.read_digest(tree / file.path, self.seam) != (file.size, file.digest):
+            if file.role == "journal" and copying.read_digest(tree / file.path, self.seam, self.told) != (
+                file.size,
+                file.digest,
+            ):
                 raise damaged(str(tree / file.path), "the file does not have the digest of the manifest")
         directory = self.work / manifest.journal
         archive = None if manifest.archive is None else self.work / manifest.archive
@@ -426,7 +455,7 @@ class _Restoring:
         else:
             for one in plan.stores:
                 if one.topic.file is not None:
-                    check_file(self.work / one.topic.file, self.seam)
+                    check_file(self.work / one.topic.file, self.seam, instance.watching("records to prove"))
         found = {}
         for one in plan.stores:
             topic = next(

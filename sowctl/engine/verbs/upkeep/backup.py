@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sowctl.engine.instance import unwatched
 from sowctl.engine.upkeep.backup.folder import Backup, backups, chosen, locked, written
 from sowctl.engine.upkeep.backup.manifest import BackupManifest
 from sowctl.engine.upkeep.backup.proving import compare_files, probe, prove
@@ -84,8 +86,17 @@ def list_backups(directory: Path) -> Iterator[BackupRow]:
         yield _row(one)
 
 
-def verify_backup(directory: Path, name: str | None, open_instance: Opener, *, seam: Seam, wait: float) -> BackupReport:
-    """Read every file of a backup (None: the newest), compare digests, and open it as an instance.
+def verify_backup(
+    directory: Path,
+    name: str | None,
+    open_instance: Opener,
+    *,
+    seam: Seam,
+    wait: float,
+    watch: Callable[[str, int, int], None] = unwatched,
+) -> BackupReport:
+    """Read every file of a backup (None: the newest), compare digests, and open it as an instance. ``watch`` is told
+    how far that has come.
 
     Raises DamageError ``SOW-BAK-001``, MissingError ``SOW-BAK-005``, StorageError ``SOW-BAK-003``.
     """
@@ -93,9 +104,9 @@ def verify_backup(directory: Path, name: str | None, open_instance: Opener, *, s
     with locked(directory, seam, wait), written(directory, "verify the backup"):
         found = chosen(directory, name)
         manifest = found.known
-        compare_files(manifest, found.tree, seam)
+        compare_files(manifest, found.tree, seam, watch)
         with probe(found.tree, manifest, directory / f".{found.path.name}.probe.new", seam) as place:
-            prove(open_instance(place / manifest.configuration, place), manifest, place)
+            prove(replace(open_instance(place / manifest.configuration, place), watch=watch), manifest, place)
     return _report("verified", manifest, found.path, time.monotonic() - begin)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.engine.instance import unwatched
 from sowctl.engine.upkeep.backup.restoring import Opener, Restored, RestorePlan, plan_restore, refuse_taken
 from sowctl.engine.upkeep.backup.restoring import restore as carry_out
 from sowctl.values.times import format_time
@@ -71,15 +72,17 @@ def restore(
     seam: Seam,
     now: Micros,
     lineage: bytes,
+    watch: Callable[[str, int, int], None] = unwatched,
 ) -> RestoreReport:
-    """Restore into the directory ``to``, which is empty or not there; ``lineage``: 16 random bytes.
+    """Restore into the directory ``to``, which is empty or not there; ``lineage``: 16 random bytes. ``watch`` is told
+    how far it has come.
 
     Raises as :func:`~sowctl.engine.upkeep.backup.restoring.plan_restore` and ``restore`` there.
     """
     begin = time.monotonic()
     refuse_taken(to)
     plan = plan_restore(directory, name=name, txid=txid, at=at, seam=seam)
-    done = None if dry_run else carry_out(plan, to, open_instance, seam=seam, now=now, lineage=lineage)
+    done = None if dry_run else carry_out(plan, to, open_instance, seam=seam, now=now, lineage=lineage, watch=watch)
     return _report(plan, done, to, time.monotonic() - begin)
 
 
