@@ -1,10 +1,10 @@
 """Messages of any type as Arrow columns, and rows as messages: what exchange without Spark and the pipeline share.
 
 ``inference`` finds the types of messages, ``evolution`` puts them behind declared ones, ``decoding`` makes structs of
-whole batches, by way of ``shaped`` where they are of few shapes; where a message does not fit at once, ``jsontrees``
-reads it with every digit and ``jsoncolumns`` makes its values fit, one by one; ``fitting`` says which do not and why.
-``arrays`` makes columns of the numbers and bytes that stores and journals hold beside the payload, ``entries`` of
-blocks of a journal.
+whole batches, by way of ``shaped`` where they are of few shapes, and of ``rewriting`` where they are of one; where a
+message does not fit at once, ``jsontrees`` reads it with every digit and ``jsoncolumns`` makes its values fit, one by
+one; ``fitting`` says which do not and why. ``arrays`` makes columns of the numbers and bytes that stores and journals
+hold beside the payload, ``entries`` of blocks of a journal.
 ``passes`` makes record batches of blocks of messages, whatever types their fields turn out to have, for ``files``,
 ``tables`` in memory and ``sqlite``; ``widening`` has those types while messages pass, ``metadata`` what stands beside
 them. ``build`` is the way back: messages of rows, which ``rows`` reads from files and ``source`` hands to publishing.

@@ -72,14 +72,17 @@ class TreeReader:
         return value
 
 
-def suspects(messages: Sequence[bytes | None], joined: bytes | None = None) -> bool:
-    """Whether there may be messages that a typed decoder takes and the message type refuses.
+def suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, signed: bool = False) -> bool:
+    """Whether there may be messages that a typed decoder takes and the message type refuses, or takes for others.
 
     A decoder passes over what is not declared without looking whether texts are UTF-8, and goes as deep as the stack.
-    ``joined``: the messages in one, where the caller has that.
+    ``joined``: the messages in one, where the caller has that. ``signed``: doubles are declared, of which the decoder
+    makes 0.0 of ``-0``.
     """
     present = [message for message in messages if message is not None]
     joined = b"".join(present) if joined is None else joined
+    if signed and b"-0" in joined and _NEGATIVE_ZERO.search(joined) is not None:
+        return True
     if not joined.isascii():
         try:
             joined.decode()

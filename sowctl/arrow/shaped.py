@@ -1,5 +1,7 @@
-"""Batches of JSON messages by their shapes (:mod:`sowctl.messages.json.shapes`), the rest of them by the decoder.
+"""Batches of JSON messages by their shapes, the rest of them by the decoder.
 
+Where all messages of a batch are of one shape that is known, one pattern reads them where they lie
+(:mod:`sowctl.arrow.rewriting`); else they are cut apart and read line by line (:mod:`sowctl.messages.json.shapes`).
 Called by :mod:`sowctl.arrow.decoding`, which makes the same structs with it and without it. A shape is taken into use
 when it has read its own first message as the decoder does. Where a type holds what no shape can promise (an array, a
 number in a column of another type), the decoder reads all.
@@ -8,10 +10,12 @@ number in a column of another type), the decoder reads all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column
-from sowctl.messages.json.shapes import LINE, Found, Made, Shape, Shapes, Text
+from sowctl.arrow.rewriting import Rewriting
+from sowctl.messages.json.shapes import KEPT, LINE, LONGEST_REST, Column, Found, Made, Shape, Shapes, Text
 from sowctl.messages.json.template import LISTED, Template, Unshaped
 from sowctl.messages.shaped import WORDS
 
@@ -19,19 +23,43 @@ if TYPE_CHECKING:
     import numpy
     import pyarrow
 
-    from sowctl.messages.json.shapes import Column, Wanted
+    from sowctl.messages.json.shapes import Wanted
 
     Numbers = numpy.ndarray[Any, Any]
-    Build = Callable[[int, dict[int, Column], bytes], pyarrow.Array]
+    Values = dict[int, Column] | dict[int, Column | pyarrow.Array]
+    Build = Callable[[int, Values, bytes], pyarrow.Array]
 
 FEWEST = 64
 """Messages below which a batch is decoded in less time than arrays are made."""
 
 
+class Shaped(NamedTuple):
+    """A batch: its structs, and which of its messages (ascending) no shape has read, but the decoder."""
+
+    structs: pyarrow.Array
+    rows: Sequence[int] = ()
+    messages: Sequence[bytes] = ()
+
+
+class _Whole(NamedTuple):
+    """How batches of one shape are read at once."""
+
+    shape: Shape
+    pattern: Rewriting
+    build: Build
+
+    def structs(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
+        """The structs of messages that all have this shape; None where one has another. Raises Unshaped."""
+        values = self.pattern.values(parts, lengths)
+        return None if values is None else self.build(len(lengths), values, b"")
+
+
 class ShapedMessages:
     """Reads batches of messages as structs of ``kind``, and knows the shapes that were of use.
 
-    ``views`` decodes messages one by one. ``strict``: as in :class:`~sowctl.arrow.decoding.StructDecoder`.
+    ``views`` decodes messages one by one. ``strict`` and ``partial``: as in
+    :class:`~sowctl.arrow.decoding.StructDecoder`. ``lossless``: no shape reads a message of which a value is lost, one
+    of another type than its field or beyond that type.
     """
 
     def __init__(
@@ -41,18 +69,24 @@ class ShapedMessages:
         *,
         strict: bool = False,
         partial: bool = False,
+        lossless: bool = False,
     ) -> None:
         self._kind = kind
         self._views = views
         self._strict = strict
         self._partial = partial
+        self._lossless = lossless
         self._shapes: Shapes[pyarrow.Array] = Shapes(self._learn)
+        self._wholes: list[_Whole] = []
+        self._pause = self._resting = 0
 
-    def array(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
-        """The structs of the messages that lie back to back in ``parts``; None where decoding them is as good."""
+    def read(self, parts: Sequence[Any], lengths: Numbers) -> Shaped | None:
+        """The messages that lie back to back in ``parts``; None where decoding them is as good."""
         if self._shapes.wait() or len(lengths) < FEWEST:
             return None
         try:
+            if (whole := self._of_one(parts, lengths)) is not None:
+                return Shaped(whole)
             text = Text.of(parts, lengths)
         except Unshaped:
             self._shapes.rest()
@@ -62,50 +96,103 @@ class ShapedMessages:
         except Unshaped:
             return None
         if len(found) == 1 and found[0].rows is None:
-            return found[0].made
+            return Shaped(found[0].made)
         return self._together(text, found, left)
+
+    def among(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> Shaped | None:
+        """As :meth:`read`, where only some messages are ``present``: the others are NULL and have no bytes."""
+        import numpy as np
+        import pyarrow as pa
+
+        if present.all():
+            return self.read(parts, lengths)
+        if not present.any():
+            return None
+        try:
+            # What is not present has no bytes: the others lie back to back as well.
+            found = self.read(parts, lengths[present])
+        except Misfit as problem:
+            problem.row = int(np.flatnonzero(present)[problem.row])
+            raise
+        if found is None:
+            return None
+        # One row for each place again, NULL where there is no message.
+        structs = found.structs.take(pa.array(np.cumsum(present) - 1, mask=~present))
+        rows = np.flatnonzero(present)[np.array(found.rows, "i8")].tolist()
+        return Shaped(structs, rows, found.messages)
+
+    def _of_one(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
+        """The structs, where all messages have the shape that most have had so far."""
+        if self._resting or not self._wholes:
+            self._resting = max(self._resting - 1, 0)
+            return None
+        best = max(self._wholes, key=lambda one: one.shape.hits)
+        found = best.structs(parts, lengths)
+        if found is None:
+            # Batches of several shapes are tried more and more seldom.
+            self._pause = self._resting = min(LONGEST_REST, 2 * self._pause + 1)
+            return None
+        best.shape.hits += len(lengths)
+        self._pause = 0
+        return found
 
     def _learn(self, message: bytes) -> Made[pyarrow.Array]:
         """The shape of one message, if it reads that message as the decoder does. Raises Unshaped."""
+        import numpy as np
+
         template = Template(message)
         wanted: dict[int, Wanted] = {}
-        build = _Columns(template, wanted, strict=self._strict).struct(template.tree, self._kind, partial=self._partial)
+        columns = _Columns(template, wanted, strict=self._strict, lossless=self._lossless)
+        build = columns.struct(template.tree, self._kind, partial=self._partial)
         shape = Shape(template, wanted)
         alone = shape.match(Text(message + LINE, [message]), None)
         try:
-            same = alone.size and build(*alone[1:]).to_pylist() == self._views([message]).to_pylist()
+            expected = self._views([message]).to_pylist()
+            same = alone.size and build(*alone[1:]).to_pylist() == expected
         except Misfit:
             same = False
         if not same:
             raise Unshaped
         shape.hits = 0
+        with suppress(Unshaped):
+            whole = _Whole(shape, Rewriting(template, wanted), build)
+            structs = whole.structs([message], np.array([len(message)]))
+            if structs is not None and structs.to_pylist() == expected:
+                known = sorted(self._wholes, key=lambda one: one.shape.hits, reverse=True)
+                self._wholes = [*known[: KEPT - 1], whole]
         return Made(shape, lambda match: build(*match[1:]))
 
-    def _together(self, text: Text, found: Sequence[Found[pyarrow.Array]], left: Numbers) -> pyarrow.Array:
+    def _together(self, text: Text, found: Sequence[Found[pyarrow.Array]], left: Numbers) -> Shaped:
         import numpy as np
         import pyarrow as pa
 
         made = [one.made for one in found]
         places = [one.rows for one in found if one.rows is not None]
-        if len(left):
+        rows = left.tolist()
+        messages = [text.message(place) for place in rows]
+        if rows:
             try:
-                made.append(self._views([text.message(place) for place in left.tolist()]))
+                made.append(self._views(messages))
             except Misfit as problem:
-                problem.row = int(left[problem.row])
+                problem.row = rows[problem.row]
                 raise
             places.append(left)
         order = np.empty(len(text), "i8")
         order[np.concatenate(places)] = np.arange(len(text))
-        return pa.concat_arrays(made).take(pa.array(order))
+        return Shaped(pa.concat_arrays(made).take(pa.array(order)), rows, messages)
 
 
 class _Columns:
-    """Makes builders of columns, and notes in ``wanted`` the slots that they need."""
+    """Makes builders of columns, and notes in ``wanted`` the slots that they need.
 
-    def __init__(self, template: Template, wanted: dict[int, Wanted], *, strict: bool) -> None:
+    What ``strict`` and ``lossless`` do not allow raises Unshaped when columns are made, or before.
+    """
+
+    def __init__(self, template: Template, wanted: dict[int, Wanted], *, strict: bool, lossless: bool) -> None:
         self._template = template
         self._wanted = wanted
         self._strict = strict
+        self._lossless = lossless
 
     def struct(self, members: dict[str, Any], kind: pyarrow.StructType, *, partial: bool = False) -> Build:
         """How structs of ``kind`` are made of objects with these members. Raises Unshaped."""
@@ -143,12 +230,13 @@ class _Columns:
 
         self._wanted[place] = "whole"
         coerce = coercion(kind)
-        known = column([coerce(word) for word in WORDS], kind)
-        loses = self._strict and not t.is_boolean(kind)
+        made = [coerce(word) for word in WORDS]
+        known = column(made, kind)
+        # Of an inferred type, only the decoder says what does not fit, and where.
+        loses = (self._strict and not t.is_boolean(kind)) or (self._lossless and None in made[1:])
 
-        def build(count: int, values: dict[int, Column], raw: bytes) -> pyarrow.Array:
+        def build(count: int, values: Values, raw: bytes) -> pyarrow.Array:
             codes: Any = values[place].data
-            # Of an inferred type, only the decoder says what does not fit, and where.
             if loses and codes.any():
                 raise Unshaped
             return known.take(pa.array(codes))
@@ -168,12 +256,12 @@ class _Columns:
         self._wanted[place] = "whole"
         bound = 1 << INTEGERS[str(kind)]
 
-        def build(count: int, values: dict[int, Column], raw: bytes) -> pyarrow.Array:
+        def build(count: int, values: Values, raw: bytes) -> pyarrow.Array:
             numbers: Any = values[place].data
             if bound < 1 << 63:
                 fits = (numbers >= -bound) & (numbers < bound)
                 if not fits.all():
-                    if self._strict:
+                    if self._strict or self._lossless:
                         raise Unshaped
                     return pa.array(numbers, mask=~fits).cast(kind, safe=False)
             return pa.array(numbers).cast(kind, safe=False)
@@ -185,13 +273,23 @@ class _Columns:
 
         self._wanted[place] = "whole"
         if t.is_string(kind):
-            return lambda count, values, raw: strings(raw, *values[place].places)
+            return lambda count, values, raw: _texts(values[place], raw)
         if self._strict:
             raise Unshaped
-        coerce = coercion(kind)
-        return lambda count, values, raw: column(
-            list(map(coerce, strings(raw, *values[place].places).to_pylist())), kind
-        )
+        coerce, lossless = coercion(kind), self._lossless
+
+        def build(count: int, values: Values, raw: bytes) -> pyarrow.Array:
+            made = list(map(coerce, _texts(values[place], raw).to_pylist()))
+            if lossless and None in made:
+                raise Unshaped
+            return column(made, kind)
+
+        return build
+
+
+def _texts(found: Any, raw: bytes) -> pyarrow.Array:
+    """STRING of what a slot holds: places in a text, or an array already."""
+    return strings(raw, *found.places) if isinstance(found, Column) else found
 
 
 def strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:

@@ -23,8 +23,8 @@ _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800
 _NEVER_UTF = 0x1000
 _NOTEMPTY_ATSTART = 0x08
-_ALL_REPLACEMENTS = 0x0100 | 0x0002_0000
-"""Substitute every match, and give the replacements alone."""
+_ALL_REPLACEMENTS = 0x0100 | 0x0400 | 0x0002_0000
+"""Substitute every match, groups that took no part by nothing, and give the replacements alone."""
 _JIT_STACK_LIMIT = -46
 _LIMITS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits of PCRE2."""
@@ -128,13 +128,17 @@ class Regex:
             return self._again(subject, 0, 0, error) is not None
 
     def captured(self, subject: bytes) -> bytes:
-        """The first group of every match, end to end; no match may be empty.
+        """The first group of every match, end to end; no match may be empty. Raises as :meth:`rewritten`."""
+        return self.rewritten(subject, b"$1")
+
+    def rewritten(self, subject: bytes, replacement: bytes) -> bytes:
+        """``replacement`` for every match, end to end, with its groups (``$1``); no match may be empty.
 
         Raises MatchLimitExceededError also where the engine's small stack does not suffice.
         """
         engine = self._engine
         try:
-            found: bytes = engine.substitute(self._code, b"$1", subject, 0, _ALL_REPLACEMENTS)[0]
+            found: bytes = engine.substitute(self._code, replacement, subject, 0, _ALL_REPLACEMENTS)[0]
             return found
         except engine.LibraryError as error:
             if error.code == _JIT_STACK_LIMIT or error.code in _LIMITS:

@@ -107,6 +107,19 @@ def test_no_neighbour_costs_a_column_its_value(odd: bytes) -> None:
         assert decoded(pa.struct(fields), message)[0]["id"] == 1
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.float64(), pa.float32(), pa.list_(pa.float64()), pa.map_(pa.string(), pa.float64())]
+)
+def test_a_negative_zero_keeps_its_sign_whatever_stands_beside_it(kind: pa.DataType) -> None:
+    value = {"list": b"[-0]", "map": b'{"k":-0}'}.get(str(kind).partition("<")[0], b"-0")
+    message = b'{"d":%b,"t":"x"}' % value
+    for fields in ([], [("t", pa.string())], [("t", pa.int64())], [("o", pa.timestamp("us"))]):
+        for beside in ([], [b'{"d":1}'], [b'{"d":"x"}'], [b"no JSON"]):
+            found = decoded(pa.struct([("d", kind), *fields]), message, *beside)[0]["d"]
+            assert repr(found) in ("-0.0", "[-0.0]", "[('k', -0.0)]")
+    assert repr(decoded(pa.struct([("d", pa.int64())]), b'{"d":-0}')) == "[{'d': 0}]"
+
+
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=4))
 @settings(max_examples=examples(100), deadline=None)
 def test_anything_at_all_is_null_at_worst(payloads: list[bytes]) -> None:

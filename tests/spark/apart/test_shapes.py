@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ import pyarrow as pa
 from sowctl.arrow import shaped
 from sowctl.arrow.decoding import StructDecoder
 from sowctl.arrow.jsoncolumns import Misfit
+from sowctl.arrow.rewriting import Rewriting
 from sowctl.messages.json.digits import doubles, whole_numbers
 from sowctl.messages.json.shapes import Shape, Text
+from sowctl.messages.json.template import Template, Unshaped
 
 TYPE = pa.struct(
     [
@@ -60,9 +63,11 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shaped, "FEWEST", 1)
 
 
-def together(kind: pa.StructType, messages: list[bytes], present: Any = None) -> pa.Array:
+def together(
+    kind: pa.StructType, messages: list[bytes], present: Any = None, decoder: StructDecoder | None = None
+) -> pa.Array:
     """What the decoder makes of a batch; every batch is tried by its shapes."""
-    decoder = StructDecoder(kind)
+    decoder = decoder or StructDecoder(kind)
     lengths = np.array([len(message) for message in messages])
     return decoder.packed([b"".join(messages)], lengths, np.ones(len(messages), bool) if present is None else present)
 
@@ -75,8 +80,43 @@ def same(one: pa.Array, other: pa.Array) -> bool:
 
 def check(kind: pa.StructType, messages: list[bytes]) -> None:
     """Together as one by one."""
+    decoder = StructDecoder(kind)
     expected = StructDecoder(kind).views(messages)
-    found = together(kind, messages)
+    alike(together(kind, messages, decoder=decoder), expected, messages)
+    for made in decoder._shaped._wholes:
+        # Those of the shape, by its pattern; and with another one among them, which the pattern must not miss.
+        rows = found_by(made.shape, messages)
+        others = [one for one in range(len(messages)) if one not in rows][:2]
+        for chosen in (rows, *(sorted([*rows[:3], other]) for other in others)):
+            batch = [messages[row] for row in chosen]
+            found = pattern_of(made, batch) if batch else None
+            if found is not None:
+                PATTERNS.append(len(batch))
+                alike(found, expected.take(pa.array(chosen)), batch)
+
+
+PATTERNS: list[int] = []
+"""How many messages each pattern has read that was tried."""
+
+
+def pattern_of(made: Any, messages: list[bytes]) -> pa.Array | None:
+    """What the pattern of a shape makes of messages; None where it does not take them."""
+    with suppress(Unshaped):
+        return made.structs(messages, np.array(list(map(len, messages)), "i8"))
+    return None
+
+
+def found_by(shape: Shape, messages: list[bytes]) -> list[int]:
+    """The places of the messages that have a shape, as it finds them line by line."""
+    try:
+        rows = shape.match(Text.of(messages, np.array(list(map(len, messages)), "i8")), None).rows
+    except Unshaped:
+        return list(range(len(messages)))
+    return list(range(len(messages))) if rows is None else rows.tolist()
+
+
+def alike(found: pa.Array, expected: pa.Array, messages: list[bytes]) -> None:
+    """The same values, or which message has others."""
     if not same(found, expected):
         for message, ours, theirs in zip(messages, found.to_pylist(), expected.to_pylist(), strict=True):
             assert repr(ours) == repr(theirs), message
@@ -102,9 +142,13 @@ def test_messages_of_one_shape_are_read_without_the_decoder(monkeypatch: pytest.
     monkeypatch.setattr(decoder._shaped, "_views", counted)
     monkeypatch.setattr(decoder, "views", counted)
     lengths = np.array(list(map(len, messages)))
+    compared: list[Shape] = []
+    match = Shape.match
+    monkeypatch.setattr(Shape, "match", lambda shape, *given: compared.append(shape) or match(shape, *given))
     for _ in range(3):
         assert same(decoder.packed(messages, lengths, np.ones(len(messages), bool)), expected)
     assert tried == [1]  # the message that showed the shape
+    assert len(compared) == 2, "it, and the first batch: the others are read by the pattern"
 
 
 def test_what_is_not_present_is_null() -> None:
@@ -173,6 +217,36 @@ def test_messages_cannot_lend_each_other_bytes() -> None:
     whole = b'{"a":1,"s":"x"}'
     for cut in range(len(whole) + 1):
         check(TYPE, [whole, whole[:cut], whole[cut:], whole])
+
+
+@pytest.mark.parametrize("message", [b'{"a":"}{","b":1}', b'{ "a":{"a":1},"b":"" }', b'{"a{":true}', b'{"b":"x}"}'])
+def test_a_pattern_takes_messages_where_they_are_cut_and_nowhere_else(message: bytes) -> None:
+    template = Template(message)
+    pattern = Rewriting(template, dict.fromkeys(range(len(template.slots)), "whole"))
+    text, size = 3 * message, len(message)
+    accepted = []
+    for one in range(len(text) + 1):
+        for two in range(one, len(text) + 1):
+            lengths = np.array([one, two - one, len(text) - two])
+            if pattern.values([text[:one], text[one:]], lengths) is not None:
+                accepted.append((one, two))
+    assert accepted == [(size, 2 * size)]
+    assert pattern.values([message, text], np.array([size, size, size, size])) is not None
+    for more in (b"\0", b" ", b"{}", message):
+        assert pattern.values([text, more], np.array([size, size, size + len(more)])) is None
+
+
+@pytest.mark.parametrize("message", [b"{}", b'{"":1}', b'{",":1}', b'{"}":1}', b'{":":1}', b'{" x":1}', b'{"]":1}'])
+def test_no_pattern_is_made_where_a_message_could_begin_within_another(message: bytes) -> None:
+    with pytest.raises(Unshaped):
+        Rewriting(Template(message), {})
+
+
+def test_patterns_read_single_columns_and_none_and_texts_that_look_like_marks() -> None:
+    for kind in (pa.struct([("s", pa.string())]), pa.struct([("b", pa.bool_())]), pa.struct([("q", pa.int64())])):
+        check(kind, [b'{"s":"","b":true}', b'{"s":"null","b":null}', b'{"s":"\xef\xbb\xbfx","b":false}'] * 2)
+        check(kind, [b'{"s":"\xef\xbb\xbfx","b":false}', b'{"s":"","b":true}'])
+        check(kind, [b'{"s":"a\x7f,;\t","b":true}', b'{"s":"","b":true}'])
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -327,7 +401,9 @@ def fuzz(seed: int, batches: int) -> int:
 
 
 def test_random_messages_together_as_one_by_one() -> None:
+    PATTERNS.clear()
     assert fuzz(1, 120) > 1500
+    assert sum(PATTERNS) > 500
 
 
 def test_random_messages_are_mostly_read_by_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
