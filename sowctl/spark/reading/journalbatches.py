@@ -249,21 +249,32 @@ class Batches:
     def _judged(self, entries: EntryColumns, mask: arrays.Numbers | None) -> Judged:
         published = entries.operations == PUBLISH
         # Only what is asked for is judged: other messages in the blocks need not fit.
-        there = (published if mask is None else published & mask).tolist()
-        messages = [one if wanted else None for one, wanted in zip(entries.messages(), there, strict=True)]
+        asked = published if mask is None else published & mask
         topics, places = entries.topics
         kinds = [self.kind(message_type) for _, message_type in topics]
         kind = kinds[0]
-        if len(set(map(id, kinds))) > 1:
-            # Several types in one block: JSON views are what they have in common.
-            kind = self.kind("json")
-            for place, topic in enumerate(places.tolist()):
-                one = messages[place]
-                messages[place] = None if one is None else kinds[topic].view(one)
+        several = len(set(map(id, kinds))) > 1
+        read = self.judging.read
+
+        def name(row: int) -> str:
+            return f"entry {entries.txids[row]}"
+
         try:
-            return self.judging.read(messages, kind, lambda row: f"entry {entries.txids[row]}")
+            if not several and kind.json_text and not entries.lengths[~published].any():
+                found = self.judging.at_once(entries.payloads(), entries.lengths, published, asked, name)
+                if found is not None:
+                    return found
+                read = self.judging.one_by_one
+            messages = [one if wanted else None for one, wanted in zip(entries.messages(), asked.tolist(), strict=True)]
+            if several:
+                # Several types in one block: JSON views are what they have in common.
+                kind = self.kind("json")
+                for place, topic in enumerate(places.tolist()):
+                    one = messages[place]
+                    messages[place] = None if one is None else kinds[topic].view(one)
+            return read(messages, kind, name)
         except Misfit as problem:
-            raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
+            raise misfit_error(problem, name(problem.row), LOOK_AT_MORE) from None
 
     def _structs(self, decoder: StructDecoder, entries: EntryColumns, published: arrays.Numbers) -> pyarrow.Array:
         topics, places = entries.topics

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -22,7 +22,9 @@ from sowctl.spark.schema import PAYLOAD, is_inferred
 if TYPE_CHECKING:
     import pyarrow
 
+    from sowctl.arrow.arrays import Numbers
     from sowctl.arrow.fitting import Fitting
+    from sowctl.arrow.shaped import ShapedMessages
     from sowctl.messages.base import MessageType
     from sowctl.spark.options import Options
 
@@ -113,22 +115,61 @@ class Judging:
         self._strict = is_inferred(schema) and rule.mode == "failfast"
         self._decoder = StructDecoder(bare, strict=self._strict)
         self._fitting: Fitting | None = None
+        self._sound: ShapedMessages | None = None
         if not self._strict:
             from sowctl.arrow.fitting import Fitting
+            from sowctl.arrow.shaped import ShapedMessages
 
             self._fitting = Fitting(bare)
+            self._sound = ShapedMessages(bare, self._decoder.views, lossless=True)
 
     def read(self, messages: Sequence[bytes | None], kind: MessageType, place: Place) -> Judged:
         """The messages as a column; NULL where there is none. Raises InputError ``SOW-SPK-133`` under FAILFAST, and
         under an inferred type :class:`~sowctl.arrow.jsoncolumns.Misfit`."""
         import numpy as np
-        import pyarrow as pa
+
+        if kind.json_text:
+            there = [message for message in messages if message is not None]
+            present = np.fromiter((message is not None for message in messages), bool, len(messages))
+            lengths = np.fromiter((len(message or b"") for message in messages), "i8", len(messages))
+            found = self.at_once(there, lengths, present, present, place)
+            if found is not None:
+                return found
+        return self.one_by_one(messages, kind, place)
+
+    def at_once(
+        self, parts: Sequence[Any], lengths: Numbers, present: Numbers, asked: Numbers, place: Place
+    ) -> Judged | None:
+        """As :meth:`read`, of JSON messages that lie back to back in ``parts``: what no shape has is looked at again.
+
+        None where that is most of them. What is not ``present`` has no bytes; only what is ``asked`` for is judged.
+        """
+        found = None if self._sound is None else self._sound.among(parts, lengths, present)
+        if found is None:
+            return None
+        assert self._fitting is not None
+        bad = {found.rows[at]: why for at, why in self._fitting.misfits(found.messages).items()}
+        bad = {row: why for row, why in bad.items() if asked[row]}
+        return self._judged(found.structs, bad, dict(zip(found.rows, found.messages, strict=True)), ~present, place)
+
+    def one_by_one(self, messages: Sequence[bytes | None], kind: MessageType, place: Place) -> Judged:
+        """As :meth:`read`: each message is looked at a second time."""
+        import numpy as np
 
         made = self._decoder.array(messages, kind)
+        absent = np.array([message is None for message in messages], bool)
         if self._fitting is None:
-            return Judged(made, self._texts([None] * len(messages)), None)
+            return Judged(made, self._texts({}, len(messages)), None)
         views = list(messages) if kind.json_text else [None if one is None else kind.view(one) for one in messages]
-        bad = self._fitting.misfits(views)
+        return self._judged(made, self._fitting.misfits(views), dict(enumerate(views)), absent, place)
+
+    def _judged(
+        self, made: pyarrow.Array, bad: dict[int, str], views: Mapping[int, bytes | None], absent: Numbers, place: Place
+    ) -> Judged:
+        """What the rule makes of structs of which some are ``bad``, for this reason; ``views`` has at least these."""
+        import numpy as np
+        import pyarrow as pa
+
         if bad and self._rule.mode == "failfast":
             row, why = next(iter(bad.items()))
             raise InputError(
@@ -140,18 +181,17 @@ class Judging:
             if not bad:
                 return Judged(made, None, None)
             self._leave_out(views, bad, place)
-            kept = np.ones(len(messages), bool)
+            kept = np.ones(len(made), bool)
             kept[list(bad)] = False
             return Judged(made, None, kept)
-        texts = self._texts([_text(view) if row in bad else None for row, view in enumerate(views)])
+        texts = self._texts({row: _text(views[row]) for row in bad}, len(made))
         if not self._inside:
             return Judged(made, texts, None)
         assert self._struct is not None
         # A message that cannot be read at all is a struct of NULLs with its text, as from_json has it.
-        none = pa.array([message is None for message in messages], pa.bool_())
         columns = iter(made.flatten())
         children = [texts if field.name == self._rule.column else next(columns) for field in self._struct]
-        struct = pa.StructArray.from_arrays(children, fields=list(self._struct), mask=none)
+        struct = pa.StructArray.from_arrays(children, fields=list(self._struct), mask=pa.array(absent))
         return Judged(struct, texts, None)
 
     def close(self) -> None:
@@ -166,12 +206,14 @@ class Judging:
                 self._first,
             )
 
-    def _texts(self, texts: list[str | None]) -> pyarrow.Array:
+    def _texts(self, texts: Mapping[int, str | None], count: int) -> pyarrow.Array:
         import pyarrow as pa
 
-        return pa.array(texts, pa.string())
+        if not texts:
+            return pa.nulls(count, pa.string())
+        return pa.array([texts.get(row) for row in range(count)], pa.string())
 
-    def _leave_out(self, views: Sequence[bytes | None], bad: dict[int, str], place: Place) -> None:
+    def _leave_out(self, views: Mapping[int, bytes | None], bad: dict[int, str], place: Place) -> None:
         for row, why in bad.items():
             self._first = self._first or f"{place(row)}: {why}"
             if self._rule.directory is not None:

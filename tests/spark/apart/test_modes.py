@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructType, TimestampType
 
+from sowctl.arrow import shaped
 from sowctl.arrow.decoding import StructDecoder
 from sowctl.arrow.fitting import Fitting
 from sowctl.arrow.jsoncolumns import type_name
 from sowctl.errors import InputError, SowError
 from sowctl.messages.types import get_type
 from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.reading.malformed import Judging, Malformed
 from sowctl.spark.schema import INFERRED, MERGED
+from tests.spark.apart.test_shapes import like, mutated, plain_object
 from tests.spark.reading import journal, rows_of, source
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -31,6 +35,12 @@ MORE = message(id=3, n=3, new=True)
 PLAIN = StructType().add("payload", FIELDS).add("_txid", LongType())
 BYTES = StructType().add("payload", BinaryType())
 BESIDE = StructType().add("payload", FIELDS).add("_txid", LongType()).add("_corrupt_record", StringType())
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of any size are tried by their shapes."""
+    monkeypatch.setattr(shaped, "FEWEST", 1)
 
 
 @pytest.fixture
@@ -99,6 +109,50 @@ def test_what_fits_a_type(kind: str, good: list[bytes], bad: list[bytes]) -> Non
     decoded = StructDecoder(struct).array([*good, *bad], get_type("json")).to_pylist()
     assert all(row["x"] is not None for row in decoded[: len(good)])
     assert kind in ("list", "map", "struct") or all(row["x"] is None for row in decoded[len(good) :])
+
+
+FIELDS_OF_MANY_TYPES = pa.struct(
+    [
+        *[("a", pa.int64()), ("d", pa.float64()), ("s", pa.string()), ("b", pa.bool_()), ("y", pa.int8())],
+        *[("o", pa.struct([("x", pa.int32()), ("y", pa.string())])), ("t", pa.timestamp("us", tz="UTC"))],
+    ]
+)
+
+
+def test_messages_judged_by_their_shapes_are_judged_as_one_by_one(deep: bool) -> None:
+    rng = random.Random(7)
+    at_once = 0
+    corrupt = pa.struct([*FIELDS_OF_MANY_TYPES, ("_corrupt_record", pa.string())])
+    for _ in range(3000 if deep else 60):
+        mode = rng.choice(["permissive", "dropmalformed", "failfast"])
+        struct = corrupt if mode == "permissive" and rng.random() < 0.5 else FIELDS_OF_MANY_TYPES
+        fields = rng.sample(list(struct), rng.randrange(1, len(struct) + 1))
+        schema = pa.schema([("payload", pa.struct(fields)), ("_corrupt_record", pa.string())])
+        quick, slow = Judging(Malformed(mode), schema), Judging(Malformed(mode), schema)
+        slow._sound = None
+        for _ in range(3):
+            base = plain_object(rng, 2)
+            messages: list[bytes | None] = [like(rng, base) for _ in range(rng.randrange(1, 9))]
+            if rng.random() < 0.3:
+                messages[rng.randrange(len(messages))] = mutated(rng, base, base)
+            if rng.random() < 0.3:
+                messages[rng.randrange(len(messages))] = None
+            found = [judged(one, messages) for one in (quick, slow)]
+            assert repr(found[0]) == repr(found[1]), messages
+        assert (quick.dropped, quick._first) == (slow.dropped, slow._first)
+        assert quick._sound is not None
+        at_once += sum(one.shape.hits for one in quick._sound._wholes)
+    assert at_once > (5000 if deep else 100)
+
+
+def judged(judging: Judging, messages: list[bytes | None]) -> Any:
+    """What a rule makes of messages: their column, the texts of misfits, which rows stay; or the error."""
+    try:
+        found = judging.read(messages, get_type("json"), str)
+    except InputError as error:
+        return error.message
+    texts = None if found.corrupt is None else found.corrupt.to_pylist()
+    return found.payload.to_pylist(), texts, None if found.kept is None else found.kept.tolist()
 
 
 def test_without_a_mode_a_message_is_read_as_far_as_it_fits(lab: Lab) -> None:
