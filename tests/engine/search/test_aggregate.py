@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.engine.search import figures
 from sowctl.engine.topics.targets import resolve
 from sowctl.errors import UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.store.raw import lined as lines
+from sowctl.store.read import LinedBatch
+from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -166,3 +171,31 @@ def test_like_a_dictionary(
             row = rows[name]
             assert (row["s"], row["n"], row["low"]) == (sum(values), len(values), min(values))
             assert math.isclose(row["mean"], sum(values) / len(values))
+
+
+def test_groups_of_a_scan_are_made_of_lines_of_the_file(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All records as lines, a part of them left to LMDB: the groups, the counts and the error are those of rows."""
+    shown: list[tuple[int, int]] = []
+    lined = Snapshot.lined
+
+    def counted(snapshot: Snapshot, batch: int = 1000) -> Iterator[LinedBatch]:
+        for one, pairs in lined(snapshot, batch) or ():
+            shown.append((len(pairs[0]), 0 if one is None else len(one.messages)))
+            yield one, pairs
+
+    monkeypatch.setattr(Snapshot, "lined", counted)
+    monkeypatch.setattr(lines, "BYTES", 30_000)
+    lab.publish("t", *(message(id=number, g=f"g{number % 3}", v=number / 4 or 1) for number in range(2000)))
+    lab.publish("t", message(id=777, g="g0", v=5, more="x" * 9000))
+    asked = {"projection": "/g, SUM(/v) AS /s, MAX(/id) AS /most", "grouping": "/g", "index_from": None}
+    found = []
+    for arrays in (1 << 60, 0):
+        monkeypatch.setattr(figures, "LASTING_ARRAYS", arrays)
+        result = lab.open().topic("t").query(**asked)  # type: ignore[arg-type]
+        found.append([(record.key, record.txid, record.payload) for record in result.records()])
+        numbers = result.statistics[0]
+        assert (numbers.examined, numbers.matched, numbers.returned) == (2000, 2000, 3)
+    assert found[0] == found[1]
+    by_scan, by_lines = map(sum, zip(*shown, strict=True))
+    assert 0 < by_scan < 1000 < by_lines
+    assert by_scan + by_lines == 2000
