@@ -28,7 +28,7 @@ SPARK = "Spark options"
 SHORT_BYTES = 256 << 20
 """Bytes below which a job is short (:func:`sowctl.spark.sessions.open_session`).
 
-CPU of a start and one job, quick compilation as against the usual one: a rebuild of 45 MB of journal 0.62, of 220 MB
+CPU of a start and one job, quick compilation as against the usual one: a rebuild of 45 MB of journal 0.67, of 220 MB
 0.72; an export of all fields as Parquet, which is Java's work most of all, 0.75 and 0.91; a load of 208 MB of NDJSON
 0.76. Each MB of that export costs 1.11 times as much, so that 500 MB would break even.
 """
