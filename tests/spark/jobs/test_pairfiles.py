@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sowctl.errors import DamageError
+from sowctl.errors import DamageError, StorageError
+from sowctl.remote.place import url_of
 from sowctl.spark.jobs.folds import pairfiles
 from sowctl.spark.jobs.folds.pairfiles import in_parts, read_pairs, write_pairs
+from tests.support.objectstore import ObjectStore
 
 
 def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +37,36 @@ def test_a_file_of_nothing_and_empty_parts_are_whole(tmp_path: Path) -> None:
     row = [b"k" * 8], [b"v"]
     assert write_pairs(path, iter([([], []), row, ([], []), row])) == (2, 2)
     assert list(read_pairs(path)) == [row, row]
+
+
+def test_at_a_url_it_is_the_same(lake: ObjectStore) -> None:
+    place = url_of(lake.url("stage/pairs"))
+    rows = [([b"k" * 8], [b"v" * number]) for number in range(1, 40)]
+    assert write_pairs(place, iter(rows)) == (39, sum(range(40)))
+    assert list(read_pairs(place)) == rows
+    whole = lake.objects["lake/stage/pairs"]
+    lake.objects["lake/stage/pairs"] = whole[: len(whole) // 2]
+    with pytest.raises(DamageError) as caught:
+        list(read_pairs(place))
+    assert caught.value.code == "SOW-SPK-061" and caught.value.place == "s3://lake/stage/pairs"
+    del lake.objects["lake/stage/pairs"]
+    with pytest.raises(DamageError) as caught:
+        list(read_pairs(place))
+    assert caught.value.code == "SOW-SPK-158" and caught.value.hint
+    lake.refused.add("lake/stage/pairs")
+    with pytest.raises(StorageError) as refused:
+        write_pairs(place, iter(rows))
+    assert refused.value.code == "SOW-RMT-004"
+
+
+def test_what_ends_a_task_is_told_and_its_file_is_not_whole(lake: ObjectStore) -> None:
+    place = url_of(lake.url("stage/part"))
+
+    def rows() -> Iterator[tuple[list[bytes], list[bytes]]]:
+        yield [b"k" * 8], [b"v"]
+        raise ValueError("of the task")
+
+    with pytest.raises(ValueError, match="of the task"):
+        write_pairs(place, rows())
+    with pytest.raises(DamageError):
+        list(read_pairs(place))

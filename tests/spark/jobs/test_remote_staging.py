@@ -15,12 +15,13 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.engine.verbs.replay import replay
-from sowctl.errors import ConfigError, DamageError, StorageError
+from sowctl.errors import ConfigError, DamageError, StorageError, UsageError
 from sowctl.remote.place import Place, RemotePath, url_of
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs import sight
 from sowctl.spark.jobs.folds import folding
 from sowctl.spark.jobs.load import LoadOptions, load
+from sowctl.spark.jobs.outputs import delivery
 from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
@@ -115,7 +116,10 @@ def test_executors_that_see_the_url_alone(
     apart: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    deep: bool,
 ) -> None:
+    if not deep:
+        pytest.skip("--deep runs this")
     lab, whole, url = split
     told: list[tuple[object, int, int]] = []
     shuffled = folding._shuffled
@@ -174,7 +178,7 @@ def test_a_load_and_the_sink(spark: SparkSession, lab: Lab, stage: RemotePath, t
 
 
 def test_faults_of_the_store(
-    spark: SparkSession, split: tuple[Lab, Lab, str], shore: ObjectStore, stage: RemotePath, tmp_path: Path
+    spark: SparkSession, split: tuple[Lab, Lab, str], shore: ObjectStore, stage: RemotePath, tmp_path: Path, deep: bool
 ) -> None:
     lab, _, url = split
     name = next(name for name in shore.names("journal/") if name.endswith(".journal"))
@@ -185,7 +189,7 @@ def test_faults_of_the_store(
         "SOW-JRN-084": kept[:-9],
         "SOW-JRN-010": kept[:-9] + bytes(9),
     }
-    for code, content in spoiled.items():
+    for code, content in spoiled.items() if deep else [("SOW-JRN-084", kept[:-9])]:
         del shore.objects[key]
         if content is not None:
             shore.objects[key] = content
@@ -202,9 +206,11 @@ def test_faults_of_the_store(
 
 
 def test_the_local_file_system_as_a_remote_one(
-    spark: SparkSession, split: tuple[Lab, Lab, str], tmp_path: Path
+    spark: SparkSession, split: tuple[Lab, Lab, str], tmp_path: Path, deep: bool
 ) -> None:
     """Hadoop's through the virtual machine for data sets, Arrow's for archive and staging."""
+    if not deep:
+        pytest.skip("--deep runs this")
     _, whole, _ = split
     far, out = url_of(str(tmp_path / "far")), tmp_path / "out dir"
     lab = Lab(tmp_path / "lab", whole.xml, clock=whole.clock, journal_size=3000)
@@ -216,7 +222,22 @@ def test_the_local_file_system_as_a_remote_one(
     lab.forget("past")
     wanted = whole.query("past")
     snapshot(spark, instance, past, None, Output(out.as_uri(), "parquet"), staging_directory=far / "stage")
-    assert spark.read.parquet(out.as_uri()).count() == len(wanted)
+    assert spark.read.parquet(str(out)).count() == len(wanted)
+    store = tmp_path / "a store.sow"
+    snapshot(spark, instance, past, None, Output(store.as_uri()), staging_directory=far / "stage")
+    assert lab_digest(lab, store)[1] == len(wanted) and not list(Path.cwd().glob("file:*"))
     (orders,) = topics(instance, "orders")
     report = load(spark, lab.open(), orders, [out.as_uri()], staging_directory=far / "stage")
     assert report.records == len(wanted) and list((tmp_path / "far" / "stage").iterdir()) == []
+
+
+def test_an_input_that_needs_a_directory(
+    spark: SparkSession, lab: Lab, shore: ObjectStore, stage: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shore.objects["lake/in/rows.parquet"] = b"PAR1"
+    monkeypatch.setattr(delivery, "is_local", lambda master: False)
+    instance = lab.open()
+    (orders,) = topics(instance, "orders")
+    with pytest.raises(UsageError) as caught:
+        load(spark, instance, orders, [with_key(shore, "in/rows.parquet")], staging_directory=stage)
+    assert caught.value.code == "SOW-SPK-159" and "secret" not in caught.value.message

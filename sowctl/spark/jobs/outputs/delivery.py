@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sowctl.errors import RefusedError, StorageError, UsageError
 from sowctl.remote import opening
-from sowctl.remote.place import RemotePath, is_url, url_of
+from sowctl.remote.place import RemotePath, is_file_url, is_url, local_path, url_of
 from sowctl.spark.jobs.tasks import attempt, run
 from sowctl.spark.jvm.masters import is_local
 
@@ -54,6 +54,11 @@ def delivered(spark: SparkSession, output: Output) -> Iterator[Output]:
     Raises RefusedError ``SOW-SPK-064`` where something is there, UsageError ``SOW-SPK-140`` where no directory is
     known that executors share, and what writing at a URL raises.
     """
+    if is_file_url(output.path):
+        # Hadoop takes percent signs as they are, and a store is made at a path.
+        path = str(local_path(output.path))
+        yield replace(output, path=path if output.kind == "sow" else f"file://{path}", format=output.kind)
+        return
     if not is_url(output.path) or (output.kind != "sow" and hadoop_knows(spark, output.path)):
         yield output
         return

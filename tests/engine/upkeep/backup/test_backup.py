@@ -11,10 +11,12 @@ import pytest
 
 from sowctl.engine.upkeep.backup.folder import TREE, backups
 from sowctl.engine.upkeep.backup.manifest import NAME, BackupManifest, decode
+from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.verbs.upkeep.backup import list_backups, verify_backup
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, VersionError
 from sowctl.seam import SEAM
 from tests.support.backups import NAMES, XML, BackupLab, checks_here
+from tests.support.faraway import far_away
 
 __all__ = ["checks_here"]
 
@@ -251,3 +253,24 @@ def test_directories_and_files_are_not_for_everybody(lab: BackupLab) -> None:
             if entry.is_dir():
                 assert entry.stat().st_mode & 0o777 == 0o750, entry
     assert (path / NAME).stat().st_mode & 0o777 == 0o640
+
+
+def test_what_lies_at_a_url_is_no_part_of_it(tmp_path: Path, checks_here: None) -> None:
+    directory = "<JournalDirectory>journal</JournalDirectory>"
+    assert directory in XML
+    with far_away(tmp_path / "far") as far:
+        archived = f"<JournalArchiveDirectory>{far.url('journal')}</JournalArchiveDirectory>"
+        lab = BackupLab(tmp_path / "lab", XML.replace(directory, directory + archived), journal_size=2000)
+        for number in range(6):
+            lab.round(number)
+        sent = list(archive(lab.open()))
+        for one in sent[:-1]:
+            one.path.unlink()
+        far.is_away, far.asked = True, 0
+        manifest, _ = lab.take()
+        expected = lab.digests()
+        restored, _ = lab.bring_back()
+        restored.clock.at = manifest.time
+        assert restored.digests() == expected and far.asked == 0
+        assert manifest.archive is None and manifest.origin.archive is None
+        assert roles(manifest)["journal"] == len(lab.journals())
