@@ -13,7 +13,7 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.engine.upkeep.searching.entries import require_topic
 from sowctl.errors import MissingError, UsageError
 from sowctl.journal.reader import Journal
-from sowctl.journal.stretch import Near, Segment, Stretch, cut, indexed, spans
+from sowctl.journal.stretch import Near, Segment, Span, Stretch, cut, indexed, spans
 from sowctl.spark.origin import Origin
 
 if TYPE_CHECKING:
@@ -116,7 +116,14 @@ def partitions_of(
     wanted = spans(segments, after, until, near)
     if size is None:
         size = partition_bytes(sum(span.size for span in wanted), os.cpu_count() or 1)
-    return [PlannedStretch(after, until, parts) for parts in cut(wanted, size)]
+    return in_partitions(wanted, after, until, size)
+
+
+def in_partitions(wanted: Sequence[Span], after: int, until: int, size: int) -> list[PlannedStretch]:
+    """Spans of files as partitions of about ``size`` bytes."""
+    # Each ends with its last file, so that of an archive a task needs the manifest that the one before has read.
+    last = {span.segment.number: span.segment.last_txid for span in wanted}
+    return [PlannedStretch(after, min(until, last[parts[-1].number]), parts) for parts in cut(wanted, size)]
 
 
 def partition_bytes(total: int, processors: int, worthwhile: int | None = None) -> int:

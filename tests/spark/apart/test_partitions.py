@@ -15,18 +15,25 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from sowctl.engine.options import QueryOptions
+from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
+from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.query import query
 from sowctl.errors import SowError
+from sowctl.journal import manifest
+from sowctl.remote import opening
+from sowctl.remote.place import url_of
 from sowctl.spark.errors import CarriedError
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading import storeplan
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalbatches import JournalQuery
+from sowctl.spark.reading.journalplan import open_journal, plan_stretches
 from sowctl.spark.reading.journalreader import JournalReader
 from sowctl.spark.reading.storereader import StoreQuery, StoreReader
 from tests.spark.apart.test_folding import XML, play
+from tests.support.faraway import far_away
 from tests.support.instances import START, Lab
 
 COLUMNS = StructType([StructField("_txid", LongType()), StructField("payload", BinaryType())])
@@ -90,3 +97,29 @@ def test_any_partitions_read_what_the_engine_reads(
                     assert count in (None, made) or (not found and made == 1)
             if not missing:
                 lab.forget(topic)
+
+
+def test_a_process_reads_a_manifest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions it reads, and although the journal goes on behind the archive."""
+    lab = Lab(tmp_path / "lab", XML, journal_size=1500)
+    play(lab, random.Random(3))
+    with far_away(tmp_path / "far") as far:
+        url = url_of(far.url("journal"))
+        files = list(archive_to(lab.open(), url))
+        for one in files[:-1]:
+            one.path.unlink()
+        lab.publish("log", '{"id":1}')
+        instance = lab.open().with_archive(url)
+        with open_log(instance) as log:
+            stretches = plan_stretches(log, 0, None, 1)
+            wanted = [entry.txid for block in log.blocks() for entry in block.entries()]
+        assert len(stretches) > len(files)
+        asked: list[str] = []
+        read = opening.read
+        monkeypatch.setattr(opening, "read", lambda place: (asked.append(place.name), read(place))[1])
+        manifest._HELD.clear()
+        found: list[int] = []
+        for one in stretches:
+            with open_journal(Origin(instance.config, None, None, None, START), reaching=one.until) as log:
+                found += [entry.txid for block in one.blocks(log, 0, wanted[-1]) for entry in block.entries()]
+        assert found == wanted and asked == ["test.manifest"]

@@ -22,7 +22,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.sources.source import Pairs
 from sowctl.engine.topics.retention import Retention, extend, retention, value_of
 from sowctl.identity.keyspace import last_of_each, shares
-from sowctl.journal.stretch import cut, spans
+from sowctl.journal.stretch import spans
 from sowctl.remote.place import Place
 from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folds.foldshape import MAPS, FoldShape, shaped
@@ -31,7 +31,7 @@ from sowctl.spark.jobs.folds.runs import Run, RunFacts, entries_of, latest, sort
 from sowctl.spark.jobs.folds.spooling import RunSpool
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
-from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, partition_bytes
+from sowctl.spark.reading.journalplan import PlannedStretch, in_partitions, open_journal, origin_of, partition_bytes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -218,7 +218,7 @@ def layout(
     size = max(partition_bytes(stored, 2 * parallel, LEAST_BYTES), -(-stored // MAPS))
     # The first files are those apart: an archive stands in front of the files here.
     kinds = [list(some) for _, some in groupby(wanted, lambda span: apart is not None and apart(span.segment.number))]
-    stretches = [PlannedStretch(after, until, parts) for some in kinds for parts in cut(some, size)]
+    stretches = [one for some in kinds for one in in_partitions(some, after, until, size)]
     return stretches, shaped(max(1, len(stretches)), volume(wanted, log.sample), parallel)
 
 
