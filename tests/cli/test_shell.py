@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.kept import KeptConfigurations
-from sowctl.cli.shell.lines import Unfinished, being_written, commands, quoted, words_of
+from sowctl.cli.shell import lines as shell_lines
+from sowctl.cli.shell.lines import Unfinished, being_written, commands, goes_on, quoted, words_of
 from sowctl.cli.streams import Streams
 from sowctl.engine.api import InstanceHandle
 from sowctl.errors import SowError
@@ -125,7 +126,35 @@ def test_a_script_has_commands_over_several_lines() -> None:
     ]
 
 
+@settings(max_examples=examples(200))
+@given(st.lists(st.text("ab '\"\\#|", max_size=6), max_size=6))
+def test_commands_end_with_the_first_line_that_finishes_them(lines: list[str]) -> None:
+    script = [f"{line}\n" for line in lines]
+    found = [(number, text.splitlines(keepends=True)) for number, text in commands(iter(script))]
+    assert [line for _, cut in found for line in cut] == script
+    for number, cut in found:
+        assert cut[0] == script[number - 1]
+        assert all(goes_on("".join(cut[:length])) for length in range(1, len(cut)))
+    assert not any(goes_on("".join(cut)) for _, cut in found[:-1])
+
+
+def test_a_mark_that_stays_open_is_not_looked_for_anew_with_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[int] = []
+    feed = shell_lines._Cutter.feed
+    monkeypatch.setattr(shell_lines._Cutter, "feed", lambda self, text: (fed.append(len(text)), feed(self, text)))
+    script = ["query 'orders\n"] + ["hash orders\n"] * 500
+    assert list(commands(iter(script))) == [(1, "".join(script))]
+    assert sum(fed) == len("".join(script))
+
+
 # from a pipe
+
+
+def test_a_command_that_is_not_finished_is_shown_with_its_line(cli: Cli, here: Path) -> None:
+    done = cli("shell", stdin=b'query orders --count\nquery "orders\nhash orders\nhash orders\n')
+    said = done.err.splitlines()
+    assert said[0].endswith("or a backslash ends its line; 2 more lines belong to it")
+    assert said[1].strip() == 'query "orders' and said[-1] == "line 2 ended with status 2"
 
 
 def test_a_batch_runs_to_its_end_with_the_status_of_the_first_failure(cli: Cli, here: Path) -> None:

@@ -16,6 +16,9 @@ _SPECIAL = frozenset("|&;<>()`")
 _ESCAPED = frozenset('$`"\\')
 """What a backslash takes its meaning from within double quotation marks; before others it is itself."""
 
+_SHOWN = 200
+"""Letters of a command that an error shows."""
+
 
 class Word(Struct):
     """A word, and where it begins in the text. ``open`` is the quotation mark that is not ended yet, if any."""
@@ -30,18 +33,26 @@ class Unfinished(Exception):
 
 
 class _Cutter:
-    """Goes through a text once."""
+    """Goes through a text once: all of it, or line by line as each comes (``text`` None, then :meth:`feed`)."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str | None = None) -> None:
+        self.text = ""
         self.words: list[Word] = []
         self.open = ""
         self.joined = False
+        self._before = 0
         self._word: Word | None = None
         # Letters of the last word, joined at its end: a text that grows by one letter is copied each time.
         self._letters: list[str] = []
+        if text is not None:
+            self.feed(text)
+            self._end()
+
+    def feed(self, text: str) -> None:
+        """Go on with the next lines; what is open stays so. Raises UsageError ``SOW-CLI-102``."""
+        self._before += len(self.text)
+        self.text, self.joined = text, False
         self._cut()
-        self._end()
 
     def _cut(self) -> None:
         at, text = 0, self.text
@@ -91,7 +102,7 @@ class _Cutter:
 
     def _add(self, at: int, letters: str) -> None:
         if self._word is None:
-            self._word = Word("", at)
+            self._word = Word("", self._before + at)
             self.words.append(self._word)
         self._letters.append(letters)
 
@@ -130,12 +141,19 @@ def commands(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
     """The commands of a script, each with the number of its first line; a quotation mark may span lines."""
     number = 0
     for line in lines:
-        first, text = number + 1, line
         number += 1
-        while goes_on(text) and (following := next(lines, None)) is not None:
-            text += following
-            number += 1
-        yield first, text
+        first, text, cut = number, [line], _Cutter()
+        try:
+            cut.feed(line)
+            # Each line is looked at once: a mark that stays open to the end of a long script must not be looked for
+            # from its beginning with every line.
+            while (cut.open or cut.joined) and (following := next(lines, None)) is not None:
+                text.append(following)
+                number += 1
+                cut.feed(following)
+        except UsageError:
+            pass  # who runs the command is told
+        yield first, "".join(text)
 
 
 def goes_on(text: str) -> bool:
@@ -149,10 +167,13 @@ def goes_on(text: str) -> bool:
     return False
 
 
-def unfinished() -> UsageError:
-    """The error of a command whose quotation mark is open where the input ends."""
+def unfinished(text: str) -> UsageError:
+    """The error of a command whose quotation mark is open where the input ends; its first line is shown."""
     words = "the last command is not finished: a quotation mark is open, or a backslash ends its line"
-    return UsageError("SOW-CLI-102", words, hint="end the quotation with the mark that began it")
+    if lines := text.rstrip("\n").count("\n"):
+        words += f"; {lines:,} more lines belong to it" if lines > 1 else "; the next line belongs to it"
+    excerpt = text.partition("\n")[0][:_SHOWN]
+    return UsageError("SOW-CLI-102", words, hint="end the quotation with the mark that began it", excerpt=excerpt)
 
 
 def _no_shell(text: str, at: int) -> UsageError:

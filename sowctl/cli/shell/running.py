@@ -56,7 +56,7 @@ class Runner:
             if words[:1] == ["shell"]:
                 raise UsageError("SOW-CLI-103", "this is the shell already", hint="'exit' leaves it")
         except Unfinished:
-            return self._refused(unfinished())
+            return self._refused(unfinished(text))
         except SowError as error:
             return self._refused(error)
         if not words:
