@@ -341,3 +341,17 @@ def test_a_rejected_row_of_a_table_has_a_line_and_no_offset(cli: Cli) -> None:
         assert cli(*argv, "-c", "d/sowctl.xml").status == 3
         row = json.loads(Path(f"{name}.bad").read_text())
         assert [one for one in ("line", "byte") if one in row] == places
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--from", "-"), "lines of JSON need no --from"),
+        (("--from", "x.csv", "--type", "id=integer,qty=integer"), "give --type once for each column"),
+    ],
+)
+def test_what_from_and_type_do_not_take_is_told_with_a_way(words: tuple[str, ...], hint: str, cli: Cli) -> None:
+    Path("x.csv").write_text("id,qty\n1,2\n")
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ()))
+    refused = cli("publish", "t", *words)
+    assert refused.status == 2 and hint in refused.err

@@ -54,7 +54,7 @@ def run(
 
     csv and tsv have the members of all records, numbers as they were written. Of a member that is given twice, csv and
     tsv have the first value, as filters have; Parquet, Arrow and SQLite have the last; the lines of ndjson and json
-    have both. publish --from reads the files back.
+    have both. publish --from reads back .ndjson, .csv, .tsv, .parquet and the files of Arrow, not .json and .sqlite.
     """
     from contextlib import closing
 

@@ -26,10 +26,10 @@ def format_of(name: str) -> str:
     ending = parts[-1] if len(parts) > 1 else ""
     known = (*TEXTS, *LINES) if packed else (*TEXTS, *COLUMNS, *LINES)
     if ending not in known:
-        hint = ", ".join("." + one for one in known) + ("" if packed else "; behind texts .gz or .zst")
-        raise UsageError(
-            "SOW-EXC-002", f"no rows are read from a file with the ending of {name!r}", hint=f"one of {hint}"
-        )
+        hint = "one of " + ", ".join("." + one for one in known) + ("" if packed else "; behind texts .gz or .zst")
+        if name == "-" or name.startswith("/dev/"):
+            hint = "the ending says how rows are written, so write them to a file; lines of JSON need no --from"
+        raise UsageError("SOW-EXC-002", f"no rows are read from a file with the ending of {name!r}", hint=hint)
     return ending
 
 
@@ -43,6 +43,9 @@ def types_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
         if not column or kind not in KINDS:
             hint = f"such as --type qty=integer; types: {', '.join(KINDS)}"
             raise UsageError("SOW-EXC-010", f"--type {text!r} names no column and type", hint=hint)
+        if "," in column and "=" in column:
+            hint = "give --type once for each column: --type id=integer --type qty=integer"
+            raise UsageError("SOW-EXC-010", f"--type {text!r} names several columns", hint=hint)
         found[column.removeprefix("/")] = kind
     if found and not all(format_of(name) in TEXTS for name in names):
         raise UsageError("SOW-EXC-010", "--type is for csv and tsv: other files say the types of their columns")
