@@ -7,10 +7,11 @@ question of its group up: it stops at its next batch, and its answer is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.text import Text
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Header, Static
 from textual.worker import get_current_worker
@@ -27,6 +28,9 @@ T = TypeVar("T")
 
 class BrowserScreen(Screen[None]):
     """A screen of the browser. ``reader`` is what is looked through."""
+
+    # On every screen; the line of keys shows it on the first one, where it has room.
+    BINDINGS: ClassVar = [Binding("q", "app.quit", "Quit", show=False)]
 
     def __init__(self, reader: InstanceReader) -> None:
         super().__init__()

@@ -152,6 +152,14 @@ def test_pages(lab: Lab) -> None:
         await settled(pilot, lambda: said(browser).startswith("records 101 to 200"))
         await pilot.press("g")
         await settled(pilot, lambda: said(browser).startswith("records 1 to 100"))
+        # within a filter it is a letter, and leaves on every screen else
+        await pilot.press("slash", "q")
+        assert browser.is_running and browser.focused is not None
+        await pilot.press("escape")
+        await settled(pilot)
+        assert type(browser.screen).__name__ == "RecordsPage" and not browser._exit
+        await pilot.press("q")
+        assert browser._exit
 
     with lab.open() as instance:
         drive(instance, keys, target="[json].[orders]")
