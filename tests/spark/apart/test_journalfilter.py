@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sowctl.engine.search import figures
 from sowctl.errors import InputError
+from sowctl.journal.block import Block
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
 from sowctl.spark.reading.bounds import ReadBounds
@@ -71,6 +72,14 @@ def test_messages_by_themselves_match_as_their_records(
         found = chosen(stocked, text, topic=topic)
         assert found == chosen(stocked, text, topic=topic, alone=False)
         assert found
+
+
+def test_blocks_that_show_nothing_are_passed_over_unread(stocked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "LOOKING", 1)
+    for part in ("columns", "payloads"):
+        monkeypatch.setattr(Block, part, lambda self: pytest.fail("nothing in it can match"))
+    for text in ("/id = 987654321", "/who/name = 'nobody' AND /id > 0", "/price = 987.5"):
+        assert chosen(stocked, text, topic="orders") == []
 
 
 def test_a_message_that_cannot_be_read_is_still_an_error(lab: Lab) -> None:
