@@ -16,10 +16,11 @@ import pytest
 from sowctl.engine.bulk.staging import Staged, StagePlan
 from sowctl.errors import InputError
 from sowctl.spark.jobs import load as loading
-from sowctl.spark.jobs.folds import folding, foldshape
+from sowctl.spark.jobs.folds import folding, foldshape, gathering
 from sowctl.spark.jobs.inputs import InputSplit
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild
+from sowctl.spark.reading.journalplan import PlannedStretch
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 from tests.support.processes import MARK, machines
 
@@ -92,21 +93,58 @@ def test_a_fold_whose_tasks_fail_after_writing(
     class Flaky(real):  # type: ignore[misc]
         def folded(self, index: int, runs: list[Any]) -> Iterator[Any]:
             done = list(super().folded(index, runs))
-            mark = Path(marks) / f"failed-{index}"
-            if not mark.exists():
-                mark.touch()
-                raise RuntimeError("the executor was lost")
+            _fail_once(marks, f"fold-{index}")
             yield from done
 
     monkeypatch.setattr(folding, "_Reducer", Flaky)
     monkeypatch.setattr(foldshape, "PART_BYTES", 4000)
-    with verified(Lab(tmp_path / "lab", XML)) as lab:
+    # no journal is small enough for the way without a shuffle
+    monkeypatch.setattr(gathering, "GATHERED", 0)
+    _rebuilt(spark, tmp_path)
+    assert list(tmp_path.glob("failed-fold-*"))
+
+
+def test_both_looks_of_a_rebuild_whose_tasks_fail_after_writing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = str(tmp_path)
+    looker: Any = gathering._Looker
+    taker: Any = gathering._Taker
+
+    class FlakyLooker(looker):  # type: ignore[misc]
+        def __call__(self, stretch: PlannedStretch) -> Any:
+            done = super().__call__(stretch)
+            _fail_once(marks, "look")
+            return done
+
+    class FlakyTaker(taker):  # type: ignore[misc]
+        def __call__(self, wanted: Any) -> Any:
+            done = super().__call__(wanted)
+            _fail_once(marks, "take")
+            return done
+
+    monkeypatch.setattr(gathering, "_Looker", FlakyLooker)
+    monkeypatch.setattr(gathering, "_Taker", FlakyTaker)
+    _rebuilt(spark, tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("failed-*")) == ["failed-look", "failed-take"]
+
+
+def _fail_once(marks: str, name: str) -> None:
+    """Raise an error in the first attempt."""
+    mark = Path(marks) / f"failed-{name}"
+    if not mark.exists():
+        mark.touch()
+        raise RuntimeError("the executor was lost")
+
+
+def _rebuilt(spark: SparkSession, place: Path) -> None:
+    """Rebuild a store, which is what it was then."""
+    with verified(Lab(place / "lab", XML)) as lab:
         lab.publish("log", *[message(id=n % 70, v=n) for n in range(200)])
         before = lab.digest("log")
         instance = lab.open()
         rebuild(spark, instance, instance.topics)
         assert lab.digest("log") == before
-        assert list(tmp_path.glob("failed-*"))
 
 
 KILLED = """
