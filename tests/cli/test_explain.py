@@ -88,3 +88,15 @@ def test_what_is_no_code_names_the_nearest(cli: Cli, word: str, hint: str) -> No
     assert result.status == 2
     assert result.out == ""
     assert result.err.startswith(f"error[SOW-CLI-092]: there is no code {word!r}\n  hint: {hint}")
+
+
+def test_exit_statuses(cli: Cli) -> None:
+    lines = cli("explain", "11").out.splitlines()
+    assert lines[0] == "exit status 11: Another process held a lock for longer than --lock-wait."
+    assert any(line.startswith("SOW-JRN-030  ") for line in lines[1:])
+    rows = [json.loads(line) for line in cli("explain", "11", "--format", "json").out.splitlines()]
+    assert {row["exit"] for row in rows} == {11} and len(rows) == len(lines) - 1
+    # a signal ends a command without a code
+    assert cli("explain", "130").out == "exit status 130: Interrupted (SIGINT).\n"
+    assert cli("explain", "0").out == "exit status 0: Done.\n"
+    assert "there is no code '99'" in cli("explain", "99").err

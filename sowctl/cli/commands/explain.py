@@ -1,4 +1,4 @@
-"""``sowctl explain``: what error codes mean."""
+"""``sowctl explain``: what error codes and exit statuses mean."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ EXAMPLES = (
     "sowctl explain SOW-STO-024",
     "sowctl explain SOW-JRN-030 SOW-JRN-021",
     "sowctl explain SOW-PUB",
+    "sowctl explain 11",
     "sowctl explain SOW-ENG-011 --format json",
 )
 
@@ -22,21 +23,25 @@ def run(
     invocation: Invocation,
     codes: Annotated[
         list[str] | None,
-        Argument("CODE", "codes, or beginnings of codes such as SOW-STO; default the areas", complete="code"),
+        Argument(
+            "CODE", "codes, beginnings of codes such as SOW-STO, or exit statuses; default the areas", complete="code"
+        ),
     ] = None,
     format: Annotated[str, option("--format", "-F", help="how they are written", choices=("text", "json"))] = "text",
 ) -> int:
     """Say what error codes mean: why each happens, what to do, and the exit status of a command that ends with it.
 
-    A beginning such as SOW-STO lists the codes of an area, in one line each. Letter case does not matter, SOW- may be
-    left out, and ids and titles of the rules of sowctl-lint(7) are known, too. With --format json one object a line,
-    without a code all of them. The codes are in sowctl-errors(7). Ends with status 2 where there is no such code.
+    A beginning such as SOW-STO lists the codes of an area, in one line each. An exit status such as 11 is explained,
+    and the codes that end a command with it are listed. Letter case does not matter, SOW- may be left out, and ids and
+    titles of the rules of sowctl-lint(7) are known, too. With --format json one object a line, without a code all of
+    them. The codes are in sowctl-errors(7). Ends with status 2 where there is no such code.
     """
     import json
 
-    from sowctl.cli.words.codes import explained, meant
+    from sowctl.cli.words.codes import explained, meant, status_of
     from sowctl.cli.words.helptext import columns_of
 
+    statuses = [status_of(word) for word in codes or ()]
     wanted = [meant(word) for word in codes or ()]
     lines: list[str] = []
     if format == "json":
@@ -50,8 +55,11 @@ def run(
     elif not codes:
         lines += _areas()
     else:
-        for found in wanted:
+        for status, found in zip(statuses, wanted, strict=True):
             width = columns_of(invocation.streams)
+            if status is not None:
+                lines += ["", *_status(status, width), *_listed(found)]
+                continue
             lines += ["", *(_described(found[0], width) if len(found) == 1 else _listed(found))]
         lines = lines[1:]
     invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode())
@@ -74,18 +82,24 @@ def _listed(codes: list[str]) -> Iterator[str]:
     return (f"{code}  {explained(code)[0].title}" for code in codes)
 
 
-def _described(name: str, width: int) -> Iterator[str]:
+def _status(status: int, width: int) -> list[str]:
     import textwrap
 
     from sowctl.cli.manual.commandpages import EXITS
+
+    text = f"exit status {status}: {dict(EXITS)[status]}"
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False)
+
+
+def _described(name: str, width: int) -> Iterator[str]:
+    import textwrap
+
     from sowctl.cli.words.codes import explained
 
     code, rule = explained(name)
     yield f"{code.code} {code.title}" + (f" (rule {rule.id})" if rule is not None else "")
-    meanings = dict(EXITS)
     if code.status:
-        status = f"exit status {code.status}: {meanings[code.status]}"
-        yield from textwrap.wrap(status, width, subsequent_indent="  ", break_long_words=False)
+        yield from _status(code.status, width)
     else:
         yield "reported as a finding; changes no exit status by itself"
     yield ""

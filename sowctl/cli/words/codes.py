@@ -41,13 +41,23 @@ def explained(code: str) -> tuple[ErrorCode, Rule | None]:
     return ErrorCode(code, status, rule.title, why, f"{page.instead[:1].upper()}{page.instead[1:]}", RULES_PAGE), rule
 
 
+def status_of(word: str) -> int | None:
+    """The exit status that a word is; None for other words."""
+    from sowctl.cli.manual.commandpages import EXITS
+
+    return int(word) if word.isdecimal() and int(word) in dict(EXITS) else None
+
+
 def meant(word: str) -> list[str]:
-    """The codes that a word stands for: one for a code or for the id or title of a rule, several for a beginning.
+    """The codes that a word stands for: one for a code or for the id or title of a rule, several for a beginning, those
+    that end a command with it, perhaps none, for an exit status.
 
     Letter case does not matter, and ``SOW-`` may be left out. Raises UsageError ``SOW-CLI-092`` with the nearest codes
     where it stands for none.
     """
     codes = known()
+    if (status := status_of(word)) is not None:
+        return [code for code in codes if status and explained(code)[0].status == status]
     upper = word.upper()
     for code in (upper, f"SOW-{upper}"):
         if code in codes:
