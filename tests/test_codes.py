@@ -16,7 +16,7 @@ import pytest
 
 import sowctl
 from sowctl import errors
-from sowctl.cli.manual.commandpages import EXITS
+from sowctl.cli.words.codes import EXITS
 from sowctl.codes import AREAS, read, table
 from sowctl.config.problems import code_of
 from sowctl.config.rules.table import by_id

@@ -39,6 +39,16 @@ def test_schema_for_people_and_programs(demo: Path, cli: Cli) -> None:
     assert title == "customers"
 
 
+def test_schema_as_spark_declares_it(demo: Path, cli: Cli, tmp_path: Path) -> None:
+    orders = cli("schema", "orders", "--ddl", environ=on(demo)).out
+    assert "`symbol`: STRING, " in orders and "`price`: DOUBLE" in orders and orders.count("\n") == 1
+    both = cli("schema", "^(orders|customers)$", "--ddl", environ=on(demo)).out
+    assert orders in both and "`tags`: ARRAY<STRING>" in both and both.count("\n") == 2
+    written = tmp_path / "orders.ddl"
+    assert cli("schema", "orders", "--ddl", "--output", str(written), environ=on(demo)).out == ""
+    assert written.read_text() == orders
+
+
 def test_views_the_past_and_patterns_are_targets(demo: Path, cli: Cli) -> None:
     assert [json.loads(line)["path"] for line in cli("schema", "totals", environ=on(demo)).out.splitlines()] == [
         "/region",
@@ -94,6 +104,8 @@ def test_figures_for_programs(demo: Path, cli: Cli) -> None:
         (("stats",), "SOW-CLI-003"),
         (("stats", "--journal", "--interval", "0"), "SOW-CLI-022"),
         (("schema", "orders", "--json-schema", "--json"), "SOW-CLI-012"),
+        (("schema", "orders", "--ddl", "--columns", "path"), "SOW-CLI-012"),
+        (("schema", "orders", "--ddl", "--json-schema"), "SOW-CLI-012"),
         (("schema", "orders", "/qty > 1", "--filter", "/qty > 2"), "SOW-CLI-013"),
         (("schema", "orders", "/qty >"), "SOW-EXP-007"),
         (("stats", "order"), "SOW-ENG-012"),

@@ -13,7 +13,7 @@ import pytest
 import sowctl.cli
 from sowctl.cli.context import Invocation
 from sowctl.cli.main import Terminated
-from sowctl.cli.manual.commandpages import EXITS
+from sowctl.cli.words.codes import EXITS
 from sowctl.errors import ERROR_CLASSES, InputError, SowError
 from tests.cli.conftest import Cli
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.manual.commandpages import EXITS, main_page, pages
+from sowctl.cli.manual.commandpages import main_page, pages
 from sowctl.cli.manual.generated import made, write
 from sowctl.cli.manual.roff import ManualPage, plain, roff
 from sowctl.cli.manual.viewer import find
+from sowctl.cli.words.codes import EXITS
 from sowctl.cli.words.table import COMMANDS
 from tests.cli.conftest import Cli
 

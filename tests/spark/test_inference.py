@@ -46,6 +46,12 @@ def test_a_schema_is_inferred() -> None:
     assert infer([]) == "STRUCT<>"
 
 
+def test_spark_takes_what_schema_prints(spark: SparkSession) -> None:
+    view = b'{"a":1,"b c":{"n`m":[1.5]},"c":18446744073709551615}'
+    (printed,) = infer([view]).removeprefix("STRUCT<").removesuffix(">").splitlines()
+    assert _parse_datatype_string(printed) == _parse_datatype_string(infer([view]))
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -85,7 +85,7 @@ def _listed(codes: list[str]) -> Iterator[str]:
 def _status(status: int, width: int) -> list[str]:
     import textwrap
 
-    from sowctl.cli.manual.commandpages import EXITS
+    from sowctl.cli.words.codes import EXITS
 
     text = f"exit status {status}: {dict(EXITS)[status]}"
     return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False)

@@ -35,6 +35,7 @@ EXAMPLES = (
     "sowctl schema customers --at 2026-01-05T10:00:00Z --json",
     "sowctl schema orders \"/status = 'filled'\" --sample 10%",
     "sowctl schema customers --json-schema",
+    "sowctl schema orders --ddl",
 )
 
 
@@ -52,6 +53,7 @@ def run(
     json_schema: Annotated[
         bool, option("--json-schema", help="print a JSON Schema that all these messages satisfy")
     ] = (False),
+    ddl: Annotated[bool, option("--ddl", help="print the fields as Spark declares them, for payloadSchema")] = False,
     format: Format = None,
     columns: Columns = None,
     fix_names: FixNames = False,
@@ -69,6 +71,9 @@ def run(
     every run. Distinct values are counted exactly as long as those of all paths together are at most 500,000; then
     those of the paths with the most are estimated (HyperLogLog, standard error 1.6 %), which ~ and distinct_error say.
     Up to 10,000 paths are told apart.
+
+    --ddl prints a line for each topic, which the option payloadSchema of sowctl-spark(7) takes: types as wide as all
+    values, STRING where they are mixed.
     """
     from sowctl.cli.commands.bodies.looking import RecordOptions, looked_at, path_row, share_of, tell
     from sowctl.cli.io.emit import Choice, Sink
@@ -77,14 +82,19 @@ def run(
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
-    if json_schema and (format is not None or columns is not None):
-        raise UsageError("SOW-CLI-012", "--json-schema is a format of its own", hint="leave the other one out")
+    if (json_schema or ddl) and (format is not None or columns is not None or json_schema is ddl):
+        name = "--json-schema" if json_schema else "--ddl"
+        raise UsageError("SOW-CLI-012", f"{name} is a format of its own", hint="leave the other one out")
     share = share_of(sample)
-    chosen = "ndjson" if json_schema else format
+    chosen = "ndjson" if json_schema or ddl else format
     sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force))
     wanted = RecordOptions(
         target, filter or expression, at, message_type, literal_topic, fresh, fix_names, strict=strict
     )
+    if ddl:
+        lines = looked_at(invocation, wanted, lambda ask, topic, kind: _declared(ask, kind, share))
+        sink.write_text("".join(line + "\n" for line in lines))
+        return 0
     reports = looked_at(invocation, wanted, lambda ask, topic, kind: _read(ask, topic, kind, share))
     for report in reports:
         tell(invocation, report)
@@ -106,6 +116,13 @@ def run(
     )
     sink.write_rows({name: value for name, value in row.items() if name not in left_out} for row in for_each)
     return 0
+
+
+def _declared(ask: Ask, kind: Kind, share: SampleShare) -> str:
+    from sowctl.engine.verbs.looking.schema import declared
+
+    with ask() as batches:
+        return declared(batches, kind, share)
 
 
 def _read(ask: Ask, topic: str, kind: Kind, share: SampleShare) -> SchemaReport:

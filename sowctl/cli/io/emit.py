@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,15 @@ class Sink:
             if self.invocation.meter is not None:
                 self.invocation.meter.end()
             yield batch
+
+    def write_text(self, text: str) -> None:
+        """Write what is no format of records."""
+        with (
+            nullcontext(self.invocation.streams.stdout)
+            if self.path is None
+            else whole_file(self.path, force=self.force, seam=self.invocation.seam)
+        ) as stream:
+            stream.write(text.encode())
 
     def write_rows(self, rows: Iterable[Mapping[str, Any] | bytes]) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number.

@@ -9,6 +9,7 @@ from inspect import cleandoc
 from pathlib import Path
 
 from sowctl.cli.manual.roff import Items, ManualPage, Paragraph, Section, Subheading, Verbatim, roff, sentence
+from sowctl.cli.words.codes import EXITS
 from sowctl.cli.words.declare import Argument, Option, Parameter
 from sowctl.cli.words.helptext import by_panel, usage
 from sowctl.cli.words.loaded import load
@@ -17,27 +18,6 @@ from sowctl.cli.words.overview import EXAMPLES, SUMMARY
 from sowctl.cli.words.table import COMMANDS, GROUPS, Command
 from sowctl.version import RELEASED, VERSION
 
-EXITS: tuple[tuple[int, str], ...] = (
-    (0, "Done."),
-    (1, "The asked condition is false: findings, differences, no such key."),
-    (2, "Wrong usage: an unknown option, a value out of range, a filter that cannot be read."),
-    (3, "Done, but some input messages were refused."),
-    (4, "The configuration cannot be used."),
-    (5, "Stored data is damaged."),
-    (6, "The operating system refused: full disk, permission, input/output error."),
-    (7, "A safety limit was hit."),
-    (8, "Refused: needs --yes or --force, is read-only, or belongs to another definition."),
-    (9, "Written by a newer format."),
-    (10, "The store, journal or topic does not exist."),
-    (11, "Another process held a lock for longer than --lock-wait."),
-    (70, "A bug in sowctl."),
-    (124, "The time of --timeout is over; ended as an interrupt would."),
-    (129, "Hung up (SIGHUP)."),
-    (130, "Interrupted (SIGINT)."),
-    (141, "The reader of standard output went away (SIGPIPE)."),
-    (143, "Terminated (SIGTERM)."),
-)
-"""The exit statuses, as a published table; a test compares it with the classes of errors."""
 SOURCE = f"sowctl {VERSION}"
 ENVIRONMENT = (
     *(

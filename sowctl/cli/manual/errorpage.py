@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sowctl.cli.manual.commandpages import EXITS, SOURCE
+from sowctl.cli.manual.commandpages import SOURCE
 from sowctl.cli.manual.roff import Items, ManualPage, Paragraph, Section, roff
+from sowctl.cli.words.codes import EXITS
 from sowctl.codes import AREAS, ErrorCode, table
 from sowctl.version import RELEASED
 

@@ -19,6 +19,27 @@ from sowctl.findings import Level
 
 _BEGINNING = re.compile(r"(?:SOW-)?([A-Z]{3}(?:-\d{0,2})?)")
 RULES_PAGE = "sowctl-lint(7)"
+EXITS: tuple[tuple[int, str], ...] = (
+    (0, "Done."),
+    (1, "The asked condition is false: findings, differences, no such key."),
+    (2, "Wrong usage: an unknown option, a value out of range, a filter that cannot be read."),
+    (3, "Done, but some input messages were refused."),
+    (4, "The configuration cannot be used."),
+    (5, "Stored data is damaged."),
+    (6, "The operating system refused: full disk, permission, input/output error."),
+    (7, "A safety limit was hit."),
+    (8, "Refused: needs --yes or --force, is read-only, or belongs to another definition."),
+    (9, "Written by a newer format."),
+    (10, "The store, journal or topic does not exist."),
+    (11, "Another process held a lock for longer than --lock-wait."),
+    (70, "A bug in sowctl."),
+    (124, "The time of --timeout is over; ended as an interrupt would."),
+    (129, "Hung up (SIGHUP)."),
+    (130, "Interrupted (SIGINT)."),
+    (141, "The reader of standard output went away (SIGPIPE)."),
+    (143, "Terminated (SIGTERM)."),
+)
+"""The exit statuses, as a published table; a test compares it with the classes of errors."""
 
 
 def known() -> list[str]:
@@ -43,8 +64,6 @@ def explained(code: str) -> tuple[ErrorCode, Rule | None]:
 
 def status_of(word: str) -> int | None:
     """The exit status that a word is; None for other words."""
-    from sowctl.cli.manual.commandpages import EXITS
-
     return int(word) if word.isdecimal() and int(word) in dict(EXITS) else None
 
 

@@ -85,6 +85,21 @@ def schema(
     )
 
 
+def declared(batches: Iterable[RecordBatch], kind: MessageType, share: SampleShare | None = None) -> str:
+    """The fields of one topic's messages as Spark declares them (``sowctl-spark(7)``, "MESSAGES"), all or a ``share``.
+
+    Raises what reading them raises, and LimitError ``SOW-SPK-083``.
+    """
+    from sowctl.arrow.inference import Inference
+
+    look = Inference()
+    for payloads in Sampled(batches, share or SampleShare()):
+        if kind.filterable:
+            look.add(map(kind.view, payloads))
+    # What a STRUCT of no name has between its brackets is what Spark takes for a schema.
+    return look.ddl().removeprefix("STRUCT<").removesuffix(">")
+
+
 def _facts(shape: PathProfile) -> PathFacts:
     assert shape.tally is not None
     distinct = shape.tally.distinct()
