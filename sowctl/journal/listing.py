@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.errors import DamageError
 from sowctl.journal.files import read_error
-from sowctl.journal.format import check_instance, file_name, name_pattern
+from sowctl.journal.format import MANIFEST, check_instance, file_name, name_pattern
 from sowctl.remote.place import Place
 
 if TYPE_CHECKING:
@@ -111,3 +111,16 @@ def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive:
 def searched(directory: Place, archive: Place | None) -> str:
     """Where files are looked for, for errors."""
     return str(directory) if archive is None else f"{directory} and {archive}"
+
+
+def require_whole(directory: Place, archive: Place | None, instance: str) -> None:
+    """Where a directory of this machine has the manifest of an archive, see to it that what that names is there.
+
+    Raises what :func:`sowctl.journal.manifest.require_segments` raises.
+    """
+    here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
+    for one in (here, there):
+        if one is not None and (manifest := one / f"{instance}{MANIFEST}").exists():
+            from sowctl.journal.manifest import require_segments
+
+            require_segments(manifest, lambda: {} if here is None else find_files(here, instance, there))

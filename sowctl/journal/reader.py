@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, overload
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.fileset import FileSet
-from sowctl.journal.format import MANIFEST, Topic
-from sowctl.journal.listing import find_files, list_files
-from sowctl.journal.scan import JournalScan
+from sowctl.journal.format import Topic
+from sowctl.journal.listing import list_files, require_whole
+from sowctl.journal.scan import JournalScan, of_oldest
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, group_before, indexed, near_in
 from sowctl.remote.place import Place
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 def _unheard(_: Gap) -> None:
     return
-
-
-def _require_archived(directory: Place, archive: Place | None, instance: str) -> None:
-    here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
-    for one in (here, there):
-        if one is not None and (manifest := one / f"{instance}{MANIFEST}").exists():
-            from sowctl.journal.manifest import require_segments
-
-            require_segments(manifest, lambda: {} if here is None else find_files(here, instance, there))
 
 
 class Journal:
@@ -58,7 +49,7 @@ class Journal:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
-        _require_archived(directory, archive, instance)
+        require_whole(directory, archive, instance)
         self._folder = FileSet(directory, instance, seam, archive, reaching)
         self.lineage = self._folder.last().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
@@ -130,16 +121,7 @@ class Journal:
     @property
     def first_txid(self) -> int:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
-        needed = self._folder.needed
-        while True:
-            first = self._folder.numbers[0]
-            try:
-                return self._folder.first_txid(first)
-            except MissingError:
-                # The oldest file was removed meanwhile: what is left begins later, and its beginning is the answer.
-                now = self._folder.numbers[0]
-                if now == first or (needed is not None and now > needed):
-                    raise
+        return of_oldest(self._folder, self._folder.first_txid, everywhere=True)
 
     def need_all(self, after: int = 0) -> None:
         """Read no further once a file that is there now and holds txids above ``after`` is removed: MissingError
@@ -199,22 +181,22 @@ class Journal:
     def before(self, topic: Topic) -> TopicState:
         """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
         # What was not there before the files here was not there before those of an archive.
-        known = self._folder.checkpoint(self._folder.oldest_known).topics.get(topic, NO_TOPIC)
+        known = of_oldest(self._folder, self._folder.checkpoint).topics.get(topic, NO_TOPIC)
         if not known.last_txid:
             return known
-        return self._folder.checkpoint(self._folder.numbers[0]).topics.get(topic, NO_TOPIC)
+        return of_oldest(self._folder, self._folder.checkpoint, everywhere=True).topics.get(topic, NO_TOPIC)
 
     def reaches(self, txid: int) -> bool:
         """Whether the files go back to ``txid``; an archive at a URL is asked where those here do not."""
-        return self._folder.first_txid(self._folder.oldest_known) <= txid or self.first_txid <= txid
+        known = of_oldest(self._folder, self._folder.first_txid)
+        return known <= txid or self.first_txid <= txid
 
     def goes_on_from(self, topic: Topic, txid: int) -> bool:
         """Whether the files have all entries of a topic above ``txid``: none of them stood before the oldest file. An
         archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
-        oldest = self._folder.oldest_known
-        if self._folder.first_txid(oldest) <= txid + 1:
+        if of_oldest(self._folder, self._folder.first_txid) <= txid + 1:
             return True
-        known = self._folder.checkpoint(oldest).topics.get(topic, NO_TOPIC)
+        known = of_oldest(self._folder, self._folder.checkpoint).topics.get(topic, NO_TOPIC)
         return known.last_txid <= txid or self.reaches(txid + 1) or self.before(topic).last_txid <= txid
 
     def beginning(self) -> JournalState:

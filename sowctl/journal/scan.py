@@ -8,7 +8,8 @@ Ruled by ``sow-journal(5)``, "Reading" and "The topics file".
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
@@ -18,6 +19,24 @@ from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, witness
 from sowctl.journal.walk import Walker, lost_end
 from sowctl.remote.place import RemotePath
+
+T = TypeVar("T")
+
+
+def of_oldest(folder: FileSet, ask: Callable[[int], T], *, everywhere: bool = False) -> T:
+    """What ``ask`` says of the oldest file, by number: of those known without asking an archive at a URL, or of all.
+
+    Raises what ``ask`` does, MissingError ``SOW-JRN-063`` where that file is one that must not go.
+    """
+    while True:
+        first = folder.numbers[0] if everywhere else folder.oldest_known
+        try:
+            return ask(first)
+        except MissingError:
+            # The oldest file was removed meanwhile: what is left begins later, and its beginning is the answer.
+            now = folder.oldest_known
+            if now == first or (folder.needed is not None and now > folder.needed):
+                raise
 
 
 class JournalScan:
@@ -91,7 +110,7 @@ class JournalScan:
         # that is left says behind which block it begins.
         # A file that lies at a URL alone is not asked for this, either.
         if number < self._folder.oldest_known:
-            oldest = self._folder.header(self._folder.oldest_known)
+            oldest = of_oldest(self._folder, self._folder.header)
             return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
         if number <= self._folder.youngest:
             file = self._folder.open(number)

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from array import array
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -237,6 +238,28 @@ def test_reading_changes_no_byte(directory: Path) -> None:
         journal.topics()
         journal.files()
     assert before == {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda journal, last: journal.first_txid,
+        lambda journal, last: journal.reaches(last),
+        lambda journal, last: journal.goes_on_from(ORDERS, last),
+        lambda journal, last: journal.covers(ORDERS),
+    ],
+    ids=["first_txid", "reaches", "goes_on_from", "covers"],
+)
+def test_questions_about_the_past_while_the_oldest_files_are_removed(
+    directory: Path, ask: Callable[[Journal, int], object]
+) -> None:
+    oldest = sorted(directory.glob("*.journal"))[:2]
+    with Journal.open(directory, INSTANCE) as journal:
+        last = journal.last_txid()
+        for path in oldest:
+            path.unlink()
+        with Journal.open(directory, INSTANCE) as fresh:
+            assert ask(journal, last) == ask(fresh, last)
 
 
 @pytest.mark.parametrize("victim", [0, 1, -1])
