@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sowctl.journal.manifest import Manifest
 
 REMOVED = "SOW-JRN-063"
+MOVES = 4
+"""How often a file may not lie where it was seen: it moves in one direction, into the archive, packed, and away."""
 
 
 class FileSet:
@@ -292,17 +294,19 @@ class FileSet:
             self.release(before)
 
     def _opened(self, number: int) -> JournalFile:
-        try:
-            file = open_file(self.path(number), number, self._seam, self.archived(number))
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            # It was moved to the archive, or compressed, since the directories were looked at.
-            # Listed again once: a file moves in one direction only, so the second look finds it.
-            self._list()
-            if not self.has(number):
-                raise self._removed(number) from error
-            file = open_file(self.path(number), number, self._seam, self.archived(number))
+        looks = 0
+        while True:
+            try:
+                file = open_file(self.path(number), number, self._seam, self.archived(number))
+                break
+            except StorageError as error:
+                looks += 1
+                if looks > MOVES or not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                # It was moved to the archive, compressed or removed since the directories were looked at.
+                self._list()
+                if not self.has(number):
+                    raise self._removed(number) from error
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
         # mistake that must not be decided by order.
         for path in self._paths.get(number, ())[1:]:

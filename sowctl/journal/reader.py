@@ -15,7 +15,7 @@ from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, 
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.listing import list_files, require_whole
-from sowctl.journal.scan import JournalScan, of_oldest
+from sowctl.journal.scan import JournalScan, again
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, group_before, indexed, near_in
 from sowctl.remote.place import Place
@@ -121,7 +121,7 @@ class Journal:
     @property
     def first_txid(self) -> int:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
-        return of_oldest(self._folder, self._folder.first_txid, everywhere=True)
+        return again(self._folder, lambda: self._folder.first_txid(self._folder.numbers[0]))
 
     def need_all(self, after: int = 0) -> None:
         """Read no further once a file that is there now and holds txids above ``after`` is removed: MissingError
@@ -181,23 +181,31 @@ class Journal:
     def before(self, topic: Topic) -> TopicState:
         """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
         # What was not there before the files here was not there before those of an archive.
-        known = of_oldest(self._folder, self._folder.checkpoint).topics.get(topic, NO_TOPIC)
+        known = self._before_those_here(topic)
         if not known.last_txid:
             return known
-        return of_oldest(self._folder, self._folder.checkpoint, everywhere=True).topics.get(topic, NO_TOPIC)
+        first = again(self._folder, lambda: self._folder.checkpoint(self._folder.numbers[0]))
+        return first.topics.get(topic, NO_TOPIC)
+
+    def _before_those_here(self, topic: Topic) -> TopicState:
+        """The last entry of a topic before the oldest file that is known without asking an archive at a URL."""
+        first = again(self._folder, lambda: self._folder.checkpoint(self._folder.oldest_known))
+        return first.topics.get(topic, NO_TOPIC)
 
     def reaches(self, txid: int) -> bool:
         """Whether the files go back to ``txid``; an archive at a URL is asked where those here do not."""
-        known = of_oldest(self._folder, self._folder.first_txid)
-        return known <= txid or self.first_txid <= txid
+        return self._begins_here() <= txid or self.first_txid <= txid
+
+    def _begins_here(self) -> int:
+        """The first txid of the files that are known without asking an archive at a URL."""
+        return again(self._folder, lambda: self._folder.first_txid(self._folder.oldest_known))
 
     def goes_on_from(self, topic: Topic, txid: int) -> bool:
         """Whether the files have all entries of a topic above ``txid``: none of them stood before the oldest file. An
         archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
-        if of_oldest(self._folder, self._folder.first_txid) <= txid + 1:
+        if self._begins_here() <= txid + 1 or self._before_those_here(topic).last_txid <= txid:
             return True
-        known = of_oldest(self._folder, self._folder.checkpoint).topics.get(topic, NO_TOPIC)
-        return known.last_txid <= txid or self.reaches(txid + 1) or self.before(topic).last_txid <= txid
+        return self.reaches(txid + 1) or self.before(topic).last_txid <= txid
 
     def beginning(self) -> JournalState:
         """What was known before the oldest file; not to be changed. Raises DamageError ``SOW-JRN-004``."""

@@ -23,19 +23,20 @@ from sowctl.remote.place import RemotePath
 T = TypeVar("T")
 
 
-def of_oldest(folder: FileSet, ask: Callable[[int], T], *, everywhere: bool = False) -> T:
-    """What ``ask`` says of the oldest file, by number: of those known without asking an archive at a URL, or of all.
+def again(folder: FileSet, ask: Callable[[], T]) -> T:
+    """The answer of ``ask``, asked again where the oldest files are removed meanwhile: what is left begins later.
 
-    Raises what ``ask`` does, MissingError ``SOW-JRN-063`` where that file is one that must not go.
+    Raises what ``ask`` does, MissingError ``SOW-JRN-063`` where a file is gone that must not.
     """
+    needed = folder.needed
     while True:
-        first = folder.numbers[0] if everywhere else folder.oldest_known
+        first = folder.oldest_known
         try:
-            return ask(first)
+            return ask()
         except MissingError:
-            # The oldest file was removed meanwhile: what is left begins later, and its beginning is the answer.
             now = folder.oldest_known
-            if now == first or (folder.needed is not None and now > folder.needed):
+            # Each round begins with a later file, so they come to an end.
+            if now == first or (needed is not None and now > needed):
                 raise
 
 
@@ -96,7 +97,11 @@ class JournalScan:
         self._asked = False
 
     def has_block(self, block: tuple[int, int, int], txid: int) -> bool:
-        """See :meth:`~sowctl.journal.reader.Journal.has_block`.
+        """See :meth:`~sowctl.journal.reader.Journal.has_block`."""
+        return again(self._folder, lambda: self._has_block(block, txid))
+
+    def _has_block(self, block: tuple[int, int, int], txid: int) -> bool:
+        """Whether a block stands where it was, or was pruned or cut out since.
 
         The CRC of a block's header starts from lineage, file and offset and covers the CRCs of the body: what one copy
         of a journal has at a place, another that went on by itself has not.
@@ -110,7 +115,7 @@ class JournalScan:
         # that is left says behind which block it begins.
         # A file that lies at a URL alone is not asked for this, either.
         if number < self._folder.oldest_known:
-            oldest = of_oldest(self._folder, self._folder.header)
+            oldest = self._folder.header(self._folder.oldest_known)
             return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
         if number <= self._folder.youngest:
             file = self._folder.open(number)
@@ -160,7 +165,7 @@ class JournalScan:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
         self._folder.look()
         try:
-            at = self._place(after, topic, start)
+            at = again(self._folder, lambda: self._place(after, topic, start))
         # The place to begin could not be found because a file is damaged: a resyncing reader begins at the oldest file
         # instead and reports the damage when it comes to it.
         except DamageError:
