@@ -139,6 +139,13 @@ CODES: dict[str, str] = {
         Why: A commit or sync of this process failed, and what LMDB has in memory may differ from the file since then.
         Do: Find out why the disk failed, then start again.
         """,
+    "SOW-STO-045": """6 an unfinished lock file
+
+        Why: A process was killed at the moment in which it made the lock file of a store that nobody had open, and
+        another program that is none of sowctl opened the store at that moment and has it open since. Writing now would
+        give numbers of transactions twice. The store itself is whole.
+        Do: End the processes that have the store open, then try again.
+        """,
     "SOW-STO-050": """5 a store that ends the process that reads it
 
         Why: ``check`` reads stores in a process of its own, and that process was ended by a page that lies, or by an

@@ -61,6 +61,11 @@ def may_lock(files: StoreFiles) -> bool:
     return _may_use(files, files.lock, _BOTH) and _may_use(files, files.gate, os.R_OK)
 
 
+def may_hold(files: StoreFiles) -> bool:
+    """Whether this process may hold the gate alone."""
+    return _may_use(files, files.gate, _BOTH)
+
+
 def may_settle(files: StoreFiles) -> bool:
     """Whether it may part a data file from a lock file that belonged to another one: a copied or restored store."""
     return _may(files.gate, _BOTH) and _may_change(files)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained, missing, translate
-from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles, may_lock, may_settle
+from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles, may_hold, may_lock, may_settle
 from sowctl.store.opening.handle import Databases, Handle, Identity, current_identity, rounded
 from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_inode
 from sowctl.store.opening.pages import inspect
@@ -63,8 +63,12 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     if mode.no_lock or not (mode.write or may_lock(files)):
         return _open(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
+    # Who opens a store that nobody has open makes the table in LMDB's lock file. One by one, so that a process that is
+    # killed while it does leaves nothing half made to one that waits: the next one makes it anew. A reader that may not
+    # write to the gate shares it.
+    alone = may_hold(files)
     for _ in range(_OPEN_ATTEMPTS):
-        with gate.held(exclusive=False) as lock, explained(files.path, "open the store"):
+        with gate.held(exclusive=alone) as lock, explained(files.path, "open the store"):
             # With the gate held the file cannot be replaced. The gate names the data file to which LMDB's lock file
             # belongs; only a matching pair may be opened.
             if recorded_inode(lock) == files.path.stat().st_ino:
@@ -119,14 +123,20 @@ def settle(files: StoreFiles, lock: Any, seam: Seam) -> None:
 def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
         # Before LMDB maps the file: a file shorter than its last page would end this process by SIGBUS.
-        needed = inspect(files.path, seam).needed
+        newest = inspect(files.path, seam)
         if mode.write:
             refuse_other_names(files)
         watch = None
         try:
             if not locks:
                 watch = Watch(files, seam)
-            env = open_environment(files.path, needed, mode, seam, locks=locks)
+            env = open_environment(files.path, newest.needed, mode, seam, locks=locks)
+            if locks and mode.write and newest.txnid and not _is_table_finished(env):
+                env.close()  # the last one that closes it lets the next opener make the table anew
+                if attempt == _OPEN_ATTEMPTS - 1:
+                    raise _unfinished(files.path)
+                time.sleep(_OPEN_PAUSE)
+                continue
             # The watch and the environment were opened by name, one after the other: only if the name still shows the
             # same file are both of it.
             if watch is None or watch.inode() == files.path.stat().st_ino:
@@ -165,6 +175,31 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
     handle.writable = mode.write
     handle.watch = watch
     return handle
+
+
+def _is_table_finished(env: Any) -> bool:
+    """Whether LMDB's lock file names a committed transaction.
+
+    Who opens a store that nobody has open makes the table in its lock file, and enters the last transaction at the end.
+    If it is killed in between, one that waits for it meanwhile takes the table as it is, with transaction 0, from which
+    a writer would count on. The gate keeps those of this program apart; others may do so. Readers are not concerned:
+    LMDB has them read the last transaction then. Closes the environment where it cannot be asked.
+    """
+    try:
+        with env.begin() as txn:
+            return bool(txn.id())
+    except BaseException:
+        env.close()
+        raise
+
+
+def _unfinished(path: Path) -> StorageError:
+    return StorageError(
+        "SOW-STO-045",
+        "the lock file of the store was left unfinished by a process that was killed, and others use it",
+        place=str(path),
+        hint=f"end the processes that have the store open ('fuser {path.name}' names them), then try again",
+    )
 
 
 def _passing(problem: lmdb.Error) -> bool:

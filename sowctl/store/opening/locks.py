@@ -28,6 +28,8 @@ from sowctl.waiting import holders, take
 _SLEEPS = 0.002, 0.05
 GATE_WAIT = 10.0
 """Seconds to wait for the gate at least; it is held for the length of a rename."""
+_PASSES = 0.0005, 0.01
+"""Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
 _GATE = Struct("<QII")
 # A store may hold anything: readable for the group at most.
 FILE_MODE = 0o640
@@ -106,7 +108,7 @@ class FileLock:
 
 
 class Gate:
-    """The gate of a store: shared while opening, exclusive while replacing."""
+    """The gate of a store: passed one at a time, to open it or to replace it."""
 
     def __init__(self, files: StoreFiles, seam: Seam, wait: float) -> None:
         self.files = files
@@ -119,12 +121,11 @@ class Gate:
         lock = FileLock(self.files.gate, self.seam)
         with explained(self.files.path, "lock the gate"):
             # Many openers share the gate; a replacement has it alone for the length of a rename.
-            taken = lock.acquire(exclusive=exclusive, wait=self.wait)
+            taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_PASSES)
         if not taken:
             raise LockedError(
                 "SOW-STO-031",
-                f"the store is being {'opened' if exclusive else 'replaced'} by another process, for more than "
-                f"{self.wait:g} s",
+                f"the store is being opened or replaced by another process, for more than {self.wait:g} s",
                 place=str(self.files.path),
             )
         try:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
 
-from sowctl.errors import DamageError, MissingError, StorageError
+from sowctl.errors import DamageError, LockedError, MissingError, StorageError
+from sowctl.seam import Seam
 from sowctl.store.env import Store
+from sowctl.store.opening import locks
 from sowctl.store.write import WriteTxn
+from tests.support.processes import Child
 from tests.support.stores import batch, contents, new_store
 
 
@@ -52,6 +57,83 @@ def test_a_copy_is_read_without_locks_from_a_directory_that_cannot_be_written(tm
     assert [entry.name for entry in copy.iterdir()] == ["x.sow"]
     with pytest.raises(ValueError, match="without locks"):
         Store.open(copy / "x.sow", write=True, no_lock=True)
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Iterator[tuple[Path, Child]]:
+    """A store whose lock file a process that was killed has left as LMDB begins it, which another one then took over,
+    and that one."""
+    path = new_store(tmp_path / "x.sow", 4)
+    with Store.open(path, write=True) as store:
+        for txid in range(2, 302):
+            store.write(lambda txn, txid=txid: txn.put(*batch(range(1), txid)))  # type: ignore[misc]
+
+    def hold(child: Child) -> None:
+        with lmdb.open(str(path), subdir=False, readonly=True):
+            child.say("open")
+            os.read(child.inlet, 1)
+
+    with Child(hold) as child:
+        child.wait_for(b"open")
+        with lmdb.open(str(path), subdir=False, readonly=True) as env, env.begin() as txn:
+            newest = txn.id()
+        lock = path.with_name("x.sow-lock")
+        raw = bytearray(lock.read_bytes())
+        # In front of it stand 8 bytes of marks and a mutex.
+        at = raw.index(newest.to_bytes(8, "little"))
+        assert at < 128 and newest > 300
+        raw[at : at + 8] = bytes(8)
+        lock.write_bytes(raw)
+        yield path, child
+
+
+def test_a_lock_file_that_was_left_unfinished_is_not_used_for_writing(unfinished: tuple[Path, Child]) -> None:
+    path, _ = unfinished
+    before = path.read_bytes()
+    with pytest.raises(StorageError) as raised:
+        Store.open(path, write=True)
+    assert raised.value.code == "SOW-STO-045"
+    assert path.read_bytes() == before
+    with Store.open(path, write=False) as store:
+        assert store.meta().records == 4
+
+
+def test_a_lock_file_that_was_left_unfinished_is_made_anew_when_nobody_uses_it(unfinished: tuple[Path, Child]) -> None:
+    path, child = unfinished
+    child.write(b"x")
+    assert child.join() == 0
+    with Store.open(path, write=True) as store:
+        store.write(lambda txn: txn.put(*batch(range(5), 400)))
+        assert store.meta().records == 5
+    with Store.open(path, write=False) as store:
+        assert store.meta().records == 5
+
+
+def test_a_process_that_opens_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "x.sow", 4)
+
+    class Slow(Seam):
+        def call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if name == "lmdb.open":
+                child.say("opening")
+                os.read(child.inlet, 1)
+            return super().call(name, function, *args, **kwargs)
+
+    def work(me: Child) -> None:
+        nonlocal child
+        child = me
+        Store.open(path, write=False, seam=Slow()).close()
+
+    child = Child(work)
+    with child:
+        child.wait_for(b"opening")
+        monkeypatch.setattr(locks, "GATE_WAIT", 0.05)
+        with pytest.raises(LockedError) as raised:
+            Store.open(path, write=False)
+        assert raised.value.code == "SOW-STO-031"
+        child.write(b"x")
+        assert child.join() == 0
+    Store.open(path, write=False).close()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may everything")
