@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.files import BlockRef
 
+LOOKS = 5
+"""How often who reads behind a position begins anew where :data:`~sowctl.journal.fileset.REMOVED` ends it."""
+
 
 def _unheard(_: Gap) -> None:
     return
@@ -130,7 +133,7 @@ class Journal:
         A reader that goes on with what is left is right for questions about the present; who makes a state from
         everything, after having seen that everything is there, would make one that lacks records.
         """
-        self._folder.need_all(after)
+        again(self._folder, lambda: self._folder.need_all(after))
 
     def files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""

@@ -314,8 +314,8 @@ class JournalScan:
                 if (told.end.number, told.end.offset) > (last.number, last.size):
                     self._folder.look()
                 self.acknowledge(told.end.txid)
-                if self._folder.oldest_known <= told.end.number <= self._folder.youngest:
-                    self._believe(told)
+                # A file that is removed meanwhile is no longer among those known, when it is asked again.
+                again(self._folder, lambda: self._believe(told))
         elif self._state is not None and self._is_cut(self._state.end):
             # The file is shorter than when it was read: what is known of its end is not so any more.
             self._state = None
@@ -323,6 +323,8 @@ class JournalScan:
 
     def _believe(self, told: JournalState) -> None:
         """Take over what the topics file tells if its last block stands where it says."""
+        if not self._folder.oldest_known <= told.end.number <= self._folder.youngest:
+            return
         file = self._folder.open(told.end.number)
         try:
             # The last block that was counted in must stand where the topics file says, with the same header CRC and a

@@ -29,6 +29,7 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
+from sowctl.journal.reader import LOOKS
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.read import LinedBatch, Run
@@ -50,7 +51,6 @@ DENSE = 8
 proves that a key is new takes 5 us, and passing a record 0.6."""
 TAIL = 1_000_000
 """More txids than this behind the last run, and the store may have been replaced since it was looked at."""
-ATTEMPTS = 5
 
 
 class CurrentSource(StoredSource):
@@ -272,7 +272,7 @@ def open_current(
             snapshot = _snapshot(instance, path, stack)
         # The snapshot comes first and the journal after it: what a writer applies in between stands in both, and the
         # overlay starts behind what the snapshot has applied.
-        attempts = ATTEMPTS
+        attempts = LOOKS
         while True:
             refuse_other_topic(topic, snapshot.meta)
             if admit is not None:

@@ -26,6 +26,7 @@ from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from sowctl.identity.keyspace import words
 from sowctl.journal.fileset import REMOVED
+from sowctl.journal.reader import LOOKS
 from sowctl.store.builder import StoreBuilder, build
 from sowctl.store.check import check_store
 from sowctl.store.codec import expiration_of, raw_stamps, stamps
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.store.write import WriteTxn
 
-ATTEMPTS = 5
 Array: TypeAlias = Any
 """A numpy array."""
 
@@ -210,7 +210,7 @@ class StoreRepair:
 
         Raises MissingError ``SOW-JRN-063`` where its files are pruned faster than they are read.
         """
-        attempts = ATTEMPTS
+        attempts = LOOKS
         while True:
             try:
                 self._log = self._journal(meta, held)

@@ -9,6 +9,7 @@
 * ``refusals``, ``rejects``: where refused messages end a run; where in the input each stands.
 * ``session``: journal and stores of the topics in use, locked for each batch.
 * ``opening``: a store created, caught up or rebuilt, for one topic to be written.
+* ``behind``: what the journal holds behind that store.
 * ``topicwriter``, ``dryrun``, ``logonly``: one topic opened for writing, for a dry run, or without records.
 * ``finish``: enrichment with the record as it was, and the merge of deltas, under the locks.
 * ``outcome``: the outcome of each message, its time and lifetime; a bulk write asks it, too.

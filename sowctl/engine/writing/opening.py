@@ -20,7 +20,8 @@ from sowctl.engine.topics.positions import (
     open_log,
     refuse_unlogged_past,
 )
-from sowctl.engine.writing.topicwriter import StoreWriter, caught_up
+from sowctl.engine.writing.behind import caught_up
+from sowctl.engine.writing.topicwriter import StoreWriter
 from sowctl.errors import DamageError, RefusedError
 from sowctl.store.env import Store
 

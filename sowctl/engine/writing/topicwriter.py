@@ -15,11 +15,12 @@ from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.inorder import merged
 from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.removal import EXPIRED
-from sowctl.engine.fold.runs import drop_joined, extend, find_runs, flush, join, refolding, remove_runs
+from sowctl.engine.fold.runs import drop_joined, flush, join, refolding, remove_runs
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
-from sowctl.engine.topics.positions import check_position, naming_replay, open_log, refuse_other_history
+from sowctl.engine.topics.positions import naming_replay
 from sowctl.engine.topics.retention import retention
+from sowctl.engine.writing.behind import carries, caught_up
 from sowctl.errors import RefusedError
 from sowctl.store.builder import is_being_built
 from sowctl.store.codec import expiration_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.format import Topic
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.meta import AppliedBlock, StoreMeta
+    from sowctl.store.meta import AppliedBlock
     from sowctl.store.sortedrun import SortedRun
 
 
@@ -365,7 +366,7 @@ class StoreWriter:
 
     @property
     def _is_mergeable(self) -> bool:
-        return self.journalled and _carries(self.store.meta(), history=self.rule is not None)
+        return self.journalled and carries(self.store.meta(), history=self.rule is not None)
 
     def _merge(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
         """Merge at once, under the locks that are held."""
@@ -449,42 +450,3 @@ class StoreWriter:
     def _set_limits(self) -> None:
         self._is_empty = not self._held()
         self.limits = limits.in_memory() if self.flushes else limits.in_place(self.store.file_size())
-
-
-def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
-    """The overlay of what the journal holds behind a store's position. Raises DamageError (see ``positions``)."""
-    meta = store.meta()
-    overlay = Overlay(history=config.history is not None, base=meta.applied)
-    if journal is None:
-        return overlay
-    ref = config.name, config.message_type
-    # What no reader needs any more goes: a process may have died between a merge and this.
-    remove_runs(Path(store.path), meta, journal.lineage)
-    # The topic's last entry is applied, and the store is not ahead of the journal: there is nothing to read.
-    at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
-    if at_rest and meta.lineage == journal.lineage:
-        refuse_other_history(meta, journal.journal, Path(store.path))
-        return overlay
-    # The store's own position proves how far the journal went: one that ends before it has lost its end.
-    with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
-        path = Path(store.path)
-        after = check_position(meta, log, ref, path)
-        # As for readers: without a file that goes now, the store would be brought to a position whose entries it lacks.
-        log.need_all(after)
-        history = config.history is not None
-        runs = find_runs(instance, path, meta, log, after, every=history)
-        overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, config, path, meta))
-        carries = _carries(meta, history=history)
-
-        def let_go(upto: int, block: AppliedBlock) -> None:
-            if carries:
-                flush(instance, config, store, overlay, log.lineage, upto, block)
-
-        extend(overlay, log, ref, let_go)
-    return overlay
-
-
-def _carries(meta: StoreMeta, *, history: bool) -> bool:
-    """Whether runs and a merge carry all that a store has: publishers' numbers, and versions without a rule, they do
-    not."""
-    return not meta.sequences and (history or not meta.versions)

@@ -14,6 +14,7 @@ from sowctl.engine.topics.targets import Target, resolve
 from sowctl.engine.upkeep import repairing
 from sowctl.engine.verbs.upkeep.repair import repair
 from sowctl.errors import DamageError, MissingError, RefusedError
+from sowctl.journal.reader import LOOKS
 from sowctl.store.meta import META_KEY
 from tests.support.damage import flip_bit, overwrite
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
@@ -139,7 +140,7 @@ def test_a_repair_ends_where_files_go_faster_than_it_reads(tmp_path: Path, monke
         lab.journals()[0].unlink()
         return found
 
-    assert len(lab.journals()) > repairing.ATTEMPTS
+    assert len(lab.journals()) > LOOKS
     monkeypatch.setattr(repairing, "check_position", answered)
     with pytest.raises(MissingError) as caught:
         run(lab, "logged")

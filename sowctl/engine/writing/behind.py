@@ -1,0 +1,75 @@
+"""What the journal holds behind a topic's store, when the store is opened for writing: an overlay, and runs.
+
+Called by :mod:`~sowctl.engine.writing.opening`, and by :mod:`~sowctl.engine.writing.topicwriter` behind another
+process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.runs import extend, find_runs, flush, refolding, remove_runs
+from sowctl.engine.topics.positions import check_position, open_log, refuse_other_history
+from sowctl.errors import MissingError
+from sowctl.journal.fileset import REMOVED
+from sowctl.journal.reader import LOOKS
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.writer import JournalWriter
+    from sowctl.store.env import Store
+    from sowctl.store.meta import AppliedBlock, StoreMeta
+
+
+def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
+    """The overlay of what the journal holds behind a store's position. Raises DamageError (see ``positions``)."""
+    looks = LOOKS
+    while True:
+        try:
+            return _overlay(instance, config, store, journal)
+        except MissingError as error:
+            # A file without entries of the topic may go at any time: whether what is left has all is proved anew.
+            looks -= 1
+            if error.code != REMOVED or not looks:
+                raise
+
+
+def _overlay(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
+    meta = store.meta()
+    overlay = Overlay(history=config.history is not None, base=meta.applied)
+    if journal is None:
+        return overlay
+    ref = config.name, config.message_type
+    # What no reader needs any more goes: a process may have died between a merge and this.
+    remove_runs(Path(store.path), meta, journal.lineage)
+    # The topic's last entry is applied, and the store is not ahead of the journal: there is nothing to read.
+    at_rest = journal.topic_state(ref).last_txid <= meta.applied <= journal.last_txid
+    if at_rest and meta.lineage == journal.lineage:
+        refuse_other_history(meta, journal.journal, Path(store.path))
+        return overlay
+    # The store's own position proves how far the journal went: one that ends before it has lost its end.
+    with open_log(instance, acknowledged=meta.applied if meta.lineage == journal.lineage else 0) as log:
+        path = Path(store.path)
+        after = check_position(meta, log, ref, path)
+        # As for readers: without a file that goes now, the store would be brought to a position whose entries it lacks.
+        log.need_all(after)
+        history = config.history is not None
+        runs = find_runs(instance, path, meta, log, after, every=history)
+        overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, config, path, meta))
+        mergeable = carries(meta, history=history)
+
+        def let_go(upto: int, block: AppliedBlock) -> None:
+            if mergeable:
+                flush(instance, config, store, overlay, log.lineage, upto, block)
+
+        extend(overlay, log, ref, let_go)
+    return overlay
+
+
+def carries(meta: StoreMeta, *, history: bool) -> bool:
+    """Whether runs and a merge carry all that a store has: publishers' numbers, and versions without a rule, they do
+    not."""
+    return not meta.sequences and (history or not meta.versions)
