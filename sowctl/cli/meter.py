@@ -1,7 +1,8 @@
 """How far a long reading has come: one line on standard error, written over itself and gone at the end.
 
 Nothing is drawn in the first seconds, since most commands end within them, nor once records go to the terminal. With
-``--progress always`` it is drawn at once, with ``--progress json`` it is an object a second.
+``--progress always`` it is drawn at once, and again where another thing is counted; with ``--progress json`` it is an
+object a second.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class Meter:
     ) -> None:
         self._streams, self._name, self._clock = streams, name, clock
         self._json = mode == "json"
+        self._always = mode == "always"
         self._on = shown or self._json
-        self._next = clock() + (0.0 if mode == "always" else TOLD_EVERY if self._json else PATIENCE)
+        self._next = clock() + (0.0 if self._always else TOLD_EVERY if self._json else PATIENCE)
         self._counted: tuple[str, int] | None = None
         self._begin = 0.0
         self._from = 0
@@ -52,6 +54,8 @@ class Meter:
         if (what, total) != self._counted:
             # Another thing is counted from here: its rate is not that of the one before.
             self._counted, self._begin, self._from = (what, total), now, done
+            # Who asked to see it always sees each thing that is counted, however soon it is done.
+            self._next = now if self._always else self._next
         if now < self._next:
             return
         seconds = now - self._begin

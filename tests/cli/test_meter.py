@@ -52,6 +52,16 @@ def test_a_line_after_two_seconds_at_most_five_times_a_second() -> None:
     assert desk.tell(1, 1500, 0) == "\r\x1b[Kreplay: 1,500 records"
 
 
+def test_who_asked_to_see_it_always_sees_each_thing_that_is_counted() -> None:
+    desk = Desk("always")
+    assert desk.tell(0, 5, 10, "bytes to compare") == "\r\x1b[Kreplay: 50 % of 10 bytes to compare"
+    assert desk.tell(0, 10, 10, "bytes to compare") == ""
+    assert desk.tell(0, 0, 7) == "\r\x1b[Kreplay: 0 % of 7 records"
+    auto = Desk("auto")
+    assert auto.tell(2, 1)
+    assert auto.tell(0, 1, 7, "bytes") == ""
+
+
 def test_what_is_said_or_printed_takes_the_line_away() -> None:
     desk = Desk("always")
     assert desk.tell(0, 1)
