@@ -141,9 +141,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-STO-045": """6 an unfinished lock file
 
-        Why: A process was killed at the moment in which it made the lock file of a store that nobody had open, and
-        another program that is none of sowctl opened the store at that moment and has it open since. Writing now would
-        give numbers of transactions twice. The store itself is whole.
+        Why: A process was killed at the moment in which it made the lock file of a store that nobody had open. At that
+        moment a program that is not part of this toolkit opened the store, and it has it open since. Writing now
+        would give numbers of transactions twice. The store itself is whole.
         Do: End the processes that have the store open, then try again.
         """,
     "SOW-STO-050": """5 a store that ends the process that reads it
