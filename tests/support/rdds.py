@@ -89,6 +89,7 @@ class Context:
         return Partitions(self, lambda: [held[size * part : size * (part + 1)] for part in range(count)])
 
     def union(self, several: Sequence[Partitions]) -> Partitions:
+        assert several, "of nothing Spark makes no union"
         return Partitions(self, lambda: [part for one in several for part in one.parts()])
 
     def accumulator(self, value: Any, add: Any) -> _Sum:

@@ -293,3 +293,19 @@ def test_views_keep_to_the_bound_too() -> None:
     for parts in ([state.PARTS], [state.PARTS] * 4, [40_000], [3, 400_000]):
         assert sum(parts) * buckets_of(parts, 400) * len(parts) <= SHUFFLE_BLOCKS
     assert buckets_of([3_000_000], 8) == 1
+
+
+def test_a_topic_without_entries_where_this_process_reads_for_the_executors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, random.Random(3))
+    lab = Lab(tmp_path, XML)
+    lab.publish("log", message(id=1), message(id=2))
+    instance = lab.open()
+    found = []
+    with open_log(instance) as log:
+        for name in ("log", "brief"):
+            topic = instance.topic(name).config
+            done = fold(cast(Any, Session()), log, [topic], until=log.last_txid(), at=None, seen=False)
+            found.append(done.files(tmp_path).entries)
+    assert found == [(2,), (0,)]

@@ -119,7 +119,7 @@ class Fold(DescribedStruct):
                 entries[topic] += facts.entries
                 newest[topic] = max(newest[topic], facts.latest)
                 last[topic] = max(last[topic], facts.last_txid)
-            self.tell()
+        self.tell()
         # Buckets are ranges of the key space, so their files one after the other are in key order.
         ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
         tasks = self.plan.shape.tasks if self.runs is not None else 0
@@ -162,6 +162,9 @@ def fold(
         stretches = [one for one in stretches if one not in mine]
         # Of a path that executors do not see, another file may lie there: they are not told of it.
         plan = replace(plan, origin=replace(plan.origin, path=log.archive or log.directory, archive=None))
+    if not stretches and not own:
+        # All files lie here, and none of them has an entry of these topics: there are no runs to shuffle.
+        return Fold(plan, None, log.on_gap, told)
     return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told), own), log.on_gap, told)
 
 
