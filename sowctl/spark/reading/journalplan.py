@@ -88,8 +88,9 @@ def tell_uncut(instance: Instance, log: Journal) -> None:
     of their frames."""
     for segment in log.segments():
         if segment.is_packed and segment.size > PARTITION_BYTES:
+            # By gzip, by another program or by an earlier release: who compressed it cannot be told here.
             text = (
-                f"journal file {segment.number:010d} was not compressed by sowctl, so it is not cut: one task reads it"
+                f"journal file {segment.number:010d} is compressed without a table of frames: one task reads all of it"
             )
             instance.notify_once(f"uncut {segment.number}", text)
 

@@ -22,14 +22,16 @@ from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.query import query
 from sowctl.errors import SowError
 from sowctl.journal import manifest
+from sowctl.journal.upkeep.packing import pack
 from sowctl.remote import opening
 from sowctl.remote.place import url_of
+from sowctl.seam import SEAM
 from sowctl.spark.errors import CarriedError
 from sowctl.spark.origin import Origin
-from sowctl.spark.reading import storeplan
+from sowctl.spark.reading import journalplan, storeplan
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalbatches import JournalQuery
-from sowctl.spark.reading.journalplan import open_journal, plan_stretches
+from sowctl.spark.reading.journalplan import open_journal, plan_stretches, tell_uncut
 from sowctl.spark.reading.journalreader import JournalReader
 from sowctl.spark.reading.storereader import StoreQuery, StoreReader
 from tests.spark.apart.test_folding import XML, play
@@ -123,3 +125,18 @@ def test_a_process_reads_a_manifest_once(tmp_path: Path, monkeypatch: pytest.Mon
             with open_journal(Origin(instance.config, None, None, None, START), reaching=one.until) as log:
                 found += [entry.txid for block in one.blocks(log, 0, wanted[-1]) for entry in block.entries()]
         assert found == wanted and asked == ["test.manifest"]
+
+
+def test_files_that_one_task_has_to_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 100)
+    lab = Lab(tmp_path, XML, journal_size=1500)
+    play(lab, random.Random(1))
+    for path, suffix in zip(lab.journals(), (".gz", ".zst"), strict=False):
+        pack(path, suffix, SEAM)
+        path.unlink(missing_ok=True)
+    instance = lab.open()
+    for _ in range(2):
+        with open_log(instance, whole=True) as log:
+            tell_uncut(instance, log)
+    (told,) = lab.notes
+    assert "file 0000000000 is compressed without a table of frames" in told
