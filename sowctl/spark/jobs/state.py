@@ -213,6 +213,10 @@ def _handed(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
     """Parts that executors do not see, read by the driver into files that they do."""
     handed = []
     for part in parts:
+        if isinstance(part, FoldedPart):
+            # A copy of a past state was handed over when it was made.
+            handed.append(part)
+            continue
         place = directory / f"handed-{os.urandom(8).hex()}"
         write_pairs(place, part.pairs())
         handed.append(FoldedPart(place, None))

@@ -22,6 +22,7 @@ from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import DamageError, SowError
 from sowctl.journal.block import Gap
+from sowctl.remote.place import url_of
 from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.folds import folding, foldshape, gathering, spooling
@@ -34,8 +35,10 @@ from sowctl.spark.jobs.grouping import buckets_of
 from sowctl.spark.jobs.outputs import storefile
 from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
+from sowctl.spark.jobs.sight import Seen
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.reading import journalplan
+from sowctl.store.codec import payloads
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.rdds import Session, numbers
 
@@ -309,3 +312,22 @@ def test_a_topic_without_entries_where_this_process_reads_for_the_executors(
             done = fold(cast(Any, Session()), log, [topic], until=log.last_txid(), at=None, seen=False)
             found.append(done.files(tmp_path).entries)
     assert found == [(2,), (0,)]
+
+
+def test_a_copy_of_the_past_is_sent_to_a_url_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, random.Random(3))
+    lab = Lab(tmp_path / "lab", XML, journal_size=1)
+    for step in range(3):
+        lab.publish("log", *[message(id=n, v=step) for n in range(step, 5)])
+        lab.clock.tick(1)
+    at = lab.clock.at - 500_000
+    lab.publish("log", message(id=4, v=9))
+    wanted = lab.query("log", at=at)
+    lab.journals()[0].unlink()
+    stage = tmp_path / "stage"
+    topic = lab.open().topic("log").config
+    found = state.state_of(cast(Any, Session()), lab.open(), topic, at, url_of(str(stage)), Seen(stores=False))
+    assert not isinstance(found, state.FoldedState)
+    assert len(list(stage.iterdir())) == len(found)
+    held = [value for part in found for _, values in part.pairs() for value in values]
+    assert sorted(bytes(one).decode() for one in payloads(held)) == sorted(wanted)
