@@ -8,12 +8,13 @@ a URL that no file system of Arrow takes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from sowctl.breaks import unbroken
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import RemotePath, url_of
@@ -203,35 +204,59 @@ def chunks(place: RemotePath) -> Iterator[bytes]:
 def write(place: RemotePath, content: Iterable[bytes]) -> int:
     """Write a file in place of one that may be there; how many bytes it has. It is there whole, or as it was before.
 
-    In an object store that is so by itself. Elsewhere the file is written under a hidden name and renamed. On this
-    machine it is synced before, and gets the modes of journals and stores: what they hold may be for few to read.
+    In an object store that is so of content in a sequence; where chunks that are made meanwhile end early, no file is
+    left there. Elsewhere the file is written under a hidden name and renamed. On this machine it is synced before, and
+    gets the modes of journals and stores: what they hold may be for few to read.
     """
     system, path = _at(place)
     directory, _, name = path.rpartition("/")
-    renamed = place.scheme not in _WHOLE
-    target = f"{directory}/.{name}.new" if renamed else path
-    size = 0
+    hidden = f"{directory}/.{name}.new"
     try:
+        if place.scheme in _WHOLE:
+            return _write_object(system, path, content)
         if place.scheme == "file":
-            opened: Any = _opened_here(Path(target))
-        else:
-            if renamed and directory:
-                system.create_dir(directory, recursive=True)
-            opened = system.open_output_stream(target, compression=None)
-        with opened as file:
-            for chunk in content:
-                file.write(chunk)
-                size += len(chunk)
-            if place.scheme == "file":
+            with _opened_here(Path(hidden)) as file:
+                size = _copied(content, file)
                 file.flush()
                 os.fsync(file.fileno())
-        if place.scheme == "file":
-            Path(target).replace(path)
+            Path(hidden).replace(path)
             sync_directory(Path(directory), Seam())
-        elif renamed:
-            _renamed(system, target, path)
+            return size
+        if directory:
+            system.create_dir(directory, recursive=True)
+        with system.open_output_stream(hidden, compression=None) as file:
+            size = _copied(content, file)
+        _renamed(system, hidden, path)
     except _failures() as error:
         raise of(error, place, "written") from error
+    return size
+
+
+def _write_object(system: Any, path: str, content: Iterable[bytes]) -> int:
+    """Write an object. Arrow cannot give up an upload: a file that it closes, or lets go of, is there with what has
+    come so far, in place of the one before."""
+    if isinstance(content, Sequence):
+        # Nothing can fail between these calls but by a signal, so that waits.
+        with unbroken(), system.open_output_stream(path, compression=None) as file:
+            return _copied(content, file)
+    file = None
+    try:
+        with unbroken():
+            file = system.open_output_stream(path, compression=None)
+        with file:
+            return _copied(content, file)
+    except BaseException:
+        if file is not None:
+            with suppress(*_failures()):
+                system.delete_file(path)
+        raise
+
+
+def _copied(content: Iterable[bytes], file: Any) -> int:
+    size = 0
+    for chunk in content:
+        file.write(chunk)
+        size += len(chunk)
     return size
 
 

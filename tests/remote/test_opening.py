@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,32 @@ def test_a_file_of_this_machine_is_for_those_who_may_read_the_journal(tmp_path: 
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "far").rglob("*")}
     assert modes == {"one": 0o640, "a": 0o750, "b": 0o750, "two": 0o640}
+
+
+class _Interrupting(bytes):
+    """Content in the middle of whose writing Ctrl-C is pressed."""
+
+    def __len__(self) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().__len__()
+
+
+def test_a_file_whose_writing_ends_early_is_as_before_or_missing(root: RemotePath) -> None:
+    place, chunks = root / "one", root / "two"
+
+    def broken(error: BaseException) -> Iterator[bytes]:
+        yield b"half"
+        raise error
+
+    for before, error in ((b"before", OSError("no disk")), (b"before", KeyboardInterrupt())):
+        opening.write(chunks, [before])
+        with pytest.raises(SowError if isinstance(error, OSError) else KeyboardInterrupt):
+            opening.write(chunks, broken(error))
+        assert opening.size_of(chunks) in (None, len(before))
+    opening.write(place, [b"before"])
+    with pytest.raises(KeyboardInterrupt):
+        opening.write(place, [_Interrupting(b"new"), b"er"])
+    assert opening.read(place) in (b"before", b"newer")
 
 
 def test_a_file_is_read_at_any_offset(root: RemotePath) -> None:
