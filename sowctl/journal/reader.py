@@ -378,8 +378,10 @@ class Journal:
         """Stored bytes between two places; of files that lie between them the sizes are asked."""
         if begin.number == end.number:
             return end.offset - begin.offset
-        between = sum(map(self._folder.stored, range(begin.number, end.number)))
-        return between - begin.offset + end.offset
+        # Offsets of a compressed file count in what it unpacks to, which is more than it takes: the rest of such a file
+        # may come to nothing, and must not to less.
+        rest = max(self._folder.stored(begin.number) - begin.offset, 0)
+        return rest + sum(map(self._folder.stored, range(begin.number + 1, end.number))) + end.offset
 
     def is_remote(self, number: int) -> bool:
         """Whether a file is read at a URL."""

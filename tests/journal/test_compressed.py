@@ -12,6 +12,7 @@ import zstandard
 
 from sowctl.errors import DamageError, RefusedError
 from sowctl.findings import Level
+from sowctl.journal.block import Position
 from sowctl.journal.check import JournalCoverage, check_journal
 from sowctl.journal.compressed import DecompressedFile, pack_frames, unpack_frames
 from sowctl.journal.reader import Journal
@@ -68,6 +69,7 @@ def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pyte
     monkeypatch.setattr("sowctl.journal.stretch.LEAST", 100)
     whole = read(directory, None)
     files = sorted(directory.glob("*.journal"))
+    length = files[0].stat().st_size
     for path in files[:-1]:
         pack(path, kind)
         assert read(directory, None) == whole
@@ -82,6 +84,7 @@ def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pyte
         topic = ("orders", "json")
         assert journal.topic_state(topic).last_txid == 190 and journal.covers(topic)
         stretches = [one for part in cut(spans(journal.segments(), 0, journal.last_txid()), 1) for one in part]
+        assert journal.distance(Position(0, length, 10), Position(1, 500, 15)) >= 500
         again = [payload for one in stretches for block in journal.stretch(one) for payload in block.payloads()]
         places = [list(journal.places(after)) for after in range(0, 190, 10)]
     assert again == [payload for _, payload in whole]
