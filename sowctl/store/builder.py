@@ -204,7 +204,7 @@ class StoreBuilder:
                 os.close(fd)
                 if error.errno != EXDEV:
                     raise
-                # On another file system: into the file that there is, which is locked.
+                # On another file system the content is copied into this builder's own file, which is locked already.
                 shutil.copyfile(path, self.path)
                 path.unlink()
             else:

@@ -63,9 +63,9 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     if mode.no_lock or not (mode.write or may_lock(files)):
         return _open(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
-    # Who opens a store that nobody has open makes the table in LMDB's lock file. One by one, so that a process that is
-    # killed while it does leaves nothing half made to one that waits: the next one makes it anew. A reader that may not
-    # write to the gate shares it.
+    # The first process that opens a store makes the table in LMDB's lock file. They open it one by one: where the first
+    # is killed meanwhile, no other waits within LMDB to take a half-made table; the next one makes it anew. A reader
+    # that may not write to the gate shares it.
     alone = may_hold(files)
     for _ in range(_OPEN_ATTEMPTS):
         with gate.held(exclusive=alone) as lock, explained(files.path, "open the store"):
@@ -131,8 +131,10 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             if not locks:
                 watch = Watch(files, seam)
             env = open_environment(files.path, newest.needed, mode, seam, locks=locks)
+            # A store that has a transaction (txnid is not 0) and a table that names none: a writer would begin to count
+            # anew, and give numbers of transactions twice.
             if locks and mode.write and newest.txnid and not _is_table_finished(env):
-                env.close()  # the last one that closes it lets the next opener make the table anew
+                env.close()  # when the last process closes the store, the next one that opens it makes the table anew
                 if attempt == _OPEN_ATTEMPTS - 1:
                     raise _unfinished(files.path)
                 time.sleep(_OPEN_PAUSE)
@@ -180,10 +182,11 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
 def _is_table_finished(env: Any) -> bool:
     """Whether LMDB's lock file names a committed transaction.
 
-    Who opens a store that nobody has open makes the table in its lock file, and enters the last transaction at the end.
-    If it is killed in between, one that waits for it meanwhile takes the table as it is, with transaction 0, from which
-    a writer would count on. The gate keeps those of this program apart; others may do so. Readers are not concerned:
-    LMDB has them read the last transaction then. Closes the environment where it cannot be asked.
+    The first process that opens a store makes the table in its lock file, and enters the last transaction at the end.
+    Where it is killed in between, a process that waits within LMDB takes the table as it is, with transaction 0, from
+    which a writer would count on. The gate keeps processes of this program from waiting there; those of other programs
+    know no gate. Readers come to no harm: LMDB has them read the last transaction then. Closes the environment where it
+    cannot be asked.
     """
     try:
         with env.begin() as txn:

@@ -27,7 +27,7 @@ from sowctl.waiting import holders, take
 # Seconds between two attempts, the first and the longest: a commit takes a few milliseconds.
 _SLEEPS = 0.002, 0.05
 GATE_WAIT = 10.0
-"""Seconds to wait for the gate at least; it is held for the length of a rename."""
+"""Seconds to wait for the gate at least; it is held while a store is opened, or for the length of a rename."""
 _PASSES = 0.0005, 0.01
 """Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
 _GATE = Struct("<QII")
@@ -120,7 +120,7 @@ class Gate:
         """Hold the gate. Raises :class:`LockedError` SOW-STO-031, :class:`StorageError`."""
         lock = FileLock(self.files.gate, self.seam)
         with explained(self.files.path, "lock the gate"):
-            # Many openers share the gate; a replacement has it alone for the length of a rename.
+            # Who opens the store has it alone, as who replaces it has; openers that may not write to it share it.
             taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_PASSES)
         if not taken:
             raise LockedError(

@@ -4,7 +4,8 @@ LMDB keeps the nodes of a page close together, from the end of the page on, with
 perhaps one of alignment. So a page is copied whole, and what stands between a value and the next key is overwritten
 twice: first by what restarts the checksum there (:mod:`sowctl.store.integrity`), so that one checksum over many pages
 proves every value under its key; then, with checksums, keys and headers, by a line break and spaces, which leaves the
-payloads, a line each. Pages with other nodes are left to LMDB, and what is not sound, too. Loads numpy.
+payloads, a line each. Pages with nodes of another kind, and pages with a value that is not sound, are read by LMDB
+instead. Loads numpy.
 
 Called by :meth:`sowctl.store.read.Reader.lined`. 1,000,000 records of 260 bytes take 0.35 s of CPU so; by LMDB's
 cursor, with payloads and stamps taken out of the values and joined, 0.56 s.
@@ -127,6 +128,7 @@ def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
     if int(sizes.min()) < OVERHEAD:
         return None
     pages = leaves.starts // page_size
+    # Of each page what lies from its first node to the end of its last value: one part of the text.
     firsts = np.flatnonzero(np.append(True, pages[1:] != pages[:-1]))
     low = np.minimum.reduceat(leaves.starts, firsts) - _BEFORE
     high = np.maximum.reduceat(leaves.starts + sizes, firsts)
@@ -136,8 +138,11 @@ def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
     with memoryview(data) as view:
         text = bytearray().join([view[start:stop] for start, stop in zip(low.tolist(), high.tolist(), strict=True)])
     lengths = high - low
+    # By how much the bytes of a page lie elsewhere in the text than in the file.
     moved = np.cumsum(lengths) - lengths - low
     starts = leaves.starts + np.repeat(moved, np.diff(np.append(firsts, len(pages))))
+    # A page has its nodes in the order in which they were added. From here on ``stood`` and ``size`` are in the order
+    # of keys, ``starts`` and ``sizes`` in that of places.
     order = np.argsort(starts, kind="stable")
     stood, size = starts, sizes
     starts, sizes = starts[order], sizes[order]
@@ -147,6 +152,7 @@ def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
     # Nothing but nodes, one behind the other: so what is overwritten below belongs to none of the values.
     if int(starts[0]) != _BEFORE or int(stops[-1]) != len(text) or not (aligned | (between == _BEFORE)).all():
         return None
+    # One number of eight bytes, and one of four, for every place of the text, on the same memory.
     words = np.ndarray((len(text) - _STEP + 1,), "<u8", text, 0, (1,))
     heads = np.ndarray((len(text) - 3,), "<u4", text, 0, (1,))
     # Flags or optional parts: then the payload does not stand right behind the header.
@@ -154,9 +160,11 @@ def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
         return None
     if not _sound(text, words, starts, aligned):
         return None
+    # A header has the txid behind four bytes, and then the time. These are copies: headers are overwritten next.
     txids, times = words[stood + 4], words[stood + 12].view("<i8")
     begins, ends = starts + HEADER_SIZE, stops - CRC_SIZE
     _clear(text, words, begins, ends)
+    # Up to the line break that stands in the place of the last checksum's first byte.
     lines = bytes(memoryview(text)[: int(ends[-1]) + 1])
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
@@ -166,6 +174,7 @@ def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
 
 def _sound(text: bytearray, words: Array, starts: Array, aligned: Array) -> bool:
     """Whether every value is sound under its key; what stands before a key is overwritten."""
+    # These eight bytes are the head of a node, and its key follows; a byte of alignment before them becomes zero.
     words[starts[1:] - _BEFORE] = np.where(aligned, np.uint64(_RESTART_ALIGNED), np.uint64(_RESTART))
     np.frombuffer(text, np.uint8)[starts[1:][aligned] - _BEFORE - 1] = 0
     # The checksum begins with the first key. It is restarted behind every value, so it ends as that of a sound one if

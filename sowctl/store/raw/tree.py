@@ -20,6 +20,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 _SUB_TREE = 0x02
 _BIG_PAGE = Struct("=Q")
 _PAGE_NUMBER = np.uint64((1 << 48) - 1)
+"""The bits of a branch node's head that are the number of its page."""
 _PAIR = 2
 """Bytes by which LMDB's nodes are aligned."""
 
@@ -156,7 +157,7 @@ def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
     pages = np.array([root], np.int64)
     for _ in range(depth - 1):
         bases = pages * meta.page_size
-        # The head of a branch node is the number of a page, of 48 bits, and the size of the key.
+        # The head of a branch node has the number of a page in its lower 48 bits, and above them the size of the key.
         pages = (file.longs[_flat(file, bases, file.counts(pages, bases, BRANCH))] & _PAGE_NUMBER).astype(np.int64)
         if len(pages) > meta.last_page or int(pages.max(initial=0)) > meta.last_page:
             raise Astray("the tree has more pages than the file")
