@@ -24,8 +24,8 @@ class ArchivedFile(Struct, frozen=True):
     ``header``: version, checkpoint size, checkpoint CRC, chain, chain offset. ``topics``: name, message type, txid and
     time of the last entry of each topic that has entries in it. ``last_block``: offset and header CRC. ``index``: txid
     before, and offset, of the first group and of some behind it. ``gaps``: how many parts of it were cut out.
-    ``seekable``: compressed with a table of its frames, so that it can be read from anywhere; not
-    written where it is not.
+    ``seekable``: compressed with a table of its frames, so that it can be read from anywhere; the manifest says it of
+    no other file.
     """
 
     name: str

@@ -100,6 +100,7 @@ class NumpyColumns:
         self._columns = columns
 
     def __getattr__(self, name: str) -> Any:
+        # While one is copied it has no columns yet: asking for them would come back here without an end.
         if name == "_columns":
             raise AttributeError(name)
         import numpy

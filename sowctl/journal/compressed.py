@@ -46,6 +46,7 @@ def pack_frames(frames: Sequence[tuple[int, int]]) -> bytes:
 def unpack_frames(packed: Callable[[int, int], bytes], stored: int) -> list[tuple[int, int]] | None:
     """The frames that the table at the end of a file of ``stored`` bytes names; None where there is no table, or one
     that does not fit: then the file is read from its beginning."""
+    # Every number is proven before it is used: at last that frames and table together are the whole file.
     if stored < _TABLE.size + _FOOTER.size:
         return None
     footer = packed(_FOOTER.size, stored - _FOOTER.size)
@@ -137,9 +138,11 @@ class DecompressedFile:
         self._done = False
         self._length = 0
         self._copy = _nameless()
+        # Only zstd has such tables: files of gzip are not asked.
         self._asked = path.suffix != ".zst"
         # Where the frames begin in the file and in its content, each with the end behind the last one.
         self._frames: tuple[list[int], list[int]] | None = None
+        # Numbers of the frames that stand in the temporary file.
         self._here: set[int] = set()
 
     @property
@@ -154,7 +157,7 @@ class DecompressedFile:
         return self._frames is not None
 
     def reach(self, end: int) -> None:
-        """Unpack until there are ``end`` bytes, or all; where parts can be read, reading does that."""
+        """Unpack until there are ``end`` bytes, or all; frames that a table names are unpacked when they are read."""
         while not self.is_seekable and self._length < end and not self._done:
             self._more()
 
@@ -180,7 +183,10 @@ class DecompressedFile:
         return os.pread(self._copy, size, offset)
 
     def _bring(self, number: int, stored: Sequence[int], content: Sequence[int]) -> None:
-        """Unpack one frame to its place; ``stored`` and ``content`` are its bounds in the file and in the content."""
+        """Unpack one frame to its place; ``stored`` and ``content`` are its bounds in the file and in the content.
+
+        The table may say anything: a frame that is not exactly as long as it says is damage, and writes over no other.
+        """
         unpacker, (self._at, end), (at, stop) = Unpacker(self._path), stored, content
         while self._at < end:
             raw = self._seam.call("file.read", self._packed, min(_READ, end - self._at), self._at)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REMOVED = "SOW-JRN-063"
 MOVES = 4
-"""How often a file may not lie where it was seen: it moves in one direction, into the archive, packed, and away."""
+"""How often a file that has gone is looked for anew: it goes one way, into the archive, packed, and away."""
 
 
 class FileSet:
@@ -131,18 +131,19 @@ class FileSet:
         assert archive is None
         found = list_places(directory, self.instance, there)
         here = [number for number, paths in found.items() if not isinstance(paths[0], RemotePath)]
+        # In place before the check, which opens files by them.
         before, self._paths, self._numbers = (self._paths, self._numbers), found, list(found)
         try:
             there.check(here, self._header_here, self._goes_on)
         except BaseException:
-            # Nothing is read of files that do not belong together: the next question is refused again.
+            # Nothing is read of files that do not belong together: the next question asks anew, and is refused as well.
             self._paths, self._numbers = before
             there.asked = False
             raise
         return found
 
     def _ask(self) -> None:
-        """Read the manifest of the archive at a URL, unless that was done or the journal begins here."""
+        """Read the manifest of the archive at a URL, unless that was done or the journal begins here, with file 0."""
         if self._there is not None and not self._there.asked and self._numbers[0] > 0:
             self._there.ask(needed=True)
             self._list()
@@ -275,7 +276,7 @@ class FileSet:
         """
         last = self.last()
         if self._joined == last.number or isinstance(last.path, RemotePath):
-            return  # of a segment, who archived it has looked
+            return  # the run that archived a segment has looked at this
         self._joined = last.number
         header = last.header
         if not header.chain_offset or last.number - 1 not in self._paths:
@@ -285,7 +286,7 @@ class FileSet:
         try:
             before = self.open(last.number - 1)
         except SowError:
-            return  # who reads it is told
+            return  # a reader of that file gets the error
         try:
             ref = before.block_at(header.chain_offset)
             if (ref is None or ref.header.crc != header.chain) and not has_gap(before, header.first_txid - 1):
@@ -311,7 +312,7 @@ class FileSet:
         # mistake that must not be decided by order.
         for path in self._paths.get(number, ())[1:]:
             if isinstance(path, RemotePath):
-                continue  # who archives compares, and readers need not ask
+                continue  # the run that archived it has compared the two: readers ask no store for this
             try:
                 refuse_other(file, path, self._seam)
             except SowError:
@@ -377,7 +378,7 @@ class FileSet:
         # Txid 0 is before every file: no header is asked for it.
         first = self.number_of(after + 1) if after else self.numbers[0]
         final = self.numbers[-1] if until is None else self.number_of(until)
-        # Where a file ends, the next one says.
+        # The header of a file says where the one before ends, so one more is looked at than is wanted.
         for number in range(first, min(final + 1, self.numbers[-1]) + 1):
             if (archived := self.archived(number)) is not None:
                 found.append(archived.segment())

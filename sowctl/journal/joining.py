@@ -50,9 +50,10 @@ class JoinedArchive:
         """
         from sowctl.journal.manifest import find, load
 
+        # Without a manifest there, load raises and find gives None.
         self.manifest = (load if self._is_all or needed else find)(self.at, self._instance, self._reaching)
         self._segments = {} if self.manifest is None else self.manifest.by_number()
-        self.asked = True  # a failure is no answer: who asks next asks again
+        self.asked = True  # not where reading failed: then the next question asks again
 
     def segment(self, number: int) -> ArchivedFile:
         """What the manifest says of a file."""
@@ -91,8 +92,8 @@ class JoinedArchive:
     ) -> None:
         """Refuse an archive whose segments are not the beginning of what is here, once for each end and beginning.
 
-        ``header_of`` a file here; ``joins`` whether such a header goes on behind a lineage and a last txid. Raises
-        DamageError ``SOW-JRN-087``.
+        ``header_of`` gives the header of a file here; ``joins`` says whether a header goes on behind a lineage and a
+        last txid. Raises DamageError ``SOW-JRN-087``.
         """
         if self.manifest is None or not here:
             return
@@ -113,12 +114,13 @@ class JoinedArchive:
                     if header.lineage.hex() == last.lineage
                     else f"file {oldest:010d} here is of another history"
                 )
+            # A checksum of 0 is one that is not known.
             if last.last_block[1] and header.chain not in (0, last.last_block[1]):
                 raise self._refused(f"file {oldest:010d} here was begun behind another file than the last one there")
         self._checked = last.number, oldest
 
     def _ends_before(self, here: Collection[int]) -> bool:
-        """Whether there are numbers between its last segment and the files here."""
+        """Whether files are missing between its last segment and the oldest file here."""
         return bool(self._segments) and bool(here) and min(here) > max(self._segments) + 1
 
     def _refused(self, why: str) -> DamageError:

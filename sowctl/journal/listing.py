@@ -114,7 +114,7 @@ def searched(directory: Place, archive: Place | None) -> str:
 
 
 def require_whole(directory: Place, archive: Place | None, instance: str) -> None:
-    """Where a directory of this machine has the manifest of an archive, see to it that what that names is there.
+    """Where a directory of this machine has the manifest of an archive, require the files that it names.
 
     Raises what :func:`sowctl.journal.manifest.require_segments` raises.
     """

@@ -204,7 +204,7 @@ def find(directory: RemotePath, instance: str, reaching: int | None = None) -> M
 
 
 def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]]) -> None:
-    """See to it that what a manifest in a directory of this machine names is there, in the sizes that it tells.
+    """Require the files that a manifest in a directory of this machine names, in the sizes that it tells.
 
     Such a directory is read as any directory of journal files, in which the last file may end anywhere: without this a
     segment that is cut or missing at the end would be a shorter journal. ``read`` gives the files of the journal by

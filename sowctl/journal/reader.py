@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sowctl.journal.files import BlockRef
 
 LOOKS = 5
-"""How often who reads behind a position begins anew where :data:`~sowctl.journal.fileset.REMOVED` ends it."""
+"""How often a reader behind a store's position begins anew where :data:`~sowctl.journal.fileset.REMOVED` ended it."""
 
 
 def _unheard(_: Gap) -> None:
@@ -444,9 +444,9 @@ class Journal:
     def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.
 
-        Nothing but headers is read, the last group's bodies aside, and of what stands before ``after`` few of them.
-        Of files in an archive at a URL only some places
-        are given, those that its manifest has. Raises DamageError (exit 5) as :meth:`blocks`.
+        Nothing but headers is read, the last group's bodies aside, and few headers of what stands before ``after``. Of
+        files in an archive at a URL only some places are given, those that its manifest has. Raises DamageError (exit
+        5) as :meth:`blocks`.
         """
         for number in self._folder.numbers:
             if (archived := self._folder.archived(number)) is None:

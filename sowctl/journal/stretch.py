@@ -35,9 +35,8 @@ class Segment(Struct, frozen=True):
     ``size`` bytes: as stored; of the file that grows, up to the end of its last complete group. ``last_txid`` is the
     one that it ends with. ``last_block``: offset and header CRC of its last block, zeros where that is not known.
     ``is_packed``: compressed so that it is read from its beginning; of one that can be read from anywhere ``size`` is
-    what it unpacks to. ``limit``: of the journal's last file,
-    where the last complete group ends. ``index``: txids and offsets of some blocks, ascending; the txid is the last one
-    before the block.
+    what it unpacks to. ``limit``: of the journal's last file, where the last complete group ends. ``index``: txids and
+    offsets of some blocks, ascending; the txid is the last one before the block.
     """
 
     number: int
@@ -102,7 +101,7 @@ def spans(segments: Sequence[Segment], after: int, until: int, near: Near = inde
         if segment.last_txid <= after or segment.first_txid > until:
             continue
         low, high = 0, segment.size
-        # Such a file is unpacked from its beginning by each who begins in it: it is read as a whole.
+        # Each task that begins in a packed file unpacks it from its beginning, so one task reads all of it.
         if not segment.is_packed and after >= segment.first_txid:
             low = near(segment, after)[0]
         if not segment.is_packed and until < segment.last_txid:
@@ -179,10 +178,11 @@ def near_in(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
 
 
 def group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int] | None:
-    """Where a group of the file begins that does not begin above ``txid``, and the last txid before it; found out by
-    looking at a few blocks. None: from the file's beginning on it is not known to be nearer."""
+    """Where a group of the file begins, at ``txid`` or before it, and the last txid before the group; found out by
+    looking at a few blocks. None where no such place is found: then a reader begins with the file."""
     wanted = txid
-    # The block found may stand within a group: then the group's beginning is looked for, which its header tells.
+    # The blocks near the txid may all stand within one group. Their headers name the txid with which it begins, and the
+    # second round looks near that.
     for _ in range(2):
         low, high = near_in(file, segment, wanted)
         ref = file.block_at(low) if low else None
