@@ -2,8 +2,7 @@
 
 What is answered is what :meth:`~sowctl.messages.json.type.JsonType.extractor` answers, value for value, for messages of
 shapes (:mod:`sowctl.messages.json.shapes`); the others are named, and the extractor reads them. A shape is taken into
-use when it has read its own first message as the exact reader does. Called through
-:mod:`sowctl.messages.shaped`.
+use when it has read its own first message as the exact reader does. Called through :mod:`sowctl.messages.shaped`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class ShapedSlots:
         return [Piece(*one) for one in found], left
 
     def _refuse_large(self, text: Text) -> None:
-        # How large a message is does not show in its shape.
+        # A shape says nothing of the size of its messages, and one that is too large is refused elsewhere.
         if any(len(message) > self._max_message for message in text.messages):
             raise Unshaped
 
@@ -125,7 +124,7 @@ def _column(place: int | None, template: Template, match: Match) -> SlotColumn:
     if template.slots[place].kind == "word":
         return SlotColumn(match.size, "words", data)
     if data.dtype.kind != "f":
-        # An integer has one spelling: -0 is read by others.
+        # An integer has one spelling, since no shape takes -0 for one: its text need not be kept.
         return SlotColumn(match.size, "integers", data)
     spelled = None if column.begins is None else Spelled(data, match.raw, *column.places)
     return SlotColumn(match.size, "doubles", data, spelled=spelled)
@@ -141,13 +140,16 @@ def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[by
         cut = list(map(raw.__getitem__, map(slice, begins.tolist(), ends.tolist())))
         known = {text: code for code, text in enumerate(dict.fromkeys(cut))}
         return np.fromiter(map(known.__getitem__, cut), "i8", len(cut)), list(known)
+    # A number of eight bytes for every place of the text, and masks that leave the last so many of them.
     words = np.ndarray((len(raw) - _WORD + 1,), "<u8", raw, 0, (1,))
     keep = np.array([(1 << 64) - (1 << (64 - 8 * size)) for size in range(_WORD + 1)], "u8")
     codes = np.zeros(len(sizes), "i8")
-    # Eight characters at a time from the end; zeros in front, which no string has.
+    # Eight characters at a time from the end of all strings. In front of a string its mask leaves zeros, wherever in
+    # the text the word lies; no string has a zero, so those of other lengths stay apart.
     for passed in range(0, max(longest, 1), _WORD):
         part = words[ends - _WORD - passed] & keep[np.clip(sizes - passed, 0, _WORD)]
         more = np.unique(part, return_inverse=True)[1]
+        # Two codes become one number, and these are numbered anew: there are never more of them than strings.
         codes = more if not passed else np.unique(codes * (int(more.max()) + 1) + more, return_inverse=True)[1]
     some = np.empty(int(codes.max(initial=-1)) + 1, "i8")
     some[codes] = np.arange(len(codes))
@@ -155,7 +157,7 @@ def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[by
 
 
 def _told(value: Any) -> object:
-    """A value so that those are equal which mean the same in every respect."""
+    """A value in a form in which only equal values of one type and one spelling are equal."""
     if isinstance(value, Number):
         return "number", repr(value)
     if isinstance(value, str):

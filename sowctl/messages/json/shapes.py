@@ -5,8 +5,8 @@ read off one message (:mod:`sowctl.messages.json.template`), as the bytes that s
 and becomes one pattern, which goes over many messages, line by line. Where every byte outside of the slots is equal,
 every string slot holds neither a quote nor a backslash nor a control character, every number slot a number and every
 word slot one of ``true``, ``false`` and ``null``, a message is that JSON text with other values and nothing else: it is
-valid, and has no member twice, because the first one is and has not. Messages that do not match say nothing; others
-read them.
+valid, and has no member twice, because the first one is and has not. Nothing is known of messages that do not match:
+decoders read them.
 
 The pattern engine replaces each message by the values that are wanted, a control character behind each, and numpy makes
 columns of that small text. Three of the ten members of messages of 220 bytes take 0.36 us of CPU each so, of which the
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 class Column(NamedTuple):
-    """The values of a slot: numbers, or codes of words (:data:`~sowctl.messages.shaped.WORDS`), none of strings; of
-    strings and of spelled numbers, where they begin and end in the text of a match."""
+    """The values of a slot. ``data`` are numbers, or codes of words (:data:`~sowctl.messages.shaped.WORDS`), None of
+    strings; strings and spelled numbers lie from ``begins`` to ``ends`` in the text of a match."""
 
     data: Numbers | None
     begins: Numbers | None = None
@@ -60,7 +60,9 @@ MARGIN = 24
 LINE, _BEHIND = b"\n", b"\1"
 """What ends a message, and what ends a value among those of a message: neither can stand in a string of JSON."""
 _LEAST = 0x20
+"""Of the text of a match, no value has a byte below this one, and what ends values is below it."""
 _FOUND = 0x7B
+"""The bracket that a message begins with, and the replacement of one that has the shape."""
 _CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
 _NEVER_UTF, _NEVER_UCP = 0x1000, 0x0800
 _ALL_ALONE = 0x0100 | 0x0400 | 0x0002_0000
@@ -74,7 +76,7 @@ _NUMBERS = {
     "spelled": rb"[-0-9]++\.[0-9]++",
     "any": rb"[-0-9.]++",
 }
-"""Wanted numbers, as far as it takes to find their ends: what is none is told where their digits are read."""
+"""Patterns of wanted numbers, just strict enough to find their ends: reading the digits tells what is no number."""
 _PATTERNS = {
     # Bytes from 0x80 on are characters, since the whole text is UTF-8.
     "string": rb"[\x20\x21\x23-\x5b\x5d-\xff]*+",
@@ -84,7 +86,7 @@ _PATTERNS = {
 
 
 class Text:
-    """Messages line by line; each may have spaces in front, which are none of its own.
+    """Messages line by line. Spaces that stand in front of one are no part of it.
 
     ``messages`` are the same, and ``places`` on which line each of them stands; None: in their order. Raises Unshaped
     where one is not UTF-8.
@@ -148,7 +150,9 @@ class Shape:
         self.hits = 0
         self._engine = _cy
         self._places = sorted(wanted)
-        # Pairs of tests on a replacement would take longer than one sign for "found": the bracket of the message.
+        # \G: a match begins where the one before has ended, so no byte is passed over. Behind the last bar stands any
+        # other line, of which no group has anything: the bracket in group 1 tells those that have the shape.
+        # Replacements that depend on whether a group took part would tell it, too, and take longer.
         parts = [rb"\G\x20*+(?:(\{)"]
         for place, (slot, fixed) in enumerate(zip(template.slots, template.fixed, strict=False)):
             parts += [_spelled(fixed[1:] if not place else fixed), self._slot(place, slot)]
@@ -183,10 +187,11 @@ class Shape:
         chars = np.frombuffer(raw, "u1")
         width = max(len(self._places), 1)
         stops: Numbers = np.flatnonzero(chars[MARGIN:-MARGIN] < _LEAST) + MARGIN
-        # Every line was replaced by one. As many lines as messages: each is a message, and none lends bytes to another.
+        # Every line was replaced by one. Where there are as many lines as messages, each is a message, and no match has
+        # bytes of two.
         if len(stops) != width * (len(text) if rows is None else len(rows)):
             raise Unshaped
-        # Behind the end of a value the next one begins; the first one of a message, behind its bracket.
+        # A value begins behind the end of the one before; the first one of a message behind the bracket that tells it.
         starts: Numbers = np.empty_like(stops)
         starts[:1] = MARGIN
         starts[1:] = stops[:-1] + 1
@@ -201,7 +206,7 @@ class Shape:
         size = int(np.count_nonzero(good))
         self.hits += size
         whole = size == len(good)
-        # Lines of a part of the messages were made in the order of these.
+        # Only lines of all messages may be in another order than the messages.
         order = text.places if rows is None else None
         if whole and order is None:
             return Match(rows, size, values, raw)
@@ -279,7 +284,7 @@ class Shapes(Generic[T]):
         return found, left
 
     def rest(self) -> None:
-        """Data that shapes do not fit is tried more and more seldom."""
+        """Leave the next texts to the decoder: data that shapes do not fit is tried more and more seldom."""
         self._pause = self._resting = min(LONGEST_REST, 2 * self._pause + 1)
 
     def _match(self, text: Text) -> tuple[list[Found[T]], Numbers]:
@@ -294,6 +299,7 @@ class Shapes(Generic[T]):
                 if not tries:
                     break
                 tries -= 1
+                # A message at two thirds of those that are left, then at one third, then the first one.
                 fresh = self._fresh(text.message(int(left[len(left) * tries // TRIED])))
                 if fresh is None:
                     continue
