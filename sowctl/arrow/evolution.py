@@ -69,7 +69,7 @@ def _fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str]:
         if found is None or not kind:
             raise _no_fields(text)
         name = found[1].replace("``", "`") if found[1] is not None else found[2]
-        # Two that are declared are left to Spark, which may be told to mind their case.
+        # Two declared names that differ in case alone are left to Spark, which may be told to mind the case.
         known.setdefault(name.lower(), name)
         declared.add(name)
         inner = f"{place}/{name}"

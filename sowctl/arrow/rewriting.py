@@ -73,7 +73,7 @@ class Rewriting:
             pieces += [value, _literal(behind)]
         self._words = {place for place in self._slots if template.slots[place].kind == "word"}
         groups = [b"${%d}" % number for number in range(1, len(self._slots) + 1)]
-        # The last group has the first byte of the padding: no other line has such a byte.
+        # The last group has the first byte of the padding, which stands in no message: the last line alone shows it.
         self._line = _BEHIND.join(groups) + b"${%d}" % (len(groups) + 1) + _NEXT
         self._last = _BEHIND * max(len(groups) - 1, 0) + b"\0" + _NEXT
         pattern = b"".join(pieces)
@@ -125,6 +125,8 @@ class Rewriting:
         import pyarrow.compute as pc
         from pyarrow import csv
 
+        # One block, so that every column is one chunk. Nothing is quoted, escaped, NULL or left out: the values are
+        # what the pattern has let through.
         table = csv.read_csv(
             pa.BufferReader(pa.py_buffer(lines)),
             read_options=csv.ReadOptions(

@@ -58,8 +58,8 @@ class ShapedMessages:
     """Reads batches of messages as structs of ``kind``, and knows the shapes that were of use.
 
     ``views`` decodes messages one by one. ``strict`` and ``partial``: as in
-    :class:`~sowctl.arrow.decoding.StructDecoder`. ``lossless``: no shape reads a message of which a value is lost, one
-    of another type than its field or beyond that type.
+    :class:`~sowctl.arrow.decoding.StructDecoder`. ``lossless``: no shape reads a message that has a value of another
+    type than its field, or beyond that type, which would be lost.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ShapedMessages:
         return Shaped(structs, rows, found.messages)
 
     def _of_one(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
-        """The structs, where all messages have the shape that most have had so far."""
+        """The structs, where all messages of the batch have the shape that most messages have had so far; else None."""
         if self._resting or not self._wholes:
             self._resting = max(self._resting - 1, 0)
             return None
@@ -153,7 +153,9 @@ class ShapedMessages:
             same = False
         if not same:
             raise Unshaped
+        # What counts is of how many messages it was of use; this one was a trial.
         shape.hits = 0
+        # Without a pattern for whole batches the shape is still of use line by line.
         with suppress(Unshaped):
             whole = _Whole(shape, Rewriting(template, wanted), build)
             structs = whole.structs([message], np.array([len(message)]))
@@ -185,7 +187,8 @@ class ShapedMessages:
 class _Columns:
     """Makes builders of columns, and notes in ``wanted`` the slots that they need.
 
-    What ``strict`` and ``lossless`` do not allow raises Unshaped when columns are made, or before.
+    What ``strict`` or ``lossless`` forbids raises Unshaped: when builders are made where the type tells, else when they
+    meet the value.
     """
 
     def __init__(self, template: Template, wanted: dict[int, Wanted], *, strict: bool, lossless: bool) -> None:
