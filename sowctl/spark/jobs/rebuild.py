@@ -82,13 +82,14 @@ def rebuild(
             until = min(last, options.until_txid) if options.until_txid is not None else last
             tell_uncut(instance, log)
             result: FoldResult | Gathered
-            # A gathering shares files of a file system in any order, which a URL is not made for.
+            # Tasks of a gathering read parts of each other's files, anywhere in them: that takes a file system.
             if area.shared is None and gathers(wanted, log.first_txid - 1, until):
                 result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
             else:
                 folded = fold(spark, log, wanted, until=until, at=options.until_time, seen=seen)
                 result = folded.files(area.place)
-            # LMDB's files are written on this machine, where maps of files work; a single one where it is going to lie.
+            # Tasks write files of LMDB on this machine alone, where they can be mapped. A single store is written where
+            # it is to lie.
             made: Sequence[str] = ()
             here = area.shared is None and is_local(spark.sparkContext.master or "")
             if here and len(wanted) > 1 and result.bytes > APART_BYTES:
@@ -131,7 +132,7 @@ def _put(
 
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
             if made:
-                # The task that filled it has looked at its records, too.
+                # The task that filled it has made the same check of its records.
                 builder.take(Path(made[place]))
             else:
                 _append(builder, check, result, place, directory)

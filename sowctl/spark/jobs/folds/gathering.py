@@ -1,10 +1,10 @@
 """A fold in two looks at the journal, without a shuffle: which entries count, then those alone (for the rebuild).
 
-What ends in one store passes one process anyway. So for a journal whose txids that process can hold, tasks first read
-the columns of keys and leave the last txid of each; the driver finds which of them win over all stretches; tasks then
-take these entries out, encoded as the store holds them, and leave them in files by ranges of keys, which the driver
-sorts range by range. A payload that another one replaced is not even unpacked into a value, and none passes Spark: two
-thirds of the CPU that :mod:`sowctl.spark.jobs.folds.folding` needs for the same, which a larger journal goes through.
+All records of a store pass one process in the end. So where this process can hold the txids of the journal, tasks first
+read the columns of keys and leave the last txid of each key; the driver finds the last one over all stretches; tasks
+then take these entries out, encoded as the store holds them, and leave them in files by ranges of keys, which the
+driver sorts range by range. A payload that a later one replaced is not even unpacked into a value, and no payload
+passes Spark: two thirds of the CPU that :mod:`sowctl.spark.jobs.folds.folding` needs, through which larger journals go.
 The two looks are those of a replay (:mod:`sowctl.engine.fold.folding`), and its functions.
 """
 
@@ -48,7 +48,8 @@ _ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
 
 class _Look(Struct, frozen=True):
     """What a task has found of a topic in a stretch: how many entries, bytes of their payloads, time of the last one,
-    first and last txid; and, in a file, key, last txid and whether that is a publish of ``kept`` keys."""
+    first and last txid. Its file has, by columns, ``kept`` keys, the last txid of each, and whether that is a
+    publish."""
 
     path: str
     kept: int
@@ -112,6 +113,7 @@ class Gathered(DescribedStruct, frozen=True):
                         raise incomplete(Path(piece.path))
                     keys.append(raw)
                     values += some
+                # Of every key there is one record, so nothing depends on the order of the pieces.
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8")
                 order = numbers.astype(np.uint64).argsort()
                 for start in range(0, len(order), PART):
@@ -136,6 +138,7 @@ def gather(
     gaps = gaps_of(spark)
     looks = run(spark, stretches, _Looker(plan, str(directory), gaps), what="find the last entries")
     tell_gaps(gaps, log.on_gap)
+    # Looks come in the order of their stretches, so that what comes later has the higher txids.
     found = [_last(rows) for rows in zip(*looks, strict=True)] or [(LastPerKey(), 0)] * len(topics)
     buckets, winners = [], []
     for number, (last, size) in enumerate(found):
@@ -150,10 +153,10 @@ def gather(
     wanted = [one for one in wanted if any(start < stop for start, stop in one.places)]
     taker = _Taker(plan, str(directory))
     pieces: list[list[list[_Piece]]] = [[[] for _ in range(count)] for count in buckets]
-    # Pieces stand in the order of their stretches, though that does not matter: of each key there is one record.
     for piece in chain.from_iterable(run(spark, wanted, taker, what="take the last entries")):
         pieces[piece.topic][piece.bucket].append(piece)
     for rows, txids in zip(pieces, winners, strict=True):
+        # Every entry that counts was found again, or the journal has changed between the two looks.
         if sum(piece.count for row in rows for piece in row) != len(txids):
             raise incomplete(directory)
     lasts = [last for last, _ in found]
@@ -190,7 +193,8 @@ def _last(looks: Iterable[_Look]) -> tuple[LastPerKey, int]:
 def _wanted(
     stretch: PlannedStretch, looks: Sequence[_Look], winners: Sequence[Any], buckets: tuple[int, ...]
 ) -> _Wanted:
-    """What is to be taken out of a stretch, by what was seen there: txids ascend, so it is a range of each topic's."""
+    """What is to be taken out of a stretch, by what was seen there. Stretches follow each other and txids ascend, so it
+    is one range of each topic's txids."""
     places = []
     for look, txids in zip(looks, winners, strict=True):
         # Numbers of the array's own type, or numpy would compare them as floating-point numbers.
@@ -218,7 +222,7 @@ class _Looker:
             log.on_gap = lambda gap: self.gaps.add([gap])
             for block in stretch.blocks(log, plan.after, plan.until):
                 for number, ref in enumerate(plan.topics):
-                    # The block's list of topics says so; its columns are then never unpacked.
+                    # The block's own list of topics says whether it has any; else its columns are never unpacked.
                     if block.map.has(ref):
                         sizes[number] += found[number].add(block, ref, span)
                         firsts[number] = firsts[number] or block.first_txid
@@ -261,7 +265,8 @@ class _Taker:
 
 
 class _Pieces:
-    """A file of pieces: the records of some blocks after the other, cut by topic and range of keys."""
+    """A file of pieces. What :meth:`add` has taken is written when it has :data:`TAKEN_BYTES`, a piece for each topic
+    and range of keys."""
 
     def __init__(self, path: Path, buckets: Sequence[int]) -> None:
         self.found: list[_Piece] = []
