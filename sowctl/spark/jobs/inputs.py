@@ -208,7 +208,7 @@ class _Unpacked:
             except ValueError as error:
                 raise self._damage(str(error)) from error
             if piece is not None:
-                # An empty piece is no end: what was fed is not yet used up.
+                # It may be empty before the end: then the next one is asked for.
                 self._rest = piece
                 continue
             raw = self._file.read(READ)

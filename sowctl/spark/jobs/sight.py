@@ -99,7 +99,8 @@ def probes_of(instance: Instance, shared: Place | None = None) -> list[Probe]:
             opening.write(token, [content])
         else:
             token.write_bytes(content)
-        # Not as the driver reads it: an object store that shows a file to its writer alone is found out here, too.
+        # By what was written, and not by what the driver reads back: a store that shows a file to its writer alone is
+        # noticed, too.
         found.append(Probe("the staging directory", token, len(content), _digest(content)))
     return [one for one in found if one is not None]
 
@@ -115,7 +116,7 @@ def require_sight(spark: SparkSession, instance: Instance, shared: Place | None 
     count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
     describe(spark, "ask executors for their release")
     with translated():
-        # Not by run(), whose own functions an executor would have to know.
+        # Not by run(): it sends functions of this package by name, and an executor may have another package, or none.
         spark.sparkContext.parallelize([code()] * count, count).foreach(require_code)
     probes = probes_of(instance, shared)
     if not probes:

@@ -160,7 +160,7 @@ def state_of(
     directory: Place,
     seen: Seen = ALL,
 ) -> Sequence[Part] | FoldedState:
-    """As :func:`parts_of`, but of a state that has to be folded first nothing is done yet."""
+    """As :func:`parts_of`; a state that has to be folded is planned, and folded when a result of it is asked for."""
     found = _state(spark, instance, topic, at, directory, seen)
     if isinstance(found, FoldedState) or seen.stores:
         return found

@@ -214,12 +214,12 @@ def layout(
     parallel: int,
     apart: Callable[[int], bool] | None = None,
 ) -> tuple[list[PlannedStretch], FoldShape]:
-    """What each map task reads of these files, and how the rest is laid out, on so many processors. ``apart`` tells
-    files, by number, that no task reads together with others."""
+    """What each map task reads of these files, and how the rest is laid out, on so many processors. ``apart`` says by
+    number which files no task reads together with the others."""
     wanted = spans(segments, after, until, log.near)
     stored = sum(span.size for span in wanted)
     size = max(partition_bytes(stored, 2 * parallel, LEAST_BYTES), -(-stored // MAPS))
-    # The first files are those apart: an archive stands in front of the files here.
+    # Files apart come first: an archive has the oldest ones. Cut by themselves, no task reads both kinds.
     kinds = [list(some) for _, some in groupby(wanted, lambda span: apart is not None and apart(span.segment.number))]
     stretches = [one for some in kinds for one in in_partitions(some, after, until, size)]
     return stretches, shaped(max(1, len(stretches)), volume(wanted, log.sample), parallel)
