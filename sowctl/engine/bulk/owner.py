@@ -1,4 +1,4 @@
-"""Whose a staging directory is, where no lock can say it, and whether that process has ended.
+"""The owner of a staging directory where no lock can tell it, and whether that process has ended.
 
 A lock file says that a driver lives where one process plans, runs and commits on a file system with locks. A write
 through a data source is planned and committed by different processes, and a URL has no locks: there a file names the
@@ -18,15 +18,17 @@ from pathlib import Path
 OWNER = "owner"
 """The file in a staging directory that names its owner."""
 FORGOTTEN = 7 * 86400
-"""Seconds after which a directory goes whose owner cannot be asked."""
+"""Seconds after which a directory is removed whose owner cannot be asked."""
 QUIET = 600
-"""Seconds without a change in a directory before its driver on another machine is called: what just began lives."""
+"""Seconds without a change in a directory before its driver on another machine is called: a run that has just begun
+lives."""
 _CALL = 2.0
 """Seconds that such a driver gets to take the call."""
 
 
 def has_ended(owner: str | None, age: float) -> bool:
     """Whether the process that a text names has ended; ``age``: seconds since the directory was changed last."""
+    # None: not known. A run must not be removed under a driver that lives, so only a proof counts, or a long time.
     gone: bool | None = None
     with suppress(OSError, ValueError, KeyError, TypeError):
         named = json.loads(owner or "")
@@ -35,7 +37,6 @@ def has_ended(owner: str | None, age: float) -> bool:
         elif named["pid"] is not None:
             # A process id is used again after a while; with the time of its start it is unmistakable.
             gone = _started(named["pid"]) != named["started"]
-    # An owner that cannot be asked gets a long time.
     return bool(gone) or (gone is None and age > FORGOTTEN)
 
 
@@ -48,10 +49,10 @@ def this_process() -> str:
 
 
 def _refuses(host: str, ports: list[int]) -> bool:
-    """Whether a machine says that nothing listens any more where a driver listened.
+    """Whether a machine refuses all calls at the ports at which a driver listened.
 
-    Executors on all machines of the cluster reach the driver at these ports, so this answer is believed; silence, or a
-    name that is not known here, proves nothing.
+    Executors on all machines of the cluster reach the driver at these ports, so a refusal proves that it has ended; no
+    answer, or a name that is not known here, proves nothing.
     """
     for port in ports:
         try:
@@ -69,9 +70,7 @@ def driver() -> dict[str, object]:
     pid: int | None = os.getpid()
     while pid is not None and pid > 1 and _name(pid) != "java":
         pid = _parent(pid)
-    if pid is not None and pid <= 1:
-        pid = None
-    if pid is None:
+    if pid is None or pid <= 1:
         return {"host": socket.gethostname(), "pid": None, "started": None, "ports": []}
     return {"host": socket.gethostname(), "pid": pid, "started": _started(pid), "ports": _listening(pid)}
 

@@ -40,7 +40,7 @@ def sweep(root: RemotePath) -> list[RemotePath]:
         owner = None
         with suppress(MissingError):
             owner = opening.read(run / OWNER).decode("utf-8", "replace")
-        # Where a store does not tell when something was written, nothing counts as old.
+        # A store that does not tell when files were written says 0 for all: then nothing counts as old.
         youngest = max((one.changed for one in found), default=0.0) or time.time()
         if has_ended(owner, time.time() - youngest):
             with suppress(SowError):

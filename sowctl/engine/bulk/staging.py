@@ -198,7 +198,7 @@ def _begun_at(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath
         try:
             yield run, own
         finally:
-            # What cannot be removed now is removed by the next run: the result of this one does not depend on it.
+            # The next run removes what this one cannot: the result does not depend on it.
             with suppress(SowError):
                 remoteruns.remove(run)
 
@@ -206,7 +206,7 @@ def _begun_at(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath
 @contextmanager
 def own_directory(instance: Instance) -> Iterator[Path]:
     """A temporary directory of this process; those that dead ones left are removed. Raises OSError."""
-    # As staging here is kept apart: by a lock that goes with the process. Names may repeat between instances.
+    # A lock that ends with the process keeps each from the others, as for staging on this machine.
     with _begun(Path(tempfile.gettempdir()) / f"sowctl-{os.getuid()}.staging", instance) as own:
         yield own
 
