@@ -65,7 +65,7 @@ class OpenTopic(Protocol):
 
 
 def unwatched(what: str, done: int, total: int) -> None:
-    """Nobody wants to know how far a long reading has come."""
+    """The :attr:`Instance.watch` of an instance whose progress is shown nowhere."""
 
 
 def _unopened(_: TopicConfig) -> OpenTopic | None:

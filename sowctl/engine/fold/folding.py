@@ -198,7 +198,7 @@ class LastPerKey:
         return int(lengths.sum(dtype=np.int64))
 
     def behind(self, keys: Any, txids: Any, publishes: Any, *, entries: int, latest: int, last_txid: int) -> None:
-        """Take in the :meth:`columns` of another one, whose entries all lie behind those that were taken in before."""
+        """Take in the :meth:`columns` of another one, whose entries all stand behind those that were added before."""
         self._keys.append(keys)
         self._txids.append(txids)
         self._publishes.append(publishes)

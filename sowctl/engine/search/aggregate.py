@@ -155,7 +155,7 @@ class Aggregation:
         from sowctl.engine.search.blocks import BlockColumns, blocks
         from sowctl.expressions.columns.grouping import Messages
 
-        # Lines are of all records: only where none has been read yet.
+        # Lines begin with the first record: they are read instead of ``found``, where none of these was read yet.
         whole = lined() if lined is not None and not seen else None
         read = BlockColumns(self._kind, self.program.slots, self._unreadable)
         for block in blocks(((None, some) for some in remaining) if whole is None else whole):

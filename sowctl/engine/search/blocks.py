@@ -35,7 +35,7 @@ _STAMPS = np.dtype([("txid", "<u8"), ("time", "<i8")])
 class Block(NamedTuple):
     """Records in the order in which they were read: keys end to end, messages, stamps.
 
-    ``lines``: the same messages as lines of text, where there are such.
+    ``lines``: the same messages as lines of text, where the store's file shows them so.
     """
 
     keys: bytes
@@ -70,7 +70,7 @@ def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Bloc
             messages += more
             stamps += raw_stamps(values)
             size += sum(map(len, more))
-        # Records that come as lines are as many already; what came before them goes before them.
+        # Records that come as lines are a block by themselves; those that are held came before them, and go first.
         if messages and (lines is not None or len(messages) >= figures.GROUPED or size >= figures.GROUPED_BYTES):
             yield held()
             keys, stamps, messages, size = bytearray(), bytearray(), [], 0
@@ -81,8 +81,8 @@ def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Bloc
 
 
 class BlockColumns:
-    """Reads ``slots`` of messages of one type, block by block. ``unreadable`` makes the error of one that is refused,
-    of why it is and of its key."""
+    """Reads ``slots`` of messages of one type, block by block. ``unreadable`` makes an error of a refusal and of the
+    key of its record."""
 
     def __init__(self, kind: MessageType, slots: Sequence[Slot], unreadable: Unreadable) -> None:
         self._decoded = columns_of(kind.extractor(slots))
@@ -94,7 +94,7 @@ class BlockColumns:
         read = None
         if self._shaped is not None and not self._shaped.wait(len(block.messages)):
             read = self._shaped.read(block.messages, block.lines)
-        # Of equal stamps the record that comes later is the later one, so these must stay in their order.
+        # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
         whole = read is not None and len(read[0]) == 1 and not len(read[1])
         if read is None or (not whole and len(np.unique(block.txids)) < len(block.txids)):
             yield self._part(block, None, self._columns(block, block.messages, None))
@@ -121,6 +121,7 @@ class BlockColumns:
 
 
 def _column(read: SlotColumn) -> Column:
+    """A slot's column as expressions take it. NULL is a code of its own there, and the empty text is NULL."""
     if read.data is None:
         return Column(Kind.NULL, read.size)
     if read.kind == "texts":
@@ -132,7 +133,7 @@ def _column(read: SlotColumn) -> Column:
 
 
 def _texts(codes: Array, texts: Sequence[bytes]) -> Column:
-    # The empty text is NULL, whose code is the one behind those of the others.
+    # NULL has the code behind those of the words. The smallest type that holds it, too.
     words = [text for text in texts if text]
     nothing = len(words)
     if not words:
@@ -140,6 +141,7 @@ def _texts(codes: Array, texts: Sequence[bytes]) -> Column:
     kind = np.uint8 if nothing < 255 else np.uint16 if nothing < 65_535 else np.int32
     if nothing == len(texts):
         return Column(Kind.STRING, len(codes), codes.astype(kind), words=words)
+    # The codes of what stands behind the empty text move by one, since that is no word.
     numbers = np.arange(len(texts))
     empty = texts.index(b"")
     numbers[empty + 1 :] -= 1

@@ -289,7 +289,8 @@ def _same(number: int | float) -> bytes:
     """A pattern for the beginning of texts that may be read as ``number``, which is 1 or more."""
     whole = floor(number)
     here = rb"%d(?!\d)" % whole
-    # Just below a whole number lie texts that are read as it, at most a sixteenth below: Doubles are no farther apart.
+    # A text just below a whole number may be read as that number, at most a sixteenth below it: up to MOST_WHOLE
+    # doubles are an eighth apart at most.
     return here if whole != number else here + rb"|%d\.9" % (whole - 1)
 
 

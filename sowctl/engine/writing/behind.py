@@ -1,4 +1,4 @@
-"""What the journal holds behind a topic's store, when the store is opened for writing: an overlay, and runs.
+"""The entries that the journal has behind a topic's store, when that is opened for writing: an overlay, and runs.
 
 Called by :mod:`~sowctl.engine.writing.opening`, and by :mod:`~sowctl.engine.writing.topicwriter` behind another
 process.
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 
 def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
-    """The overlay of what the journal holds behind a store's position. Raises DamageError (see ``positions``)."""
+    """The overlay of the entries behind a store's position. Raises DamageError (see ``positions``), and MissingError
+    ``SOW-JRN-063`` where files are removed faster than they are read."""
     looks = LOOKS
     while True:
         try:
             return _overlay(instance, config, store, journal)
         except MissingError as error:
-            # A file without entries of the topic may go at any time: whether what is left has all is proved anew.
+            # A file without entries of the topic may be removed at any time: the next look proves anew that the files
+            # that are left have all entries that are needed.
             looks -= 1
             if error.code != REMOVED or not looks:
                 raise
