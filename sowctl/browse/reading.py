@@ -132,8 +132,10 @@ class InstanceReader(DescribedStruct, frozen=True):
         options = QueryOptions(
             filter=wanted.filter.strip() or None,
             order_by=wanted.order.strip() or None,
+            # One more than is shown tells that there are further ones.
             top_n=PAGE + 1,
             skip_n=wanted.first,
+            # In this process alone: it has threads, and further ones would be forked from it.
             jobs=1,
             counted=False,
             unknown="note" if wanted.filter.strip() or wanted.order.strip() else "ignore",
@@ -162,6 +164,7 @@ class InstanceReader(DescribedStruct, frozen=True):
         total = 0
         with closing(query(self.instance, self._targets(wanted.target), options)) as result:
             if options.filter is None:
+                # The store's own counts tell it, mostly without a record being read.
                 return result.count()
             for batch in result:
                 if stop():

@@ -63,16 +63,21 @@ class BrowserScreen(Screen[None]):
                 return
             self.tell(stop, answer, found)
 
+        # A thread cannot be stopped from outside: exclusive marks the worker before it as cancelled, and its question
+        # looks at that. What is no error of ours ends the browser, with its traceback.
         self.run_worker(work, thread=True, exclusive=True, group=group, exit_on_error=True)
 
     def tell(self, stop: Stop, hear: Callable[[T], None], what: T) -> None:
         """From a worker: let the terminal's thread ``hear`` something, unless nobody waits for it any more."""
 
         def heard() -> None:
+            # Asked once more, here: since the answer was sent a key may have given its question up, or left the screen.
             if not stop() and self.is_attached:
                 hear(what)
 
         if not stop():
+            # A message, which any thread may send. call_from_thread would wait until it is heard, and the browser waits
+            # for its workers when it ends.
             self.app.call_later(heard)
 
     def say(self, text: str) -> None:

@@ -132,7 +132,8 @@ class Invocation:
             instance = replace(instance, fix_names=True)
         from sowctl.engine.instance import unwatched
 
-        # As it was made where nobody looks: what a shell keeps open belongs to the instance itself.
+        # A copy only where there is something to show: what a shell keeps open from one command to the next belongs to
+        # the instance that was made.
         return instance if (watch := self.watch()) is unwatched else replace(instance, watch=watch)
 
     def watch(self) -> Callable[[str, int, int], None]:

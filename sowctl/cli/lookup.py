@@ -40,8 +40,8 @@ def one(instance: Instance, text: str, message_type: str | None) -> Target:
 
 
 def archived(instance: Instance, archive: str | None, journal: str | None) -> Instance:
-    """The instance, older files of whose journal lie where ``--archive`` says. Raises UsageError ``SOW-CLI-038`` where
-    ``--journal`` names another journal, ConfigError ``SOW-ENG-020`` where there is none."""
+    """The instance with the archive that ``--archive`` names, where older files of its journal lie. Raises UsageError
+    ``SOW-CLI-038`` where ``--journal`` names another journal, ConfigError ``SOW-ENG-020`` where there is no journal."""
     if archive is None:
         return instance
     if journal is not None:

@@ -43,9 +43,8 @@ def run(
     goes. The command may be ended at any moment and run again: each file is whole in one of the two places.
 
     With --to, or with a JournalArchiveDirectory that is a URL, they are sent there and stay here until sowctl journal
-    prune removes them. A manifest there tells of
-    them all (sow-archive(5)): it is written when what it tells of is there, so a run that was ended goes on where the
-    last manifest stood. Spark plans from it alone (sowctl-spark(7)).
+    prune removes them. A manifest there tells of them all (sow-archive(5)): it is written when what it tells of is
+    there, so a run that was ended goes on where the last manifest stood. Spark plans from it alone (sowctl-spark(7)).
     """
     from sowctl.cli.commands.bodies.retention import list_files
     from sowctl.cli.io.emit import Choice, Sink

@@ -129,7 +129,7 @@ class Sink:
 
 
 def _noting(rows: Iterable[Mapping[str, Any] | bytes], members: dict[str, None]) -> Iterator[Mapping[str, Any] | bytes]:
-    """The rows; the names of their members are noted on the way."""
+    """The rows as they are; the names of their members are added to ``members``."""
     from msgspec.json import decode
 
     for row in rows:

@@ -152,7 +152,8 @@ def commands(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
                 number += 1
                 cut.feed(following)
         except UsageError:
-            pass  # who runs the command is told
+            # What a shell would act on ends the command here. The runner cuts its words again and shows this error.
+            pass
         yield first, "".join(text)
 
 

@@ -256,7 +256,7 @@ def output(
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
     found = directory(staging)
-    # Spark makes what is to be sent in a directory of a machine; staging at a URL is none.
+    # What is to be sent to a URL is made by Spark in a directory first: staging at a URL does not give it one.
     shared = str(found) if isinstance(found, Path) else None
     made = Output(
         place_of(path, format),

@@ -45,7 +45,8 @@ _EVERY = 0.2
 def operands(
     instance: Instance, topic: str | None, message_type: str | None, files: list[str]
 ) -> tuple[str | None, list[str]]:
-    """Topic and files of envelopes, which name their topics: what is no topic and a file is the first file."""
+    """Topic and files where messages come in envelopes, which name their topics themselves: a first operand that is a
+    file, or standard input, and no topic is the first of the files."""
     from sowctl.engine.topics.targets import find_publishable
 
     if topic is None or not (topic == "-" or Path(topic).is_file()):
