@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _STAMPS = np.dtype([("txid", "<u8"), ("time", "<i8")])
 
 
-class Block(NamedTuple):
+class RecordBlock(NamedTuple):
     """Records in the order in which they were read: keys end to end, messages, stamps.
 
     ``lines``: the same messages as lines of text, where the store's file shows them so.
@@ -45,7 +45,7 @@ class Block(NamedTuple):
     lines: Lines | None = None
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """Some records of a block in their order: a column for each slot, and the stamps."""
 
     columns: Sequence[Column]
@@ -53,15 +53,15 @@ class Part(NamedTuple):
     times: Array
 
 
-def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Block]:
+def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[RecordBlock]:
     """The records that a scan finds, so many together that columns of them pay."""
     keys, stamps = bytearray(), bytearray()
     messages: list[bytes] = []
     size = 0
 
-    def held() -> Block:
+    def held() -> RecordBlock:
         read = np.frombuffer(bytes(stamps), _STAMPS)
-        return Block(bytes(keys), messages, read["txid"].copy(), read["time"].copy())
+        return RecordBlock(bytes(keys), messages, read["txid"].copy(), read["time"].copy())
 
     for lines, (some, values) in found:
         if lines is None:
@@ -75,7 +75,7 @@ def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Bloc
             yield held()
             keys, stamps, messages, size = bytearray(), bytearray(), [], 0
         if lines is not None:
-            yield Block(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
+            yield RecordBlock(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
     if messages:
         yield held()
 
@@ -89,7 +89,7 @@ class BlockColumns:
         self._shaped = shaped_of(kind, slots)
         self._unreadable = unreadable
 
-    def parts(self, block: Block) -> Iterator[Part]:
+    def parts(self, block: RecordBlock) -> Iterator[BlockPart]:
         """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
         read = None
         if self._shaped is not None and not self._shaped.wait(len(block.messages)):
@@ -106,12 +106,12 @@ class BlockColumns:
             some = [block.messages[place] for place in left.tolist()]
             yield self._part(block, left, self._columns(block, some, left))
 
-    def _part(self, block: Block, places: Array | None, columns: Sequence[Column]) -> Part:
+    def _part(self, block: RecordBlock, places: Array | None, columns: Sequence[Column]) -> BlockPart:
         if places is None:
-            return Part(columns, block.txids, block.times)
-        return Part(columns, block.txids[places], block.times[places])
+            return BlockPart(columns, block.txids, block.times)
+        return BlockPart(columns, block.txids[places], block.times[places])
 
-    def _columns(self, block: Block, messages: Sequence[bytes], places: Array | None) -> list[Column]:
+    def _columns(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
         columns, refused = self._decoded(list(messages))
         if refused:
             first = refused[0]

@@ -24,7 +24,7 @@ from sowctl.identity.keyspace import part_of, shares
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
-    from sowctl.expressions.columns.grouping import Batch, Grouper, Messages
+    from sowctl.expressions.columns.grouping import Grouper, MessageBatch, Messages
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
     from sowctl.values.fields import Row
@@ -92,7 +92,7 @@ class Grouped:
         else:
             self._inputs += batch.add(self.groups)
 
-    def _spill(self, batch: Batch) -> None:
+    def _spill(self, batch: MessageBatch) -> None:
         import numpy as np
 
         if self._files is None:

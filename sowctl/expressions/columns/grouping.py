@@ -70,7 +70,7 @@ class Grouper:
         self._env = env
         self._programs = [(part, ColumnProgram(part)) for part in projection.parts()]
 
-    def batch(self, messages: Messages) -> Batch:
+    def batch(self, messages: Messages) -> MessageBatch:
         """Messages with the group of each, one at least. Raises LimitError ``SOW-EXP-030`` for a pattern."""
         projection = self.projection
         # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
@@ -80,14 +80,14 @@ class Grouper:
             for slot, source, column in zip(projection.slots, projection.sources, messages.columns, strict=True)
         }
         values = [self._evaluated(part, program, known, messages.size) for part, program in self._programs]
-        return Batch(projection, messages, values[: projection.width], values[projection.width :])
+        return MessageBatch(projection, messages, values[: projection.width], values[projection.width :])
 
     def _evaluated(self, value: Value, program: ColumnProgram, known: Known, size: int) -> Column:
         columns = [known[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)]
         return program.column(ColumnBatch(columns, size), self._env)
 
 
-class Batch:
+class MessageBatch:
     """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
 
     def __init__(
@@ -145,7 +145,7 @@ def add_columns(
         Grouper(projection, env).batch(messages).add(groups)
 
 
-def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: Batch) -> int:
+def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: MessageBatch) -> int:
     """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
     if name in ADDING and len(batch.codes) >= SUMMED * batch.count:
         sums = sums_of(name, column, batch.codes, batch.count)
@@ -173,7 +173,7 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
     return len(values)
 
 
-def _needed(name: str, column: Column, batch: Batch) -> Array:
+def _needed(name: str, column: Column, batch: MessageBatch) -> Array:
     """The places of the inputs that the result of an aggregate depends on, by group, those of a group in their order.
 
     NULLs are no inputs. Of inputs that are equal in all respects the first is enough, for ANY the last one.
@@ -219,7 +219,7 @@ def _by_code(codes: Array) -> Array:
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
-def _latest(batch: Batch) -> Array:
+def _latest(batch: MessageBatch) -> Array:
     """The place of the latest message of each group, of equal stamps the last."""
     places = _edge(batch.messages, None, batch.codes, latest=True)
     found = np.empty(batch.count, np.int64)
