@@ -34,7 +34,7 @@ _WHOLE = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
 """Stores in which a file is there when all of it was written, and not before."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file of a directory, its size in bytes, and when it was written, in seconds since 1970 (0: not told)."""
 
     place: RemotePath
@@ -299,7 +299,7 @@ def exists(place: RemotePath) -> bool:
     return found
 
 
-def listed(directory: RemotePath, *, below: bool = False) -> list[Found]:
+def listed(directory: RemotePath, *, below: bool = False) -> list[FoundFile]:
     """The files of a directory by name, with ``below`` those of all directories in it; none where it is missing.
 
     Raises MissingError ``SOW-RMT-003``.
@@ -316,7 +316,7 @@ def listed(directory: RemotePath, *, below: bool = False) -> list[Found]:
         _require_server(directory)
     start = len(path.strip("/")) + 1 if path.strip("/") else 0
     found = [(one.path.strip("/")[start:], one.size, (one.mtime_ns or 0) / 1e9) for one in infos if one.is_file]
-    return [Found(directory / name, size, changed) for name, size, changed in sorted(found)]
+    return [FoundFile(directory / name, size, changed) for name, size, changed in sorted(found)]
 
 
 def directories(directory: RemotePath) -> list[RemotePath]:
