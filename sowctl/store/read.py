@@ -23,7 +23,7 @@ from sowctl.store.opening.handle import Handle
 from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
 
 if TYPE_CHECKING:
-    from sowctl.store.raw.lined import LinedPages, Lines
+    from sowctl.store.raw.lined import LinedPages, PageLines
     from sowctl.store.raw.offsets import DataFile
     from sowctl.store.raw.whole import Whole
     from sowctl.store.tables import Table
@@ -32,9 +32,9 @@ Run = tuple[list[bytes], list[bytes], bytes | None]
 """Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
-RecordLines: TypeAlias = "Lines"
+RecordLines: TypeAlias = "PageLines"
 """Records in the order of their keys, with their payloads as lines of text."""
-LinedBatch: TypeAlias = "tuple[Lines | None, Batch]"
+LinedBatch: TypeAlias = "tuple[PageLines | None, Batch]"
 """Records as lines; or, where these are None, as keys and values."""
 AllRecords: TypeAlias = "Whole"
 """All records of a state by their places, to be read without LMDB."""

@@ -73,7 +73,7 @@ class Payloads(Sequence[bytes]):
         return self._text[self._starts[place] : self._stops[place]]
 
 
-class Lines(NamedTuple):
+class PageLines(NamedTuple):
     """Sound records without optional parts, in the order of their keys, whose payloads are lines of ``text``.
 
     Each stands behind some spaces, on the line that ``places`` says; it may hold a line break itself. ``keys`` stand
@@ -96,7 +96,7 @@ class LinedPages:
         self._state, self._pages = state, pages
         self._together = max(BYTES // state.page_size, 1)
 
-    def parts(self) -> Iterator[tuple[bytes, Lines | None]]:
+    def parts(self) -> Iterator[tuple[bytes, PageLines | None]]:
         """Records in parts, in the order of keys: their keys, end to end, and their lines where the pages show them.
 
         Keys ascend. Raises Astray where pages cannot be read; nothing is known of what follows.
@@ -122,7 +122,7 @@ def lined_pages(file: DataFile | None, txnid: int) -> LinedPages | None:
         return None
 
 
-def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
+def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | None:
     """The records of some pages, in the order of keys, as lines; None where one is not as it should be."""
     sizes = leaves.sizes
     if int(sizes.min()) < OVERHEAD:
@@ -169,7 +169,7 @@ def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> Lines | None:
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     messages = Payloads(lines, stood + HEADER_SIZE, stood + size - CRC_SIZE)
-    return Lines(leaves.keys, messages, txids, times, lines, places)
+    return PageLines(leaves.keys, messages, txids, times, lines, places)
 
 
 def _sound(text: bytearray, words: Array, starts: Array, aligned: Array) -> bool:
@@ -191,4 +191,4 @@ def _clear(text: bytearray, words: Array, begins: Array, ends: Array) -> None:
     words[begins[1:] - _STEP] = _SPACE
 
 
-__all__ = ["LinedPages", "Lines", "Payloads", "lined_pages"]
+__all__ = ["LinedPages", "PageLines", "Payloads", "lined_pages"]
