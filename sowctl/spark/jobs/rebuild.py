@@ -23,7 +23,7 @@ from sowctl.engine.verbs.replay import replay
 from sowctl.errors import UsageError
 from sowctl.remote.place import Place, place_of
 from sowctl.spark.jobs.folds.folding import FoldResult, fold
-from sowctl.spark.jobs.folds.gathering import Gathered, gather, gathers
+from sowctl.spark.jobs.folds.gathering import GatheredFold, gather, gathers
 from sowctl.spark.jobs.folds.pairfiles import read_pairs
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
@@ -81,7 +81,7 @@ def rebuild(
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
             tell_uncut(instance, log)
-            result: FoldResult | Gathered
+            result: FoldResult | GatheredFold
             # Tasks of a gathering read parts of each other's files, anywhere in them: that takes a file system.
             if area.shared is None and gathers(wanted, log.first_txid - 1, until):
                 result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
@@ -110,7 +110,7 @@ def rebuild(
 
 
 def _put(
-    result: FoldResult | Gathered,
+    result: FoldResult | GatheredFold,
     places: dict[tuple[str, str], int],
     directory: Place,
     end: int,
@@ -150,7 +150,7 @@ class _Filler:
         self,
         origin: Origin,
         topics: tuple[TopicConfig, ...],
-        result: FoldResult | Gathered,
+        result: FoldResult | GatheredFold,
         directory: Path,
         lineage: bytes,
         end: int,
@@ -179,10 +179,10 @@ class _Filler:
 
 
 def _append(
-    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | Gathered, place: int, directory: Place
+    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | GatheredFold, place: int, directory: Place
 ) -> None:
     """The folded records of a topic, and versions, in key order, as the builder wants them."""
-    if isinstance(result, Gathered):
+    if isinstance(result, GatheredFold):
         pairs = result.records(place)
         append_sorted(builder, pairs if check is None else check.watching(pairs))
         return

@@ -80,7 +80,7 @@ class _Piece(Struct, frozen=True):
     size: int
 
 
-class Gathered(DescribedStruct, frozen=True):
+class GatheredFold(DescribedStruct, frozen=True):
     """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that
     ran."""
 
@@ -129,7 +129,7 @@ def gathers(topics: Sequence[TopicConfig], after: int, until: int) -> bool:
 
 def gather(
     spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], directory: Path, *, until: int, at: int | None
-) -> Gathered:
+) -> GatheredFold:
     """Fold the entries of ``topics`` up to ``until`` and ``at``; files are left in ``directory``.
 
     Raises what reading the journal raises, and StorageError ``SOW-SPK-060``.
@@ -160,7 +160,7 @@ def gather(
         if sum(piece.count for row in rows for piece in row) != len(txids):
             raise incomplete(directory)
     lasts = [last for last, _ in found]
-    return Gathered(
+    return GatheredFold(
         tuple(last.entries for last in lasts),
         tuple(last.latest for last in lasts),
         tuple(last.last_txid for last in lasts),
