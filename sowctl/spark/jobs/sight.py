@@ -45,7 +45,7 @@ class Probe(Struct, frozen=True):
     digest: str
 
 
-class Seen(Struct, frozen=True):
+class Sight(Struct, frozen=True):
     """What executors see of an instance's files: those of its journal, and its stores. What they do not see the driver
     reads for them, where staging lies at a URL."""
 
@@ -105,14 +105,14 @@ def probes_of(instance: Instance, shared: Place | None = None) -> list[Probe]:
     return [one for one in found if one is not None]
 
 
-def require_sight(spark: SparkSession, instance: Instance, shared: Place | None = None) -> Seen:
+def require_sight(spark: SparkSession, instance: Instance, shared: Place | None = None) -> Sight:
     """Refuse to begin where an executor does not see what is seen here: ConfigError ``SOW-SPK-141``; where it runs
     other code: ``SOW-SPK-166``.
 
     Where ``shared`` is at a URL, executors need not see the files of the instance: what they see is returned.
     """
     if is_local(spark.sparkContext.master or ""):
-        return Seen()
+        return Sight()
     count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
     describe(spark, "ask executors for their release")
     with translated():
@@ -120,7 +120,7 @@ def require_sight(spark: SparkSession, instance: Instance, shared: Place | None 
         spark.sparkContext.parallelize([code()] * count, count).foreach(require_code)
     probes = probes_of(instance, shared)
     if not probes:
-        return Seen()
+        return Sight()
     found = run(spark, [tuple(probes)] * count, look, what="look at the files that executors see")
     unseen = [one for some in found for one in some]
     if not isinstance(shared, RemotePath):
@@ -132,7 +132,7 @@ def require_sight(spark: SparkSession, instance: Instance, shared: Place | None 
         instance.notify(
             f"executors do not see {' and '.join(sorted(missed))}: the driver reads for them what they lack"
         )
-    return Seen(JOURNAL not in missed, STORE not in missed)
+    return Sight(JOURNAL not in missed, STORE not in missed)
 
 
 def look(probes: Sequence[Probe]) -> list[Unseen]:

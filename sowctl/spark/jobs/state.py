@@ -31,7 +31,7 @@ from sowctl.identity.keyspace import bounds
 from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.folding import Fold, fold
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
-from sowctl.spark.jobs.sight import Seen
+from sowctl.spark.jobs.sight import Sight
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import tell_uncut
 from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
@@ -47,7 +47,7 @@ RECORDS_PER_PART = 100_000
 PARTS = 1000
 """Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
 READ = 1000
-ALL = Seen()
+ALL = Sight()
 
 
 class RangePart(Struct, frozen=True):
@@ -142,7 +142,7 @@ def parts_of(
     topic: TopicConfig,
     at: int | None,
     directory: Place,
-    seen: Seen = ALL,
+    seen: Sight = ALL,
 ) -> Sequence[Part]:
     """The state of ``topic`` at an instant (microseconds UTC; None: now) in parts; ``directory`` is a staging one.
 
@@ -158,7 +158,7 @@ def state_of(
     topic: TopicConfig,
     at: int | None,
     directory: Place,
-    seen: Seen = ALL,
+    seen: Sight = ALL,
 ) -> Sequence[Part] | FoldedState:
     """As :func:`parts_of`; a state that has to be folded is planned, and folded when a result of it is asked for."""
     found = _state(spark, instance, topic, at, directory, seen)
@@ -168,7 +168,7 @@ def state_of(
 
 
 def _state(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Place, seen: Seen
+    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Place, seen: Sight
 ) -> Sequence[Part] | FoldedState:
     now = instance.now
     with ExitStack() as held:
@@ -224,7 +224,7 @@ def _handed(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
 
 
 def _present(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: Seen
+    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: Sight
 ) -> Sequence[Part] | FoldedState:
     """The present state: of a topic whose store is missing, out of the journals, as readers in one process have it."""
     whole = topic.whole

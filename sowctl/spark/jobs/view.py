@@ -31,7 +31,7 @@ from sowctl.spark.jobs.outputs.datasets import write_records
 from sowctl.spark.jobs.outputs.place import Output, Part
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import Seen, require_sight
+from sowctl.spark.jobs.sight import Sight, require_sight
 from sowctl.spark.jobs.state import READ, RECORDS_PER_PART, parts_of
 from sowctl.store.meta import Definition
 
@@ -139,7 +139,7 @@ def _base(instance: Instance, query: Query) -> TopicConfig:
     return entry if isinstance(entry, TopicConfig) else _base(instance, query_of(instance, entry))
 
 
-def _computed(spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: Seen) -> list[FilePart]:
+def _computed(spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: Sight) -> list[FilePart]:
     """The view's records by key; views among its sources are computed before."""
     parts: list[Sequence[Part]] = []
     for message_type, name in query.sources:

@@ -35,7 +35,7 @@ from sowctl.spark.jobs.grouping import buckets_of
 from sowctl.spark.jobs.outputs import storefile
 from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
-from sowctl.spark.jobs.sight import Seen
+from sowctl.spark.jobs.sight import Sight
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.reading import journalplan
 from sowctl.store.codec import payloads
@@ -326,7 +326,7 @@ def test_a_copy_of_the_past_is_sent_to_a_url_once(tmp_path: Path, monkeypatch: p
     lab.journals()[0].unlink()
     stage = tmp_path / "stage"
     topic = lab.open().topic("log").config
-    found = state.state_of(cast(Any, Session()), lab.open(), topic, at, url_of(str(stage)), Seen(stores=False))
+    found = state.state_of(cast(Any, Session()), lab.open(), topic, at, url_of(str(stage)), Sight(stores=False))
     assert not isinstance(found, state.FoldedState)
     assert len(list(stage.iterdir())) == len(found)
     held = [value for part in found for _, values in part.pairs() for value in values]
