@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.patterns import Regex
-from sowctl.messages.json.shapes import Column
+from sowctl.messages.json.shapes import SlotData
 from sowctl.messages.json.template import Unshaped
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.messages.json.shapes import Wanted
-    from sowctl.messages.json.template import Slot, Template
+    from sowctl.messages.json.template import Template, TemplateSlot
 
     Numbers = numpy.ndarray[Any, Any]
 
@@ -85,7 +85,7 @@ class Rewriting:
         if not self._pattern.compiled:
             raise Unshaped
 
-    def values(self, parts: Sequence[Any], lengths: Numbers) -> dict[int, Column | pyarrow.Array] | None:
+    def values(self, parts: Sequence[Any], lengths: Numbers) -> dict[int, SlotData | pyarrow.Array] | None:
         """The columns of the wanted slots, where all messages in ``parts`` have this shape; else None.
 
         Strings are arrays of Arrow.
@@ -120,7 +120,7 @@ class Rewriting:
         wanted = np.uint64(int.from_bytes(self._begin, "little"))
         return bool(((words & mask) == wanted).all()) and bool((np.frombuffer(raw, "u1")[ends - 1] == 0x7D).all())
 
-    def _read(self, lines: memoryview, count: int) -> dict[int, Column | pyarrow.Array] | None:
+    def _read(self, lines: memoryview, count: int) -> dict[int, SlotData | pyarrow.Array] | None:
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv
@@ -141,16 +141,16 @@ class Rewriting:
         )
         if table.num_rows != count:
             return None
-        found: dict[int, Column | pyarrow.Array] = {}
+        found: dict[int, SlotData | pyarrow.Array] = {}
         for place, column in zip(self._slots, table.columns, strict=True):
             array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
             if place in self._words:
                 array = pc.index_in(array, pa.array(_CODES))
-            found[place] = array if pa.types.is_string(array.type) else Column(array.to_numpy())
+            found[place] = array if pa.types.is_string(array.type) else SlotData(array.to_numpy())
         return found
 
 
-def _value_of(slot: Slot, whole: bool) -> bytes:
+def _value_of(slot: TemplateSlot, whole: bool) -> bytes:
     if slot.kind == "string":
         return _STRING
     if slot.kind == "word":

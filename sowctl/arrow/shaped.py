@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column
 from sowctl.arrow.rewriting import Rewriting
-from sowctl.messages.json.shapes import KEPT, LINE, LONGEST_REST, Column, Found, Made, Shape, Shapes, Text
+from sowctl.messages.json.shapes import (
+    KEPT,
+    LINE,
+    LONGEST_REST,
+    KnownShapes,
+    MadeShape,
+    Shape,
+    ShapeResult,
+    SlotData,
+    Text,
+)
 from sowctl.messages.json.template import LISTED, Template, Unshaped
 from sowctl.messages.shaped import WORDS
 
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from sowctl.messages.json.shapes import Wanted
 
     Numbers = numpy.ndarray[Any, Any]
-    Values = dict[int, Column] | dict[int, Column | pyarrow.Array]
+    Values = dict[int, SlotData] | dict[int, SlotData | pyarrow.Array]
     Build = Callable[[int, Values, bytes], pyarrow.Array]
 
 FEWEST = 64
@@ -76,7 +86,7 @@ class ShapedMessages:
         self._strict = strict
         self._partial = partial
         self._lossless = lossless
-        self._shapes: Shapes[pyarrow.Array] = Shapes(self._learn)
+        self._shapes: KnownShapes[pyarrow.Array] = KnownShapes(self._learn)
         self._wholes: list[_Whole] = []
         self._pause = self._resting = 0
 
@@ -136,7 +146,7 @@ class ShapedMessages:
         self._pause = 0
         return found
 
-    def _learn(self, message: bytes) -> Made[pyarrow.Array]:
+    def _learn(self, message: bytes) -> MadeShape[pyarrow.Array]:
         """The shape of one message, if it reads that message as the decoder does. Raises Unshaped."""
         import numpy as np
 
@@ -162,9 +172,9 @@ class ShapedMessages:
             if structs is not None and structs.to_pylist() == expected:
                 known = sorted(self._wholes, key=lambda one: one.shape.hits, reverse=True)
                 self._wholes = [*known[: KEPT - 1], whole]
-        return Made(shape, lambda match: build(*match[1:]))
+        return MadeShape(shape, lambda match: build(*match[1:]))
 
-    def _together(self, text: Text, found: Sequence[Found[pyarrow.Array]], left: Numbers) -> Shaped:
+    def _together(self, text: Text, found: Sequence[ShapeResult[pyarrow.Array]], left: Numbers) -> Shaped:
         import numpy as np
         import pyarrow as pa
 
@@ -292,7 +302,7 @@ class _Columns:
 
 def _texts(found: Any, raw: bytes) -> pyarrow.Array:
     """STRING of what a slot holds: places in a text, or an array already."""
-    return strings(raw, *found.places) if isinstance(found, Column) else found
+    return strings(raw, *found.places) if isinstance(found, SlotData) else found
 
 
 def strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:

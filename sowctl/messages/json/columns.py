@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.json.shapes import LINE, Made, Match, Shape, Shapes, Text
+from sowctl.messages.json.shapes import LINE, KnownShapes, MadeShape, Match, Shape, Text
 from sowctl.messages.json.template import LISTED, Template, Unshaped
 from sowctl.messages.shaped import Piece, SlotColumn, Spelled
 from sowctl.values.fields import Number, Row, Slot
@@ -43,7 +43,7 @@ class ShapedSlots:
         self._slots = slots
         self._exact = exact
         self._max_message = max_message
-        self._shapes: Shapes[Columns] = Shapes(self._learn)
+        self._shapes: KnownShapes[Columns] = KnownShapes(self._learn)
 
     def wait(self, messages: int) -> bool:
         """See :class:`~sowctl.messages.shaped.ShapedReader`."""
@@ -69,7 +69,7 @@ class ShapedSlots:
         if any(len(message) > self._max_message for message in text.messages):
             raise Unshaped
 
-    def _learn(self, message: bytes) -> Made[Columns]:
+    def _learn(self, message: bytes) -> MadeShape[Columns]:
         template = Template(message)
         wanted: dict[int, Wanted] = {}
         places = [_place(slot, template, wanted) for slot in self._slots]
@@ -85,7 +85,7 @@ class ShapedSlots:
         found = [column.values()[0] for column in build(alone)]
         if list(map(_told, found)) != list(map(_told, expected)):
             raise Unshaped
-        return Made(shape, build)
+        return MadeShape(shape, build)
 
 
 def shaped_slots(slots: Sequence[Slot], exact: Exact, max_message: int) -> ShapedSlots | None:

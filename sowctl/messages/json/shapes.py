@@ -26,14 +26,14 @@ from sowctl.messages.json.template import Unshaped
 if TYPE_CHECKING:
     import numpy
 
-    from sowctl.messages.json.template import Slot, Template
+    from sowctl.messages.json.template import Template, TemplateSlot
 
     Numbers = numpy.ndarray[Any, Any]
 
 T = TypeVar("T")
 
 
-class Column(NamedTuple):
+class SlotData(NamedTuple):
     """The values of a slot. ``data`` are numbers, or codes of words (:data:`~sowctl.messages.shaped.WORDS`), None of
     strings; strings and spelled numbers lie from ``begins`` to ``ends`` in the text of a match."""
 
@@ -132,7 +132,7 @@ class Match(NamedTuple):
 
     rows: Numbers | None
     size: int
-    values: dict[int, Column]
+    values: dict[int, SlotData]
     raw: bytes
 
 
@@ -166,7 +166,7 @@ class Shape:
         except _cy.LibraryError:
             raise Unshaped from None
 
-    def _slot(self, place: int, slot: Slot) -> bytes:
+    def _slot(self, place: int, slot: TemplateSlot) -> bytes:
         if place not in self.wanted:
             return _PATTERNS[slot.kind]
         return b"(%b)" % (_NUMBERS[self.wanted[place]] if slot.kind == "number" else _PATTERNS[slot.kind])
@@ -223,43 +223,43 @@ class Shape:
 
     def _read(
         self, place: int, chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers, good: Numbers
-    ) -> Column:
+    ) -> SlotData:
         """The values of a slot; clears ``good`` where there is none."""
         import numpy as np
 
         slot = self.template.slots[place]
         if slot.kind == "string":
-            return Column(None, begins, ends)
+            return SlotData(None, begins, ends)
         if slot.kind == "word":
             table = np.zeros(256, "u1")
             table[list(_CODES)] = list(_CODES.values())
-            return Column(table[chars[begins]])
+            return SlotData(table[chars[begins]])
         read = whole_numbers if self.wanted[place] == "whole" else doubles
         numbers, fits = read(chars, words, begins, ends)
         good &= fits
-        return Column(numbers, begins, ends) if self.wanted[place] == "spelled" else Column(numbers)
+        return SlotData(numbers, begins, ends) if self.wanted[place] == "spelled" else SlotData(numbers)
 
 
-class Made(NamedTuple, Generic[T]):
+class MadeShape(NamedTuple, Generic[T]):
     """A shape, and what is made of its values."""
 
     shape: Shape
     build: Callable[[Match], T]
 
 
-class Found(NamedTuple, Generic[T]):
+class ShapeResult(NamedTuple, Generic[T]):
     """What was made of the messages of one shape, and which they are; None for all of a text."""
 
     rows: Numbers | None
     made: T
 
 
-class Shapes(Generic[T]):
+class KnownShapes(Generic[T]):
     """The shapes that were of use for what is read. ``learn`` makes one of a message, or raises Unshaped."""
 
-    def __init__(self, learn: Callable[[bytes], Made[T]]) -> None:
+    def __init__(self, learn: Callable[[bytes], MadeShape[T]]) -> None:
         self._learn = learn
-        self._known: list[Made[T]] = []
+        self._known: list[MadeShape[T]] = []
         self._pause = 0
         self._resting = 0
 
@@ -270,7 +270,7 @@ class Shapes(Generic[T]):
         self._resting -= 1
         return True
 
-    def read(self, text: Text) -> tuple[list[Found[T]], Numbers]:
+    def read(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers]:
         """What shapes make of their messages, and which are left, in order. Raises Unshaped where that is too many."""
         try:
             found, left = self._match(text)
@@ -287,10 +287,10 @@ class Shapes(Generic[T]):
         """Leave the next texts to the decoder: data that shapes do not fit is tried more and more seldom."""
         self._pause = self._resting = min(LONGEST_REST, 2 * self._pause + 1)
 
-    def _match(self, text: Text) -> tuple[list[Found[T]], Numbers]:
+    def _match(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers]:
         import numpy as np
 
-        some: list[Found[T]] = []
+        some: list[ShapeResult[T]] = []
         left = np.arange(len(text))
         tries = TRIED
         waiting = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
@@ -308,7 +308,7 @@ class Shapes(Generic[T]):
             match = known.shape.match(text, left if len(left) < len(text) else None)
             if not match.size:
                 continue
-            some.append(Found(match.rows, known.build(match)))
+            some.append(ShapeResult(match.rows, known.build(match)))
             if match.rows is None:
                 return some, left[:0]
             waits = np.zeros(len(text), bool)
@@ -317,7 +317,7 @@ class Shapes(Generic[T]):
             left = np.flatnonzero(waits)
         return some, left
 
-    def _fresh(self, message: bytes) -> Made[T] | None:
+    def _fresh(self, message: bytes) -> MadeShape[T] | None:
         try:
             made = self._learn(message)
         except Unshaped:
@@ -332,5 +332,5 @@ def _spelled(text: bytes) -> bytes:
     return b"".join([b"\\x%02x" % byte for byte in text])
 
 
-def _chosen(column: Column, rows: Numbers) -> Column:
-    return Column(*[None if part is None else part[rows] for part in column])
+def _chosen(column: SlotData, rows: Numbers) -> SlotData:
+    return SlotData(*[None if part is None else part[rows] for part in column])

@@ -30,7 +30,7 @@ class Unshaped(Exception):
     """A message, or several, that no shape is made for."""
 
 
-class Slot(Struct):
+class TemplateSlot(Struct):
     """What varies. ``whole``: a number without point and exponent."""
 
     kind: Literal["string", "number", "word"]
@@ -48,7 +48,7 @@ class Template:
     def __init__(self, message: bytes) -> None:
         if len(message) > LARGEST or not message.startswith(b"{") or is_deep(message, MAX_DEPTH):
             raise Unshaped
-        self.slots: list[Slot] = []
+        self.slots: list[TemplateSlot] = []
         self.tree: dict[str, Any] = {}
         self.words: dict[int, bool | None] = {}
         self._fixed = [bytearray()]
@@ -90,7 +90,7 @@ class Template:
 
     def _slot(self, kind: Literal["string", "number", "word"]) -> None:
         self._put(len(self.slots))
-        self.slots.append(Slot(kind))
+        self.slots.append(TemplateSlot(kind))
         self._fixed.append(bytearray())
 
     def _structure(self, text: bytes) -> None:
