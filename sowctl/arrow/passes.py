@@ -29,7 +29,7 @@ SAMPLE = 10_000
 """Messages that are looked at in full before the first pass: 4 us each."""
 
 
-class Block(DescribedStruct, frozen=True):
+class MessageBlock(DescribedStruct, frozen=True):
     """Some messages as JSON objects, and what their records have besides; None where that is not asked for."""
 
     views: Sequence[bytes]
@@ -46,7 +46,7 @@ class ColumnsWritten(Struct, frozen=True):
 
 
 def write_columns(
-    blocks: Callable[[], Iterable[Block]],
+    blocks: Callable[[], Iterable[MessageBlock]],
     make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter],
     out: BinaryIO,
     *,
@@ -79,7 +79,7 @@ class _Columns:
         self._usual = dict.fromkeys(facts)
         self._more: dict[str, None] = {}
 
-    def look(self, block: Block) -> None:
+    def look(self, block: MessageBlock) -> None:
         self._fields.look(block.views)
         self._note(block)
 
@@ -96,7 +96,7 @@ class _Columns:
     def single(self) -> frozenset[str]:
         return self._fields.single
 
-    def batch(self, block: Block) -> pyarrow.RecordBatch | None:
+    def batch(self, block: MessageBlock) -> pyarrow.RecordBatch | None:
         """The columns of a block; None where it needs others."""
         import pyarrow as pa
 
@@ -114,7 +114,7 @@ class _Columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(array), pa.struct([])))
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
-    def _note(self, block: Block) -> bool:
+    def _note(self, block: MessageBlock) -> bool:
         """Take over the names of metadata; whether there were new ones."""
         if block.facts is None:
             return False
@@ -128,7 +128,7 @@ class _Columns:
 
 
 def _written(
-    blocks: Iterable[Block], columns: _Columns, make: Callable[[Any, pyarrow.Schema], ColumnWriter], file: Any
+    blocks: Iterable[MessageBlock], columns: _Columns, make: Callable[[Any, pyarrow.Schema], ColumnWriter], file: Any
 ) -> ColumnsWritten | None:
     """One pass; None where columns have become wider meanwhile."""
     rest = iter(blocks)
@@ -157,7 +157,7 @@ def _written(
     return ColumnsWritten(rows, columns.hidden(), columns.single())
 
 
-def _first(blocks: Iterator[Block]) -> Iterator[Block]:
+def _first(blocks: Iterator[MessageBlock]) -> Iterator[MessageBlock]:
     seen = 0
     for block in blocks:
         yield block

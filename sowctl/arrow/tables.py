@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from sowctl.arrow.passes import Block, write_columns
+from sowctl.arrow.passes import MessageBlock, write_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +32,7 @@ class _Held:
         """Nothing is held but memory."""
 
 
-def table_of(blocks: Callable[[], Iterable[Block]]) -> Table:
+def table_of(blocks: Callable[[], Iterable[MessageBlock]]) -> Table:
     """The table of what ``blocks`` yields, each time that it is called. Raises as :func:`write_columns`."""
     import pyarrow as pa
 

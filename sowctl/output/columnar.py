@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.arrow.files import ColumnWriter
-    from sowctl.arrow.passes import Block
+    from sowctl.arrow.passes import MessageBlock
 
 ROWS = 1000
 BYTES = 1 << 20
@@ -114,7 +114,7 @@ class Rows:
         if self._kept is not None:
             self._kept.close()
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[MessageBlock]:
         """All records in blocks, from the first one."""
         first, self._asked = not self._asked, True
         if self._again is not None:
@@ -122,13 +122,13 @@ class Rows:
             return self._made(self._batches if first else iter(self._again()))
         return self._keeping() if first else self._from_file()
 
-    def _keeping(self) -> Iterator[Block]:
+    def _keeping(self) -> Iterator[MessageBlock]:
         self._kept = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         for block in self._made(self._batches):
             pickle.dump(block, self._kept)
             yield block
 
-    def _from_file(self) -> Iterator[Block]:
+    def _from_file(self) -> Iterator[MessageBlock]:
         assert self._kept is not None
         self._kept.seek(0)
         while True:
@@ -137,8 +137,8 @@ class Rows:
             except EOFError:
                 return
 
-    def _made(self, batches: Iterator[Batch]) -> Iterator[Block]:
-        from sowctl.arrow.passes import Block
+    def _made(self, batches: Iterator[Batch]) -> Iterator[MessageBlock]:
+        from sowctl.arrow.passes import MessageBlock
 
         views: list[bytes] = []
         facts: list[dict[str, Any]] = []
@@ -151,10 +151,10 @@ class Rows:
             views += taken
             size += sum(map(len, taken))
             if len(views) >= ROWS or size >= BYTES:
-                yield Block(views, facts if self._meta else None)
+                yield MessageBlock(views, facts if self._meta else None)
                 views, facts, size = [], [], 0
         if views:
-            yield Block(views, facts if self._meta else None)
+            yield MessageBlock(views, facts if self._meta else None)
 
 
 def _facts(batch: Batch, record: ShownRecord) -> dict[str, Any]:

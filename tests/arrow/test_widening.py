@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sowctl.arrow.files import ArrowFile, ArrowStream, Parquet
 from sowctl.arrow.inference import Inference
 from sowctl.arrow.passes import SAMPLE as SAMPLE_OF_PASSES
-from sowctl.arrow.passes import Block, write_columns
+from sowctl.arrow.passes import MessageBlock, write_columns
 from sowctl.arrow.sqlite import sqlite_writer
 from sowctl.arrow.tables import table_of
 from sowctl.arrow.widening import Fields
@@ -81,15 +81,15 @@ def test_blocks_in_turn_have_the_types_of_all_together(blocks: list[list[bytes]]
 
 def test_names_that_msgspec_does_not_take() -> None:
     views = [b'{"id":1,"q\\"":2,"b\\\\":{"c\\u0001":[1]}}', b'{"id":2}']
-    assert table_of(lambda: [Block(views)]).to_pylist() == [
+    assert table_of(lambda: [MessageBlock(views)]).to_pylist() == [
         {"id": 1, 'q"': 2, "b\\": {"c\x01": [1]}},
         {"id": 2, 'q"': None, "b\\": None},
     ]
 
 
 def test_a_pass_that_is_broken_off_leaves_a_writer_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    def blocks() -> Iterator[Block]:
-        yield Block([b'{"id":1}'] * SAMPLE_OF_PASSES)
+    def blocks() -> Iterator[MessageBlock]:
+        yield MessageBlock([b'{"id":1}'] * SAMPLE_OF_PASSES)
         raise KeyboardInterrupt
 
     for make in (Parquet, ArrowFile, ArrowStream, sqlite_writer("t")):

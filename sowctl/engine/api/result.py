@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.arrow.passes import Block
+    from sowctl.arrow.passes import MessageBlock
     from sowctl.arrow.tables import Table
     from sowctl.engine.records import RecordBatch, StoredRecord
     from sowctl.engine.reports import QueryStatistics
@@ -147,17 +147,17 @@ class Result:
         return _table(self._name, seen, more=False)
 
 
-def _block(batch: RecordBatch, *, meta: bool) -> Block:
+def _block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     """A batch as the columns are made of it."""
     from sowctl.arrow.metadata import USUAL
-    from sowctl.arrow.passes import Block
+    from sowctl.arrow.passes import MessageBlock
 
     views = batch.payloads if batch.message_type == "json" else list(map(batch.members_view, batch.payloads))
     if not meta:
-        return Block(views)
+        return MessageBlock(views)
     of_batch = {"_topic": batch.topic, "_message_type": batch.message_type}
     names = [name for name in USUAL if name not in of_batch]
-    return Block(views, [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records])
+    return MessageBlock(views, [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records])
 
 
 def _fields(view: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.entries import EntryColumns, entry_column
-from sowctl.arrow.passes import Block, write_columns
+from sowctl.arrow.passes import MessageBlock, write_columns
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.format import PUBLISH
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.tables.statement import Names
-    from sowctl.journal.block import Block as JournalBlock
+    from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
 
 COLUMNS = (
@@ -75,7 +75,7 @@ def history_table(
     kind = instance.type_of(topic.message_type)
     ref = (topic.name, topic.message_type)
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[MessageBlock]:
         for entries in _batches(instance, until):
             topics, places = entries.topics
             if ref not in topics:
@@ -89,7 +89,7 @@ def history_table(
                 kept = [at for at, row in enumerate(rows) if row.get("_logical_topic") == topic.logical_name]
                 rows, views = [rows[at] for at in kept], [views[at] for at in kept]
             if views:
-                yield Block(views, rows)
+                yield MessageBlock(views, rows)
 
     path = place / f"{len(list(place.iterdir()))}.arrow"
     with path.open("wb") as out:
@@ -118,7 +118,7 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
     """The entries up to a txid, some blocks at a time."""
     if instance.log is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
-    held: list[JournalBlock] = []
+    held: list[Block] = []
     count = 0
     with open_log(instance, whole=True) as log:
         for block in log.blocks(until=until):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sowctl.arrow import arrays, metadata
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.arrow.passes import Block, write_columns
+from sowctl.arrow.passes import MessageBlock, write_columns
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import QueryStatistics
@@ -178,12 +178,12 @@ def _read(
 
     kind = instance.type_of(source.message_type)
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[MessageBlock]:
         for keys, values in source.batches(BATCH):
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
             views = _views(kind, payloads(values))
             once[0] = once[0] and not repeats(views)
-            yield Block(views, rows)
+            yield MessageBlock(views, rows)
 
     # A store that no types are kept of is not looked through for them.
     once = [is_lasting(source)]
