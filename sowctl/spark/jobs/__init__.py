@@ -11,7 +11,6 @@ notebooks call the same functions. In the order in which data passes:
 * ``folds/``: the last entry of each key, out of all stretches of a journal
 * ``rebuild``: the job that puts folded records into new stores
 * ``state``: the state of a topic, now or at an instant, in parts that tasks read apart
-* ``viewprogram``: a view, compiled: the fields it reads, how its sources are joined
 * ``grouping``: the joins and groups of a view over parts
 * ``view``: the job that computes a view
 * ``snapshot``: the job that writes the state of a topic at an instant

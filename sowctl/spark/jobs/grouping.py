@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.views.columnar import ColumnGroups, suits
+from sowctl.engine.views.definition import Program, Query, ViewRecord
 from sowctl.engine.views.groups import encoded, headers
 from sowctl.engine.views.joins import JoinedRow, JoinTable, finished, left_texts, right_texts, rows_of
 from sowctl.engine.views.records import records_of
@@ -35,7 +36,6 @@ from sowctl.spark.jobs.folds.foldshape import SHUFFLE_BLOCKS
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, run
-from sowctl.spark.jobs.viewprogram import Maker, Program, Query, ViewRecord
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
@@ -54,6 +54,29 @@ _READ_STATES = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
 
 Row = tuple[ViewRecord | None, ...]
 """A row of the join so far: a record of every source, None where none is attached."""
+
+
+class Maker:
+    """Makes the program of a view, once in every process that works for it."""
+
+    def __init__(self, instance: Instance, query: Query) -> None:
+        self.instance, self.query = instance, query
+        self._made: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The program of this process."""
+        if self._made is None:
+            self._made = Program(self.instance, self.query)
+        return self._made
+
+    def __getstate__(self) -> tuple[Instance, Query]:
+        # The compiled program stays behind: each process compiles the texts once for itself.
+        return self.instance, self.query
+
+    def __setstate__(self, state: tuple[Instance, Query]) -> None:
+        self.instance, self.query = state
+        self._made = None
 
 
 class FilePart(Struct, frozen=True):
