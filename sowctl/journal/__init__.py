@@ -17,12 +17,9 @@ Reading
     walk        one file group by group; judges what is broken
     fileset     the files, open as long as they are needed
     listing     which files there are, by number
-    joining     an archive at a URL, in front of the files here
+    archive/    an archive at a URL, in front of the files here
     files       a file, and blocks at an offset
     compressed  a compressed file, read at any offset
-    remotefile  a file at a URL
-    archived    what a manifest tells of a file
-    manifest    what lies in an archive at a URL
     block       what a reader gives
     stretch     parts of files that are read apart, and the plan that cuts them
     check       everything, and what is wrong with it

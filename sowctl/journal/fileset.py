@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
+from sowctl.journal.archive.joining import JoinedArchive, apart
+from sowctl.journal.archive.remotefile import open_file
 from sowctl.journal.block import Ended, FileInfo, Position
 from sowctl.journal.files import JournalFile, has_gap, refuse_other
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
-from sowctl.journal.joining import JoinedArchive, apart
 from sowctl.journal.listing import list_files, list_places, searched
-from sowctl.journal.remotefile import open_file
 from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
 from sowctl.journal.stretch import Segment
 from sowctl.remote.place import Place, RemotePath, on_disk
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.archived import ArchivedFile
-    from sowctl.journal.manifest import Manifest
+    from sowctl.journal.archive.archived import ArchivedFile
+    from sowctl.journal.archive.manifest import Manifest
 
 REMOVED = "SOW-JRN-063"
 MOVES = 4

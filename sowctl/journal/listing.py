@@ -17,7 +17,7 @@ from sowctl.journal.format import MANIFEST, check_instance, file_name, name_patt
 from sowctl.remote.place import Place
 
 if TYPE_CHECKING:
-    from sowctl.journal.joining import JoinedArchive
+    from sowctl.journal.archive.joining import JoinedArchive
 
 P = TypeVar("P", bound=Place)
 
@@ -116,11 +116,11 @@ def searched(directory: Place, archive: Place | None) -> str:
 def require_whole(directory: Place, archive: Place | None, instance: str) -> None:
     """Where a directory of this machine has the manifest of an archive, require the files that it names.
 
-    Raises what :func:`sowctl.journal.manifest.require_segments` raises.
+    Raises what :func:`sowctl.journal.archive.manifest.require_segments` raises.
     """
     here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
     for one in (here, there):
         if one is not None and (manifest := one / f"{instance}{MANIFEST}").exists():
-            from sowctl.journal.manifest import require_segments
+            from sowctl.journal.archive.manifest import require_segments
 
             require_segments(manifest, lambda: {} if here is None else find_files(here, instance, there))

@@ -18,8 +18,8 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.errors import MissingError, UsageError
+from sowctl.journal.archive.manifest import no_archive
 from sowctl.journal.format import MANIFEST
-from sowctl.journal.manifest import no_archive
 from sowctl.remote.place import Place, RemotePath, on_disk
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.journal import manifest
+from sowctl.journal.archive import manifest
 from sowctl.remote import opening
 
 URL = "hdfs://far"

@@ -17,11 +17,11 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, RefusedError, SowError
-from sowctl.journal.archived import ArchivedFile
+from sowctl.journal.archive.archived import ArchivedFile
+from sowctl.journal.archive.manifest import APART, KnownState, Manifest, find, manifest_name, pack
+from sowctl.journal.archive.remotefile import lost_file, other_file
 from sowctl.journal.block import Position
 from sowctl.journal.files import BlockRef, JournalFile, read_error
-from sowctl.journal.manifest import APART, KnownState, Manifest, find, manifest_name, pack
-from sowctl.journal.remotefile import lost_file, other_file
 from sowctl.journal.state import from_checkpoint
 from sowctl.journal.upkeep.survey import SurveyedFile
 from sowctl.journal.walk import Walker

@@ -81,7 +81,7 @@ def probes_of(instance: Instance, shared: Place | None = None) -> list[Probe]:
         # The oldest may lie in the archive, the youngest is in the journal's own directory.
         found += [probe(JOURNAL, path) for path in dict.fromkeys((*files[:1], *files[-1:]))]
         if isinstance(log.archive_directory, RemotePath):
-            from sowctl.journal.manifest import find
+            from sowctl.journal.archive.manifest import find
 
             if (known := find(log.archive_directory, config.name)) is not None:
                 found.append(probe("a file of the archive", log.archive_directory / known.segments[0].name))

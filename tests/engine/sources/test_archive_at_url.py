@@ -16,7 +16,7 @@ from sowctl.engine.upkeep.retention.archiving import archive, archive_to
 from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
 from sowctl.engine.verbs.replay import replay
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
-from sowctl.journal import manifest
+from sowctl.journal.archive import manifest
 from sowctl.remote import opening
 from sowctl.remote.place import RemotePath, placed
 from tests.support.faraway import Faraway, far_away

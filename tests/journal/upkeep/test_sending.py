@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError
-from sowctl.journal import manifest
+from sowctl.journal.archive import manifest
 from sowctl.journal.reader import Journal
 from sowctl.journal.stretch import cut, spans
 from sowctl.journal.upkeep import sending

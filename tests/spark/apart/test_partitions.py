@@ -21,7 +21,7 @@ from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.query import query
 from sowctl.errors import SowError
-from sowctl.journal import manifest
+from sowctl.journal.archive import manifest
 from sowctl.journal.upkeep.packing import pack
 from sowctl.remote import opening
 from sowctl.remote.place import url_of

@@ -1,7 +1,7 @@
 """Manifests of archives are read for ever, and today's writer still makes these bytes.
 
 ``tests/formats/v1/archive`` tells of the finished files of some journals of ``tests/formats/v1``. To make them
-anew for a later version: ``python -m tests.journal.test_manifest DIRECTORY``.
+anew for a later version: ``python -m tests.journal.archive.test_manifest DIRECTORY``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sowctl.journal.manifest import pack, unpack
+from sowctl.journal.archive.manifest import pack, unpack
 from sowctl.journal.reader import Journal
 from sowctl.journal.upkeep.sending import Sending
 from sowctl.journal.upkeep.survey import survey
 from sowctl.remote.place import url_of
 from tests.support.journals import NO_SYNC
 
-V1 = Path(__file__).parents[1] / "formats" / "v1"
+V1 = Path(__file__).parents[2] / "formats" / "v1"
 MADE = 1_767_225_600_000_000
 NAMES = ("chained", "mended", "restored")
 

@@ -1,6 +1,6 @@
 """A journal file in an archive, as the manifest tells of it (``sow-archive(5)``).
 
-Written by :mod:`sowctl.journal.upkeep.sending`, read and written by :mod:`sowctl.journal.manifest`.
+Written by :mod:`sowctl.journal.upkeep.sending`, read and written by :mod:`sowctl.journal.archive.manifest`.
 """
 
 from __future__ import annotations

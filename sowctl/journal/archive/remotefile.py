@@ -14,7 +14,7 @@ from sowctl.remote.place import Place, RemotePath
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.archived import ArchivedFile
+    from sowctl.journal.archive.archived import ArchivedFile
     from sowctl.remote.opening import RemoteFile
 
 

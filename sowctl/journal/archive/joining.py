@@ -15,9 +15,9 @@ from sowctl.errors import DamageError
 from sowctl.remote.place import Place, RemotePath, on_disk
 
 if TYPE_CHECKING:
-    from sowctl.journal.archived import ArchivedFile
+    from sowctl.journal.archive.archived import ArchivedFile
+    from sowctl.journal.archive.manifest import Manifest
     from sowctl.journal.format import FileHeader
-    from sowctl.journal.manifest import Manifest
 
 
 def apart(directory: Place, archive: Place | None) -> tuple[tuple[Path | None, Path | None], RemotePath | None]:
@@ -46,9 +46,9 @@ class JoinedArchive:
     def ask(self, *, needed: bool = False) -> None:
         """Read the manifest. ``needed``: files before those here are wanted, so that no archive is an error.
 
-        Raises what :func:`sowctl.journal.manifest.find` and ``load`` raise.
+        Raises what :func:`sowctl.journal.archive.manifest.find` and ``load`` raise.
         """
-        from sowctl.journal.manifest import find, load
+        from sowctl.journal.archive.manifest import find, load
 
         # Without a manifest there, load raises and find gives None.
         self.manifest = (load if self._is_all or needed else find)(self.at, self._instance, self._reaching)

@@ -17,11 +17,11 @@ from msgspec import Struct, field
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, MissingError, VersionError
-from sowctl.journal.archived import ArchivedFile
+from sowctl.journal.archive.archived import ArchivedFile
+from sowctl.journal.archive.remotefile import lost_file, other_file
 from sowctl.journal.block import Ended, Position
 from sowctl.journal.files import read_error
 from sowctl.journal.format import MANIFEST
-from sowctl.journal.remotefile import lost_file, other_file
 from sowctl.journal.state import JournalState, topics_of
 from sowctl.remote.place import RemotePath
 from sowctl.values.times import Micros
