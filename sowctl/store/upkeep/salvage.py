@@ -23,6 +23,7 @@ from sowctl.store.codec import EXPIRY_KEY_SIZE, HISTORY_KEY_SIZE, KEY_SIZE, expi
 from sowctl.store.integrity import DIGEST_MODULUS, digest_sum
 from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
+from sowctl.store.opening.environment import CHANGES, NAMES
 from sowctl.store.opening.pages import BRANCH, DEEPEST, LEAF, PAGE_SIZES, MetaPage, likely_meta_page, meta_page
 from sowctl.store.upkeep.pagefile import (
     PageFile,
@@ -177,7 +178,8 @@ class Salvage:
         self._read_meta(trees.get(b"meta"))
         # Read only when records are missing: it names keys and holds no record.
         self._expiry = trees.get(b"expiry")
-        for name in trees.keys() - self._saved.keys():
+        # A tree under another name may be one of these two, with a wrong bit in its name: its leaves fill gaps, then.
+        for name in trees.keys() & {*NAMES, CHANGES} - self._saved.keys():
             self._pass_over(trees[name])
         # Where every branch was sound, a leaf without one is not of this state: it is asked for only to fill a gap.
         if any(saved.gaps for saved in self._saved.values()) or self.meta is None:
@@ -297,8 +299,9 @@ class Salvage:
             saved.gaps.append(_Gap(*(wide if sound else within), _wrong(number)))
             return
         self._visited.add(number)
+        # Of an entry that is not sound, the size may be what is wrong: it must not claim the pages of others.
         for node in nodes:
-            if node is not None and node.value is None:
+            if node is not None and node.value is None and node.key in sound:
                 self._visited.update(range(node.page, node.page + self._file.overflow_pages(node.size)))
         # In key order whatever leads here, so that reading goes through keys once and gaps lie between neighbours.
         insort(saved.leaves, (sound[0], number))

@@ -117,6 +117,33 @@ def test_flipped_bits(sample: Path, tmp_path: Path, kind: str, seed: int, deep: 
         assert missing < 40, bit
 
 
+def test_one_bit_in_the_size_of_a_large_value_costs_that_record_alone(sample: Path, tmp_path: Path) -> None:
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    # The head of a node is the size of its value (4 bytes), flags (1: on pages of its own) and the size of the key.
+    heads = [at for at in range(8192, len(content), 2) if content[at + 1 : at + 8] == b"\x13\0\0\1\0\x08\0"]
+    lost = []
+    for at in heads[::8]:
+        path.write_bytes(content)
+        flip_bit(path, 8 * (at + 3) + 4)
+        lost.append(judge(path, sample, f"node at {at}")[0])
+    # Pages of states before hold some of these heads, too, and nothing depends on them.
+    assert set(lost) <= {0, 1} and sum(lost) > 2
+
+
+def test_one_bit_in_the_name_of_a_tree_costs_nothing(sample: Path, tmp_path: Path) -> None:
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    for name in (b"records", b"history"):
+        places = [at for at in range(len(content)) if content.startswith(name, at)]
+        assert places
+        for at in places:
+            path.write_bytes(content)
+            flip_bit(path, 8 * (at + 1) + 3)
+            missing, _ = judge(path, sample, f"{name!r} at {at}")
+            assert missing == 0
+
+
 def test_every_bit_of_the_meta_pages(sample: Path, tmp_path: Path, deep: bool, seed: int) -> None:
     path = copied(sample, tmp_path)
     content = path.read_bytes()
