@@ -131,9 +131,15 @@ class Journal:
         ``SOW-JRN-063`` then.
 
         A reader that goes on with what is left is right for questions about the present; who makes a state from
-        everything, after having seen that everything is there, would make one that lacks records.
+        everything, would make one that lacks records. Whether everything is there is to be asked behind this: files
+        that are gone by now are not missed. Who has asked before uses :meth:`need_proven`.
         """
         again(self._folder, lambda: self._folder.need_all(after))
+
+    def need_proven(self, after: int) -> None:
+        """As :meth:`need_all`, of files that were proven to hold all that is wanted above ``after``: MissingError
+        ``SOW-JRN-063`` also where one of them was removed since, as the proof does not hold for what is left."""
+        self._folder.need_all(after)
 
     def files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""

@@ -135,7 +135,7 @@ def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMe
         with open_log(instance, acknowledged=run.upto) as log:
             # Proven as for a store that stands where the run begins.
             check_position(meta.changed(lineage=log.lineage, applied=run.base, block=None), log, ref, store)
-            log.need_all(run.base)
+            log.need_proven(run.base)
             for block in log.blocks(after=run.base, until=run.upto, topic=ref):
                 overlay.fold(block, ref, run.base, run.upto)
         return Sorted(overlay.current, overlay.changes)

@@ -355,7 +355,7 @@ def read_overlay(
         if last <= after:
             return None
         # Proven for the files that are there now: of one that is pruned before it is read, entries would be missing.
-        log.need_all(after)
+        log.need_proven(after)
         from sowctl.engine.fold.overlay import Overlay
         from sowctl.engine.fold.runs import extend, find_runs, flush_aside, refolding
 

@@ -57,7 +57,7 @@ def _overlay(instance: Instance, config: TopicConfig, store: Store, journal: Jou
         path = Path(store.path)
         after = check_position(meta, log, ref, path)
         # As for readers: without a file that goes now, the store would be brought to a position whose entries it lacks.
-        log.need_all(after)
+        log.need_proven(after)
         history = config.history is not None
         runs = find_runs(instance, path, meta, log, after, every=history)
         overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, config, path, meta))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from sowctl.engine.topics.positions import BEHIND
 from sowctl.engine.writing import behind
-from sowctl.errors import MissingError
+from sowctl.errors import DamageError, MissingError
 from sowctl.journal.reader import LOOKS
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -58,3 +59,34 @@ def test_where_they_go_faster_than_they_are_read_it_is_said(lab: Lab, monkeypatc
         lab.publish("t", message(id=3))
     assert caught.value.code == "SOW-JRN-063"
     assert sorted(lab.query("t")) == [message(id=1), message(id=2)]
+
+
+def test_a_store_is_not_brought_past_entries_that_went_behind_the_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path / "lab", XML, journal_size=2000)
+    lab.publish("t", message(id=1))
+    shutil.copy(lab.store("t"), tmp_path / "kept")
+    for number in range(6):
+        lab.publish("t", *[message(id=100 * number + n, text=f"{number}-{n}" * 90) for n in range(10, 50)])
+    expected = sorted(lab.query("t"))
+    files = [(path, path.read_bytes()) for path in lab.journals()]
+    assert len(files) > 4  # the search for the first one that is needed asks one that is gone
+    shutil.copy(tmp_path / "kept", lab.store("t"))
+    asked = behind.check_position
+
+    def answered(*args: Any) -> int:
+        found = asked(*args)
+        for path, _ in files[:-1]:
+            path.unlink(missing_ok=True)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(behind, "check_position", answered)
+        with pytest.raises(DamageError) as caught:
+            lab.publish("t", message(id=4))
+        assert caught.value.code == BEHIND
+    # Nothing was written: with the files back, all of it is there.
+    for path, content in files:
+        path.write_bytes(content)
+    assert sorted(lab.query("t")) == expected
