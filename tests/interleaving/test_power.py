@@ -37,22 +37,38 @@ def _nothing_is_needed(patch: pytest.MonkeyPatch) -> None:
 
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANTED: list[tuple[str, str, Plant]] = [
-    ("few", "publish+publish", _no_journal_lock),
-    ("few", "publish+compact", _no_writer_lock),
-    ("many", "query+prune", _nothing_is_needed),
+PLANTED: list[tuple[str, str, Plant, int | None]] = [
+    ("few", "publish+publish", _no_journal_lock, None),
+    # Of all orders one in 40 shows it, and of some draws of 60 none does. Where compact is stopped while it has the
+    # lock, before its copy takes the place of the store, it always shows.
+    ("few", "publish+compact", _no_writer_lock, 1),
+    ("many", "query+prune", _nothing_is_needed, None),
 ]
+"""Template, verbs, what is planted, and the worker that is stopped once, at every place; None: 60 orders at random."""
 SEED = 5
 """With this one prune is asked to keep as little as it can."""
 
 
-@pytest.mark.parametrize(("template", "verbs", "plant"), PLANTED, ids=[plant.__name__[1:] for _, _, plant in PLANTED])
+@pytest.mark.parametrize(
+    ("template", "verbs", "plant", "stopped"), PLANTED, ids=[plant.__name__[1:] for _, _, plant, _ in PLANTED]
+)
 def test_what_is_planted_is_found(
-    stages: Stages, template: str, verbs: str, plant: Plant, seed: int, monkeypatch: pytest.MonkeyPatch
+    stages: Stages,
+    template: str,
+    verbs: str,
+    plant: Plant,
+    stopped: int | None,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trial = stages.trial(template, verbs.split("+"), SEED)
     whole = trial.replay(Order())
-    orders = Pair(whole.of(0), whole.of(1)).chosen(60, random.Random(seed))
+    pair, chance = Pair(whole.of(0), whole.of(1)), random.Random(seed)
+    if stopped is None:
+        orders = pair.chosen(60, chance)
+    else:
+        orders = pair.stopped_once(stopped)
+        chance.shuffle(orders)
     plant(monkeypatch)
     for order in orders:
         trace = trial.replay(order)

@@ -104,6 +104,11 @@ class Pair:
                 if latest[theirs - 1] >= 0:
                     self.orders.append(Order(both | {stop + theirs: ("x", 1 - begins)}))
 
+    def stopped_once(self, worker: int) -> list[Order]:
+        """Those in which this worker is stopped at one place for all of the other one, and none is killed."""
+        begin, go_on = (">", worker), (">", 1 - worker)
+        return [order for order in self.orders if [*order.decisions.values()] == [begin, go_on]]
+
     def chosen(self, count: int, chance: random.Random) -> list[Order]:
         """All of them, or ``count`` of them at random."""
         return self.orders if len(self.orders) <= count else chance.sample(self.orders, count)
