@@ -78,8 +78,9 @@ class Rewriting:
         self._last = _BEHIND * max(len(groups) - 1, 0) + b"\0" + _NEXT
         pattern = b"".join(pieces)
         try:
-            # \G: a match begins where the one before it ended, so that nothing is passed over.
-            self._pattern = Regex(rb"\G(?:%b|(\x00)\x00{7})" % pattern)
+            # \G: a match begins where the one before it ended, so that nothing is passed over. \z: the padding is what
+            # ends the text; the same bytes within the last message end nothing.
+            self._pattern = Regex(rb"\G(?:%b|(\x00)\x00{7}\z)" % pattern)
         except ValueError:
             raise Unshaped from None
         if not self._pattern.compiled:

@@ -232,7 +232,8 @@ def test_a_pattern_takes_messages_where_they_are_cut_and_nowhere_else(message: b
                 accepted.append((one, two))
     assert accepted == [(size, 2 * size)]
     assert pattern.values([message, text], np.array([size, size, size, size])) is not None
-    for more in (b"\0", b" ", b"{}", message):
+    # Eight zero bytes are what ends the text of all messages, and nothing in the last of them.
+    for more in (b"\0", b" ", b"{}", message, bytes(8) + b"}", bytes(8) + b"x}", bytes(16) + b"}"):
         assert pattern.values([text, more], np.array([size, size, size + len(more)])) is None
 
 
