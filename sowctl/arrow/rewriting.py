@@ -42,7 +42,10 @@ _NUMBER = rb"-?(?:0|[1-9]\d{0,17}+)(?:\.\d{1,20}+)?+(?:[eE][+-]?\d{1,2}+)?+"
 _WORD = rb"(?:true|false|null)"
 _CODES = ["null", "true", "false"]
 """In the order of :data:`sowctl.messages.shaped.WORDS`."""
-_BEGINNING = re.compile(rb'\{ *+"[^",:\]} ]')
+_COMPARED = 8
+"""Bytes at the beginning of a message that are compared."""
+_BEGINNING = re.compile(rb'\{ {0,5}+"[^",:\]} ]')
+"""Is all among the bytes that are compared: of brackets and spaces alone, a string could hold the same."""
 _MARK = b"\xef\xbb\xbf"
 """Arrow would drop it where a text begins with it."""
 _LARGEST = 1 << 30
@@ -59,7 +62,7 @@ class Rewriting:
 
         if _BEGINNING.match(template.fixed[0]) is None:
             raise Unshaped
-        self._begin = template.fixed[0][:8]
+        self._begin = template.fixed[0][:_COMPARED]
         self._slots = [place for place in range(len(template.slots)) if place in wanted]
         pieces = [_literal(template.fixed[0])]
         self._kinds: dict[str, pyarrow.DataType] = {}

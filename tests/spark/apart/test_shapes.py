@@ -237,10 +237,23 @@ def test_a_pattern_takes_messages_where_they_are_cut_and_nowhere_else(message: b
         assert pattern.values([text, more], np.array([size, size, size + len(more)])) is None
 
 
-@pytest.mark.parametrize("message", [b"{}", b'{"":1}', b'{",":1}', b'{"}":1}', b'{":":1}', b'{" x":1}', b'{"]":1}'])
+@pytest.mark.parametrize(
+    "message", [b"{}", b'{"":1}', b'{",":1}', b'{"}":1}', b'{":":1}', b'{" x":1}', b'{"]":1}', b'{      "a":"x"}']
+)
 def test_no_pattern_is_made_where_a_message_could_begin_within_another(message: bytes) -> None:
     with pytest.raises(Unshaped):
         Rewriting(Template(message), {})
+
+
+def test_spaces_in_front_of_the_first_name_lend_no_bytes() -> None:
+    kind = pa.struct([("a", pa.string())])
+    for spaces in (b" " * count for count in range(9)):
+        plain = [b'{%b"a":"x"}' % spaces] * 5
+        # Three messages of which none can be read, and three objects all the same.
+        odd = [b'{%b"a":"x}' % spaces, b'{%b"}' % spaces, b'{%b"a":"y"}{%b"a":"z"}' % (spaces, spaces)]
+        decoder = StructDecoder(kind)
+        assert together(kind, plain, decoder=decoder).null_count == 0
+        assert together(kind, plain + odd, decoder=decoder).to_pylist() == [{"a": "x"}] * 5 + [None] * 3
 
 
 def test_patterns_read_single_columns_and_none_and_texts_that_look_like_marks() -> None:
