@@ -23,6 +23,8 @@ _PAGE_NUMBER = np.uint64((1 << 48) - 1)
 """The bits of a branch node's head that are the number of its page."""
 _PAIR = 2
 """Bytes by which LMDB's nodes are aligned."""
+_SENSELESS = (IndexError, OverflowError, ValueError, error)
+"""What reading raises where numbers in pages lead nowhere: behind the file, or behind all that 64 bits can name."""
 
 
 class Astray(Exception):
@@ -57,7 +59,7 @@ def leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Arra
         # Every step may meet pages that were written again: whatever does not parse ends as Astray, and the caller asks
         # LMDB.
         return meta, _leaves(data, meta, *_root(data, meta, name))
-    except (IndexError, ValueError, error) as problem:
+    except _SENSELESS as problem:
         raise Astray(str(problem)) from problem
 
 
@@ -65,7 +67,7 @@ def entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
     """The entries of some leaf pages. Raises :class:`Astray`."""
     try:
         return _values(data, meta, pages)
-    except (IndexError, ValueError) as problem:
+    except _SENSELESS as problem:
         raise Astray(str(problem)) from problem
 
 

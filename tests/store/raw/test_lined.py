@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,20 @@ def test_damage_is_named_as_by_a_scan(tmp_path: Path, behind: int) -> None:
                 read()
             found.append((caught.value.code, caught.value.message))
         assert found[0] == found[1]
+
+
+def test_a_page_that_no_file_has_is_damage(tmp_path: Path) -> None:
+    path, key = new_store(tmp_path / "t.sow", 300), key_of(150)
+    _changed(path, key, value_of(key, 2, b"x" * 9000))
+    data = path.read_bytes()
+    # Behind the key stands the number of the page on which the value begins, which is a small one.
+    path.write_bytes(re.sub(re.escape(key) + rb"[^\0].{2}\0{5}", key + b"\xff" * 8, data, flags=re.DOTALL))
+    assert path.read_bytes() != data
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        for read in (lambda: list(snapshot.scan(batch=7)), lambda: _read(snapshot)):
+            with pytest.raises(DamageError) as caught:
+                read()
+            assert caught.value.code == "SOW-STO-023"
 
 
 def test_another_state_gives_nothing(tmp_path: Path) -> None:
