@@ -194,15 +194,14 @@ class Reader:
                     seen += len(lines.messages)
                     yield lines, ([], [])
                 else:
-                    # What is damaged is named by the scan, too.
-                    for one in self.scan(keys[: codec.KEY_SIZE], behind, batch):
+                    for one in self._scanned(keys[: codec.KEY_SIZE], behind, batch):
                         seen += len(one[0])
                         yield None, one
                 start = behind
         except Astray:
             # Behind the highest of all keys nothing follows.
             if start is not None or not seen:
-                for one in self.scan(start, None, batch):
+                for one in self._scanned(start, None, batch):
                     seen += len(one[0])
                     yield None, one
         # The count proves what checksums cannot: that no page was left out.
@@ -210,6 +209,18 @@ class Reader:
             for _ in self.scan():
                 pass
             raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
+
+    def _scanned(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
+        """A part of :meth:`scan`. What is damaged is named as by all of it."""
+        try:
+            yield from self.scan(start, stop, batch)
+        except DamageError as problem:
+            # The ends of a part are verified by themselves: a record there would be called otherwise. Behind an error
+            # of its own LMDB reads no more.
+            if problem.code == "SOW-STO-003":
+                for _ in self.scan(batch=batch):
+                    pass
+            raise
 
     def _file(self) -> DataFile | None:
         # The inode of the open environment: at the same path another file may lie by now, with other records at these

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,25 @@ def test_damage_is_named_as_by_a_scan(tmp_path: Path, behind: int) -> None:
                 read()
             found.append((caught.value.code, caught.value.message))
         assert found[0] == found[1]
+
+
+def test_damage_at_the_ends_of_parts_is_named_as_by_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lined, "BYTES", 1)
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+        places = snapshot.located(b"".join(sorted(map(key_of, range(300)))))[0].tolist()  # type: ignore[index]
+    sound = path.read_bytes()
+    # The records of a page lie close together, and the next one stands in another page.
+    ends = [one for one, two in enumerate(pairwise(places)) if abs(two[1] - two[0]) > 1000][:2]
+    assert len(ends) == 2
+    for number in [place for end in ends for place in (end, end + 1)]:
+        data = bytearray(sound)
+        data[places[number] + codec.HEADER_SIZE + 3] ^= 1
+        path.write_bytes(data)
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot, pytest.raises(DamageError) as caught:
+            _read(snapshot)
+        key = int.from_bytes(key_of(number), "big")
+        assert (caught.value.code, str(key) in caught.value.message) == ("SOW-STO-001", True)
 
 
 def test_a_page_that_no_file_has_is_damage(tmp_path: Path) -> None:
