@@ -144,8 +144,9 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _tls(text: str) -> None:
-    for word in text.split(" "):
-        if word and word not in _TLS:
+    # White space of any kind: a list may go on in the next line, as every value may.
+    for word in text.split():
+        if word not in _TLS:
             raise ValueError(f"{word!r} is not a protocol (a list separated by spaces of {', '.join(_TLS)})")
 
 

@@ -12,7 +12,8 @@ from sowctl.config.elements.element import Element
 from sowctl.config.kinds import read_value
 from sowctl.values.units import format_interval, format_size
 
-_LISTS = {"level": ",", "exclude": ",", "tls": " "}
+_LISTS = {"level": ",", "exclude": ",", "tls": None}
+"""What stands between the words of a list; None for white space."""
 
 
 def read(row: Element, text: str) -> tuple[Any, str]:
@@ -21,7 +22,7 @@ def read(row: Element, text: str) -> tuple[Any, str]:
     # Lists are kept as texts: they have one spelling when blanks and empty words are gone.
     if row.kind in _LISTS:
         words = [word.strip() for word in text.split(_LISTS[row.kind])]
-        joined = _LISTS[row.kind].join(word for word in words if word)
+        joined = (_LISTS[row.kind] or " ").join(word for word in words if word)
         return (joined.lower() if row.kind == "level" else joined,) * 2
     try:
         value = read_value(row, text)

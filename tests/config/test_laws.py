@@ -37,7 +37,7 @@ TEXTS = {
     "octal": ["640", "0640"],
     "level": ["info", "Info,warning"],
     "version": ["5.3.5"],
-    "tls": ["TLSv1.2  TLSv1.3"],
+    "tls": ["TLSv1.2  TLSv1.3", "TLSv1.2\nTLSv1.3"],
     "struct": ["/a = <4s"],
     "exclude": ["txlog, sow"],
     "regex": ["a", "^b.*"],
