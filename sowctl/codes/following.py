@@ -101,7 +101,8 @@ CODES: dict[str, str] = {
     "SOW-FOL-024": """2 a replay that cannot be
 
         Why: Of the log, publishes alone are replayed: nothing leaves a result there, and no record is known whose
-        fields could be compared. A rate and a policy are about a replay, and so need a bookmark.
+        fields could be compared or grouped. A rate, a policy, and top_n without records are about a replay, and so need
+        a bookmark, and for top_n one of the past.
         Do: Leave out what the error names, or add what it lacks.
         See: sowctl-behaviour(7)
         """,

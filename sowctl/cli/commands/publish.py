@@ -85,7 +85,12 @@ def run(
     ] = None,
     sequence: Annotated[
         int | None,
-        option("--sequence", help="number of the first message; the rest follow", metavar="NUMBER", minimum=1),
+        option(
+            "--sequence",
+            help="number of the first message; the rest follow; default behind the client's highest",
+            metavar="NUMBER",
+            minimum=1,
+        ),
     ] = None,
     timestamp: Annotated[
         str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")

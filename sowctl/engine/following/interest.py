@@ -177,10 +177,16 @@ def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
 
 
 def _check_replay(options: SubscribeOptions) -> None:
-    """Refuse what a replay cannot be (behaviour 4.2, 4.3, 4.6; C111)."""
+    """Refuse what a replay cannot be (behaviour 3.4, 4.2, 4.3, 4.6; C111)."""
     if options.bookmark is None:
         if options.rate is not None or options.rate_max_gap is not None or options.bookmark_not_found is not None:
             raise _replaying("how to replay is said, and not from where", "add --bookmark")
+        # Without records and without a replay there is nothing that a limit could be of.
+        if not options.sow and options.top_n is not None and options.skip_n is None:
+            raise _replaying("top_n without records is a number of replayed messages", "add --bookmark, or use --max")
+    elif options.projection is not None:
+        hint = "leave out --bookmark; query --at groups the records of an instant"
+        raise _replaying("an aggregated subscription does not begin at a bookmark", hint)
     elif options.delta:
         raise _replaying("a subscription with a bookmark does not send deltas", "leave out --delta")
     elif not options.sow and (options.oof or is_page(options)):

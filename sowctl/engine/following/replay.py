@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from sowctl.engine.following.bookmarks import parse
+from sowctl.engine.following.bookmarks import NOW, Side, Wanted, parse
 from sowctl.engine.following.events import Delivery, Events
 from sowctl.engine.following.historical import Past, find_past, open_past
 from sowctl.engine.following.instant import Together
@@ -60,6 +60,12 @@ class Replay:
                 "SOW-FOL-022",
                 "'recent' is the place in a bookmark store, and there is none",
                 hint="name the store, or begin at 0 or 0|1|",
+            )
+        if self._wanted == Wanted(Side((NOW,))) and not options.sow and options.top_n is not None:
+            raise UsageError(
+                "SOW-FOL-024",
+                "top_n without records is a number of replayed messages, and from now on none is replayed",
+                hint="begin earlier, or use --max",
             )
         self._not_found = policy_of(options.bookmark_not_found)
         rate = None if options.rate is None else parse_rate(options.rate)

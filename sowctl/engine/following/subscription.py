@@ -77,7 +77,8 @@ class Subscription(Iterated):
         self._begun = self._cancelled = self._paused = False
         self._until: int | None = None
         # Of messages alone top_n is their number, once a bookmark says where they begin (decision 60).
-        self._left = options.most if self._replay is None or options.sow else options.top_n or options.most
+        limits = (options.most, None if self._replay is None or options.sow else options.top_n)
+        self._left = min((limit for limit in limits if limit is not None), default=None)
         self._ends = None if options.lasting is None else time.monotonic() + options.lasting
         self._told, self._told_txid = time.monotonic(), 0
         self._seen: Stamp = ()

@@ -96,6 +96,10 @@ def test_c111_and_other_replays_that_cannot_be(five: Lab) -> None:
         {"rate": "1000"},
         {"bookmark_not_found": "epoch"},
         {"bookmark": "0", "rate_max_gap": 1.0},
+        {"bookmark": "0", "projection": "/id AS /id", "grouping": "/id"},
+        {"bookmark": "0", "projection": "/id AS /id", "grouping": "/id", "sow": True},
+        {"bookmark": "0|1|", "top_n": 2},
+        {"top_n": 2},
     ):
         with pytest.raises(UsageError) as caught:
             events(five, **wrong)
@@ -125,6 +129,8 @@ def test_messages_behind_the_replay_follow_it(five: Lab) -> None:
 def test_filter_and_number_of_messages(five: Lab) -> None:
     assert told(five, bookmark="0", filter="/id > 2", top_n=2) == ids(3, 4)
     assert told(five, bookmark="0", most=1) == ids(1)
+    assert told(five, bookmark="0", top_n=3, most=2) == told(five, bookmark="0", top_n=2, most=3) == ids(1, 2)
+    assert told(five, bookmark="0", top_n=0) == []
     completed = events(five, bookmark="0", filter="/id > 7")
     assert [(event.command, event.txid) for event in completed] == [("completed", 5)]
     # What completed tells is a place to go on from.
