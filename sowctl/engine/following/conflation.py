@@ -99,8 +99,7 @@ class Conflation:
                 if found.command == "oof":
                     if known is None:
                         continue  # the subscriber never heard of it
-                    if found.reason != "match":
-                        found.payload = known
+                    found.payload = known
                     self._delivered.drop(_flat(key))
                 else:
                     whole = found.payload

@@ -84,6 +84,16 @@ def test_what_came_and_went_within_an_interval_is_not_told(lab: Lab) -> None:
         assert told(news(subscription), *OOF) == [("oof", "deleted", {"id": 1, "v": 1})]
 
 
+def test_what_leaves_does_so_as_it_was_told(lab: Lab) -> None:
+    lab.publish("t", message(id=1, v=1))
+    with following(lab, "t", "/v < 5", oof=True, conflation="2s") as subscription:
+        news(subscription)
+        lab.publish("t", message(id=1, v=2), message(id=1, v=9))
+        lab.clock.tick(3)
+        # as of the subscriber's own state, which the message that took it out of focus is no part of
+        assert told(news(subscription), *OOF) == [("oof", "match", {"id": 1, "v": 1})]
+
+
 def test_out_and_in_within_an_interval_is_the_final_state(lab: Lab) -> None:
     lab.publish("t", message(id=1, v=1))
     with following(lab, "t", "/v < 5", oof=True, conflation="2s") as subscription:
