@@ -216,7 +216,8 @@ class Files:
         def value(match: re.Match[str]) -> str:
             name = match[1]
             if name not in self.variables:
-                hint = f"set it in the environment or with -D{name}=VALUE"
+                # Commands that look at records have no such option: they take a configuration as a service has it.
+                hint = f"set it in the environment; validate, lint and config show take -D{name}=VALUE, too"
                 self._report(part.broken("X009", number, element, f"environment variable '{name}' is not set", hint))
                 return match[0]
             if name in self.built_in and name not in self.named:
