@@ -82,6 +82,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rate_max_gap": ("rate_max_gap", parse_seconds),
 }
 """Name in the text, field of the options, and how its value is read."""
+_ALWAYS = "timestamp"
+"""What a server adds where it is asked to, and every event has."""
 
 
 def with_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
@@ -89,11 +91,14 @@ def with_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
     changes: dict[str, Any] = {}
     for name, value in parse_option_text(text).items():
         row = _OPTIONS.get(name)
-        if row is None:
-            hint = f"known: {', '.join(_OPTIONS)}"
+        if row is None and name != _ALWAYS:
+            hint = f"known: {', '.join((*_OPTIONS, _ALWAYS))}"
             raise UsageError("SOW-FOL-007", f"there is no option {name!r} of a subscription", hint=hint)
         try:
-            changes[row[0]] = row[1](value)
+            if row is None:
+                _switch(value)
+            else:
+                changes[row[0]] = row[1](value)
         except ValueError as error:
             raise UsageError("SOW-FOL-007", f"option {name}: {error}", hint="such as top_n=10,skip_n=0,oof") from None
     return replace(options, **changes)

@@ -142,7 +142,9 @@ def test_the_option_text(lab: Lab) -> None:
     found = with_text(SubscribeOptions(), "top_n=10,skip_n=2,oof,conflation=1s,conflation_key=[/a,/b],no_empties=false")
     assert (found.top_n, found.skip_n, found.oof, found.no_empties) == (10, 2, True, False)
     assert (found.conflation, found.conflation_key) == ("1s", "/a,/b")
-    for text in ("topn=1", "top_n=x", "oof=maybe"):
+    # every event has its timestamp, so that asking for it changes nothing
+    assert with_text(found, "timestamp") == found
+    for text in ("topn=1", "top_n=x", "oof=maybe", "timestamp=maybe"):
         with pytest.raises(UsageError) as caught:
             with_text(SubscribeOptions(), text)
         assert caught.value.code == "SOW-FOL-007"
