@@ -64,6 +64,8 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["--confg", "x"], "SOW-CLI-001", "sowctl --help"),
         (["--confg"], "SOW-CLI-003", "lists the global options"),
         (["query", "o", "--tpo-n", "3"], "SOW-CLI-003", "--top-n"),
+        (["query", "o", "-/a + 5 < 0"], "SOW-CLI-003", "follows the word --;"),
+        (["eval", "-5 % 3"], "SOW-CLI-003", "follows the word --;"),
         (["query"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--top-n", "x"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--batch-size", "0"], "SOW-CLI-003", "sowctl query --help"),

@@ -133,5 +133,8 @@ def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
         text = text[: match.end("name")]
         if meant := near(match["name"], words, OPTIONS):
             hint = f"did you mean {' or '.join(meant)}?"
+        elif not match["name"].lstrip("-")[:1].isalpha():
+            # Such as the expression -5 % 3: no option has such a name.
+            hint = f"an argument that begins with - follows the word --; {hint}"
     text = text.strip().rstrip(".")
     return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)
