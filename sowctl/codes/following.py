@@ -83,7 +83,8 @@ CODES: dict[str, str] = {
 
         Why: A bookmark is a place in the journal, and the TransactionLog does not name the topic, so that nothing could
         be replayed.
-        Do: Subscribe without a bookmark, or give the topic a place in the TransactionLog.
+        Do: Subscribe without a bookmark, or give the topic a place in the TransactionLog; of a view or a conflated
+        topic, ``query --at`` shows what it was.
         """,
     "SOW-FOL-022": """2 a place in a store that is not named
 

@@ -57,10 +57,14 @@ def find_past(
     """
     for topic in topics:
         if not topic.journalled:
+            hint = "leave the bookmark out, or name the topic in the TransactionLog"
+            # The journal has what it is computed from; naming it in the TransactionLog would change nothing.
+            if topic.derived is not None:
+                hint = "leave the bookmark out; query --at shows what it was at an instant"
             raise RefusedError(
                 "SOW-FOL-021",
                 f"no journal records topic {topic.label!r}: there is nothing to replay",
-                hint="leave the bookmark out, or name the topic in the TransactionLog",
+                hint=hint,
                 topic=topic.label,
             )
     refs = frozenset((topic.name, topic.message_type) for topic in topics)

@@ -89,4 +89,6 @@ def test_a_subscription_follows_them_and_a_replay_does_not(lab: Lab) -> None:
     with pytest.raises(RefusedError) as error, lab.open().subscribe("totals", bookmark="0", sow=False) as subscription:
         list(subscription)
     assert error.value.code == "SOW-FOL-021"
+    # no place in the TransactionLog would help: lint says of one that it records nothing
+    assert "--at" in (error.value.hint or "")
     assert [topic.name for topic in followed(lab.open(), "^(work|totals)$")] == ["totals", "work"]
