@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TypeAlias
 
 from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
@@ -108,17 +110,38 @@ def port_used_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: two Transports with ``<InetAddr>9007</InetAddr>``.
     Instead: give each its own port, or different hosts.
     """
-    used: dict[str, list[tuple[str, str]]] = {}
+    used: dict[str, list[tuple[_Host, str]]] = {}
     sections = survey.top.all("Admin", "Transports")
     for owner in (owner for part in sections for owner in ((part,) if part.tag == "Admin" else part.all("Transport"))):
         address = owner.find("InetAddr")
         if address is None or not address.text or survey.again(owner):
             continue
-        host, _, port = address.text.rpartition(":")
-        name = owner.value("Name") or owner.tag
+        text, _, port = address.text.rpartition(":")
+        port = port.lstrip("0")
+        host, name = _host(text), owner.value("Name") or owner.tag
         for other_host, other in used.get(port, ()):
-            # These three hosts stand for all addresses of the machine, and overlap with every other.
-            if host == other_host or host in ("", "0.0.0.0", "[::]") or other_host in ("", "0.0.0.0", "[::]"):
+            if _overlap(host, other_host):
                 yield Problem(address, f"port {port} is already used by {other}", "choose another port")
                 break
         used.setdefault(port, []).append((host, name))
+
+
+_Host: TypeAlias = IPv4Address | IPv6Address | str
+"""An address, or a name in lower case; an empty one is every address of the machine."""
+
+
+def _host(text: str) -> _Host:
+    try:
+        return ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return text.lower()
+
+
+def _overlap(one: _Host, other: _Host) -> bool:
+    """Whether two hosts may have an address in common. 0.0.0.0 is every address of IPv4, [::] every one of IPv6."""
+    if one == other or "" in (one, other):
+        return True
+    if isinstance(one, str) or isinstance(other, str):
+        # A name may stand for any address, and so for one of all.
+        return any(not isinstance(host, str) and host.is_unspecified for host in (one, other))
+    return one.version == other.version and (one.is_unspecified or other.is_unspecified)
