@@ -158,6 +158,16 @@ def test_functions_of_a_configuration(shop: Cli) -> None:
     assert (described.status, "UTC" in described.out) == (0, True)
 
 
+def test_sow_keys_may_be_a_list_with_commas(shop: Cli) -> None:
+    shop("publish", "orders", stdin=b"".join(b'{"number":%d}\n' % number for number in range(4)))
+    keys = [json.loads(line)["sow_key"] for line in shop("query", "orders", "--meta").out.splitlines()]
+    asked = ("--sow-key", f"{keys[0]}, {keys[1]}", "--sow-key", keys[2])
+    assert len(shop("query", "orders", *asked).out.splitlines()) == 3
+    assert json.loads(shop("delete", "orders", *asked, "--yes", "--format", "ndjson").out)["deleted"] == 3
+    # an empty place in a list is no key, and says so
+    assert "SOW-QRY-001" in shop("query", "orders", "--sow-key", f"{keys[3]},").err
+
+
 def test_bytes_of_the_command_line_that_are_not_utf8(shop: Cli) -> None:
     bad = os.fsdecode(b"a\xff")
     assert shop("publish", "texts", "--framing", "lines", "--sow-key", "AAA", stdin=b"x\n").status == 0

@@ -54,6 +54,7 @@ def run(
         )
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.cli.io.sources import framing_of, read_messages
+    from sowctl.cli.words.when import sow_keys
     from sowctl.engine.options import DeleteOptions, QueryOptions
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.delete import delete
@@ -67,7 +68,7 @@ def run(
     def options(dry: bool) -> DeleteOptions:
         return DeleteOptions(
             filter=filter,
-            sow_keys=tuple(sow_key) if sow_key else None,
+            sow_keys=sow_keys(sow_key) or None,
             data=messages,
             dry_run=dry,
         )

@@ -59,7 +59,7 @@ def run(
     from contextlib import closing
 
     from sowctl.cli.io.outfile import refuse_existing, whole_file
-    from sowctl.cli.words.when import moment
+    from sowctl.cli.words.when import moment, sow_keys
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.query import query
@@ -75,7 +75,7 @@ def run(
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
-        sow_keys=tuple(sow_key) if sow_key else None,
+        sow_keys=sow_keys(sow_key) or None,
         at=when.time,
         select=select,
         counted=False,

@@ -54,7 +54,7 @@ def run(
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_words
-    from sowctl.cli.words.when import position
+    from sowctl.cli.words.when import position, sow_keys
     from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
 
     opening, closing = position(invocation, since), position(invocation, until)
@@ -65,7 +65,7 @@ def run(
             filter=filter,
             count=count,
             keys=tuple(key or ()),
-            sow_keys=tuple(sow_key or ()),
+            sow_keys=sow_keys(sow_key),
             from_txid=begin.txid,
             from_time=begin.time,
             to_txid=end.txid,

@@ -75,7 +75,7 @@ def run(
 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_words
-    from sowctl.cli.words.when import numbers, position
+    from sowctl.cli.words.when import numbers, position, sow_keys
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target, split_target
@@ -101,7 +101,7 @@ def run(
         options = SearchOptions(
             topics=tuple(topic or ()),
             keys=tuple(key or ()),
-            sow_keys=tuple(sow_key or ()),
+            sow_keys=sow_keys(sow_key),
             client=client,
             operations=tuple(operation or ()),
             from_time=begin.time,

@@ -106,7 +106,7 @@ def run(
     """
     from contextlib import closing
 
-    from sowctl.cli.words.when import moment, size
+    from sowctl.cli.words.when import moment, size, sow_keys
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.query import query
@@ -120,7 +120,7 @@ def run(
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
-        sow_keys=tuple(sow_key) if sow_key else None,
+        sow_keys=sow_keys(sow_key) or None,
         select=select,
         batch_size=batch_size,
         sort_memory=size("--sort-memory", sort_memory) or 0,

@@ -67,7 +67,8 @@ Filter: TypeAlias = Annotated[
     str | None, option("--filter", "-f", help="only records for which this expression is true", metavar="EXPR")
 ]
 SowKeys: TypeAlias = Annotated[
-    list[str] | None, option("--sow-key", help="only this SOW key; may be repeated", metavar="KEY")
+    list[str] | None,
+    option("--sow-key", help="only this SOW key, or a list with commas; may be repeated", metavar="KEY"),
 ]
 MessageType: TypeAlias = Annotated[
     str | None,

@@ -1,8 +1,8 @@
-"""Texts of options to the values that the engine takes: instants, txids, lifetimes, sizes."""
+"""Texts of options to the values that the engine takes: instants, txids, keys, lifetimes, sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -73,6 +73,11 @@ def numbers(name: str, text: str | None, only: str = "both") -> tuple[int, int] 
     if last < first:
         raise UsageError("SOW-CLI-018", f"{name} {text} is empty: it ends before it begins", hint="such as 1000:1010")
     return (1 if only == "last" and not colon else first), last
+
+
+def sow_keys(texts: Sequence[str] | None) -> tuple[str, ...]:
+    """The values of ``--sow-key``: each is one key, or a list with commas, which no key of a publisher can hold."""
+    return tuple(key.strip() for text in texts or () for key in text.split(","))
 
 
 def seconds(name: str, text: str | None) -> float | None:
