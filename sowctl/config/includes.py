@@ -157,6 +157,11 @@ class Files:
             return None
         if self.findings is not None:
             self._judge_include(part, number, element, written, text)
+        # They would be lost: the root of the other file takes the place of the whole element.
+        if part.tags[number].children:
+            message = "Include contains child elements but takes text only"
+            self._report(part.broken("S075", number, element, message, "write one <Include>path</Include> per file"))
+            return None
         # The name as written is kept for messages; only the resolved one decides what may be read.
         shown = Path(part.source.file).parent / text
         try:
@@ -195,7 +200,7 @@ class Files:
         return inner
 
     def _judge_include(self, part: IncludedPart, number: int, element: str, written: str, text: str) -> None:
-        """Say what is odd about an Include: its path, its attributes, elements inside it."""
+        """Say what is odd about an Include: its path and its attributes."""
         place = part.source.place(part.tags[number].start, element)
         if text and not Path(text).is_absolute():
             message = f"relative Include path '{written}' is ambiguous; here it counts from the including file"
