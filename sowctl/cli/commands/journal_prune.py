@@ -44,7 +44,8 @@ def run(
     Listed are the files that --keep-for, --keep-size or --before lets go. Of these the oldest are removed, up to the
     first that something still needs: a store that has not applied it or is missing, a queue, a subscription in a
     bookmark store, a conflated topic, the RecoveryPoint of a topic without a store. Each of them is named, with what it
-    needs and the command that would let go. The file that grows always stays.
+    needs and the command that would let go. The file that grows always stays. Where the JournalArchiveDirectory is a
+    URL, a file stays until it was sent there, and its segment there stays: it is read from then on.
 
     Bookmark stores are found where they are topics of this instance, and as files that its subscriptions have used, or
     that end with .bookmarks beside the configuration and in the working directory; name others with --bookmarks.

@@ -1,4 +1,5 @@
-"""Who still needs entries of the journal: stores, RecoveryPoints, queues, conflated topics, key chains, subscriptions.
+"""Who still needs entries of the journal: stores, RecoveryPoints, queues, conflated topics, key chains, subscriptions,
+an archive at a URL.
 
 Each holder says behind which txid it needs entries, of which topics, why, and which command lets them go. What a holder
 needs only grows less while the journal is looked after, but for people who set a bookmark back at that moment. Called
@@ -23,6 +24,8 @@ from sowctl.engine.topics.histories import former
 from sowctl.engine.topics.positions import check_position, definition_of, meta_of
 from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import ConfigError, MissingError, SowError, UsageError
+from sowctl.journal.manifest import find
+from sowctl.remote.place import RemotePath
 from sowctl.store.env import Store
 
 if TYPE_CHECKING:
@@ -93,6 +96,8 @@ def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> 
     for entry in instance.config.sow if instance.config is not None else ():
         if isinstance(entry, ConflatedTopic) and (held := _of_conflated(quiet, log, entry)) is not None:
             yield held
+    if (archived := _of_archive(quiet)) is not None:
+        yield archived
     yield from _of_queues(quiet)
     for name, store in _bookmark_stores(quiet, bookmarks):
         yield from _of_bookmarks(quiet, log, name, store)
@@ -169,6 +174,25 @@ def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> En
         return EntryHolder("conflated topic", entry.name, 0, topics, why, conflate)
     why = f"its kept state has taken everything up to txid {kept.applied}"
     return EntryHolder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
+
+
+def _of_archive(instance: Instance) -> EntryHolder | None:
+    """A JournalArchiveDirectory at a URL, to which files are sent while they stay here.
+
+    One that was removed before it was sent would be missing between the segments and the files here: readers of the
+    past would end with ``SOW-JRN-086``, and no later file could be sent.
+    """
+    config, log = instance.config, instance.log
+    if config is None or log is None or not isinstance(log.archive_directory, RemotePath):
+        return None
+    try:
+        manifest = find(log.archive_directory, config.name)
+        after = 0 if manifest is None else manifest.last.last_txid
+        why = "no file was sent there yet" if manifest is None else f"it has everything up to txid {after}"
+    except SowError as error:
+        # Whether a file is there is not known: until it is, every one stays.
+        after, why = 0, error.message
+    return EntryHolder("archive", str(log.archive_directory), after, None, why, "sowctl journal archive")
 
 
 def _of_queues(instance: Instance) -> Iterator[EntryHolder]:

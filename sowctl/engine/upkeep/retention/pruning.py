@@ -21,6 +21,7 @@ from sowctl.engine.upkeep.retention.holders import EntryHolder, holders
 from sowctl.engine.upkeep.retention.journals import files_of, looked_after
 from sowctl.errors import SowError
 from sowctl.journal.upkeep.moving import remove
+from sowctl.remote.place import RemotePath
 from sowctl.values.times import Micros, format_time
 
 if TYPE_CHECKING:
@@ -187,6 +188,8 @@ def _report(instance: Instance, plan: _Plan, dry_run: bool) -> PruneReport:
 
 def _past(instance: Instance, log: Journal, plan: _Plan) -> Iterator[PastLost]:
     """The topics of which something can be asked for now that stands in files that go."""
+    if instance.log is not None and isinstance(instance.log.archive_directory, RemotePath):
+        return  # what goes here has its segments there (holders), and states in the past are made of them
     last = plan.free[-1]
     assert last.last_txid is not None
     for topic in instance.topics:

@@ -25,6 +25,7 @@ from tests.crash.test_crash_states import Watcher
 from tests.support.chains import MODULES, generator
 from tests.support.faults import CountingSeam, FailAt, died_at_call
 from tests.support.instances import SECOND, Lab, config_xml, keep_store, message, put_back, topic_xml, verified
+from tests.support.objectstore import ObjectStore
 from tests.support.processes import Child
 from tests.support.queues import QueueLab, queue_xml
 from tests.support.verbs import put_files, read_files
@@ -414,3 +415,26 @@ def test_a_power_cut_after_publishing_and_pruning(lab: Lab, tmp_path: Path) -> N
         assert other.query("t") == records, state.label
         lost += not other.store("u").exists() or len(other.query("u")) < 24
     assert lost  # what was not acknowledged yet may be gone: the states are real
+
+
+def test_what_an_archive_at_a_url_has_not_got_stays(tmp_path: Path, lake: ObjectStore) -> None:
+    """Removed before it was sent, it would be missing between the segments and the files that are here."""
+    url = lake.url("journal").replace("&", "&amp;")
+    xml = config_xml(topic_xml("t"), ("t",)).replace(
+        "</JournalDirectory>", f"</JournalDirectory><JournalArchiveDirectory>{url}</JournalArchiveDirectory>"
+    )
+    lab = Lab(tmp_path / "lab", xml, journal_size=1200)
+    fill(lab)
+    past, last = lab.query("t", at="40"), len(lab.journals()) - 1
+    report = pruned(lab)
+    assert report.removed == 0 and list(holders(report).values()) == [0]
+    list(archive(lab.open(), keep=2))
+    report = pruned(lab)
+    # All but the file that grows, and the two that were not sent; what is there can be asked for as before.
+    assert report.removed == last - 2 and report.past == []
+    (held,) = report.held
+    assert held.holder.startswith("archive s3://") and held.after == report.first_txid - 1
+    assert held.release == "sowctl journal archive"
+    list(archive(lab.open()))
+    assert pruned(lab).removed == 2 and len(lab.journals()) == 1
+    assert lab.query("t", at="40") == past
