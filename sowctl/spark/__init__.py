@@ -13,10 +13,13 @@ that executors run what the driver runs.
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
+from os import environ
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -44,8 +47,6 @@ def session(
     ``short``: for work of seconds, which ends before a second compilation by Java pays. A session that exists already
     is joined and left running. Starting raises what :func:`sowctl.spark.sessions.open_session` raises.
     """
-    from os import environ
-
     from sowctl.spark.sessions import LOCAL, Session
 
     return Session(
@@ -60,8 +61,36 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``sow`` and ``sow-journal`` known to a session."""
+    """Make the formats ``sow`` and ``sow-journal`` known to a session.
+
+    With a local master, and without PYSPARK_PYTHON, their processes run the Python of this one.
+    """
     from sowctl.spark.sources import SOURCES
 
-    for source in SOURCES:
-        spark.dataSource.register(source)
+    with _workers_like_this(spark):
+        for source in SOURCES:
+            spark.dataSource.register(source)
+
+
+@contextmanager
+def _workers_like_this(spark: SparkSession) -> Iterator[None]:
+    """Where Spark would run ``python3`` of PATH on this machine, what is registered within runs this Python instead.
+
+    An environment that is not activated has sowctl, and the python3 of PATH has not. Spark sends the name of the
+    Python along with each data source and function, so those of the session's user keep theirs.
+    """
+    from pyspark.sql import SparkSession as Classic
+
+    from sowctl.spark.jvm.masters import is_local
+
+    # A session of Spark Connect has no context, and its server a Python of its own.
+    context = spark.sparkContext if isinstance(spark, Classic) else None
+    if context is None or not is_local(context.master or "") or "PYSPARK_PYTHON" in environ or not sys.executable:
+        yield
+        return
+    before = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = before

@@ -97,6 +97,15 @@ _INSTEAD = (
         re.compile(r"PARSE_SYNTAX_ERROR.*`payload` STRUCT<", re.DOTALL),
         "option payloadSchema holds fields and their types, such as id BIGINT, who STRUCT<name: STRING>",
     ),
+    (
+        re.compile(r"No module named 'sowctl'"),
+        "Spark's Python processes run the python3 of PATH: activate the environment that has sowctl, or set "
+        "PYSPARK_PYTHON to its python, before the session, or the server of Spark Connect, is started",
+    ),
+    (
+        re.compile(r"provided partitioning or clustering columns do not match"),
+        "a topic has no partitions: leave partitionBy out; pipeline export --partition-by makes directories of a field",
+    ),
     (re.compile(r"does not support truncates"), "INSERT OVERWRITE by no rows deletes every record"),
     (
         re.compile(r"UNSUPPORTED_FEATURE\.TIME_TRAVEL"),

@@ -20,6 +20,7 @@ from sowctl.errors import UsageError
 from sowctl.spark.jvm.java import find_java
 from sowctl.spark.jvm.masters import is_local
 from sowctl.spark.sessions import QUICK, open_session, require_pyspark, settings
+from tests.support.instances import Lab
 
 # a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left
 PROGRAM = """
@@ -121,3 +122,20 @@ def test_the_wheels_java_runs_a_session_and_an_interrupt_leaves_no_machine(tmp_p
     assert "ContextLogger" not in said and '"level"' not in said
     assert gone(machine)
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("sowctl-spark-")] == []
+
+
+def test_a_session_of_ones_own_runs_our_processes_by_this_python(
+    stocked: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an environment is not activated: the python3 of PATH has no sowctl."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python3")
+    sowctl.spark.register(spark)
+    assert spark.sparkContext.pythonExec == "/nowhere/python3"  # what the user's own functions run by
+    assert spark.read.format("sow").options(config=str(stocked.config), topic="past").load().count() > 0
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python3")
+    sowctl.spark.register(spark)
+    with pytest.raises(Exception, match="/nowhere/python3"):
+        spark.read.format("sow").options(config=str(stocked.config), topic="orders").load()
+    monkeypatch.undo()
+    sowctl.spark.register(spark)
