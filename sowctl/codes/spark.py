@@ -365,6 +365,13 @@ CODES: dict[str, str] = {
         ``sowctl pipeline submit-args``, which sends the driver's package along.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-167": """2 a data source that does not do this
+
+        Why: ``sow`` reads states of topics and publishes to them, ``sow-journal`` reads entries, also as a stream. A
+        stream of states, or rows written into a journal past its topics, there is not.
+        Do: Stream from ``sow-journal``, and write to ``sow``.
+        See: sowctl-spark(7)
+        """,
     "SOW-SPK-158": """5 a staged file that is missing
 
         Why: A task has left a file at the URL of ``--staging``, and it is not there when it is read: something else

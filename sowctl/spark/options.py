@@ -48,6 +48,14 @@ ELSEWHERE = {
     "inferSchema": "payload=struct",
     "sampleSize": "samples",
     "samplingRatio": "samples, a number of messages or all",
+    "includeMetadata": "columns; without it all but those that are seldom filled are there",
+    "pathGlobFilter": "a list of paths in load(); patterns are not read",
+    "recursiveFileLookup": "a list of paths in load()",
+    "compression": "nothing: sowctl journal compress makes journal files smaller",
+    # databases
+    "keyField": "nothing: the Key of the topic in the configuration names the fields",
+    "batchRows": "nothing: what is written is one group, whatever its size",
+    "consistency": "pin=FILE.sow, which keeps the state that is read",
     # Delta
     "timestampAsOf": "at",
     "versionAsOf": "at",
@@ -161,9 +169,10 @@ class Options:
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         """One of some words."""
-        text = (self.text(name) or default).lower()
+        given = self.text(name) or default
+        text = given.lower()
         if text not in choices:
-            raise self._bad(name, text, "one of " + ", ".join(choices))
+            raise self._bad(name, given, "one of " + ", ".join(choices))
         return text
 
     def words(self, name: str) -> tuple[str, ...] | None:

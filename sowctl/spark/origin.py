@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from functools import partial
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.journal.archive.manifest import no_archive
 from sowctl.journal.format import MANIFEST
 from sowctl.remote.place import Place, RemotePath, on_disk
@@ -80,7 +81,8 @@ def find_origin(options: Options) -> Origin:
         if path is None:
             raise _nowhere(options, "give config and topic, or path")
         if not path.is_file():
-            raise MissingError("SOW-ENG-013", "there is no such file", place=str(path))
+            hint = "patterns are not read: give load() a list of paths" if has_magic(str(path)) else None
+            raise MissingError("SOW-ENG-013", "there is no such file", place=str(path), hint=hint)
         return Origin(None, None, path, None, options.clock()())
     if path is not None:
         raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
@@ -104,11 +106,15 @@ def find_journal(options: Options) -> Origin:
     path, archive, config = options.place("path"), options.place("archive"), config_of(options)
     if config is not None:
         if path is not None:
-            raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
+            raise UsageError(
+                "SOW-SPK-012",
+                "both a path and a configuration are given",
+                hint="leave one of them out; option archive names where else files of its journal lie",
+            )
         instance = _instance(options, config)
         return Origin(instance.config, None, None, None, instance.now, archive)
     if path is None:
-        raise _nowhere(options, "give config, or path")
+        raise _nowhere(options, "give config, or path, or a topic of the configuration in the working directory")
     name = options.text("instance") or _only_instance(path)
     return Origin(None, None, path, name, options.clock()(), archive)
 
@@ -123,6 +129,22 @@ def config_of(options: Options) -> Path | None:
         return named
     found = usual_config(os.environ, Path.cwd(), "option config")
     return None if found is None else found.absolute()
+
+
+def read_otherwise(error: SowError) -> SowError:
+    """The error, with a hint for readers where a view, conflated topic or queue was no topic with a store."""
+    if error.code == "SOW-ENG-031":
+        kind, name = str(error.facts.get("kind")), error.facts.get("topic")
+        error.hint = _READ_OTHERWISE.get(kind, _READ_OTHERWISE[""]).format(name=name)
+    return error
+
+
+_READ_OTHERWISE = {
+    "View": "sowctl pipeline view {name} --output DIR computes it on Spark, sowctl export {name} FILE by one process",
+    "ConflatedTopic": "sowctl export {name} FILE writes its records, which Spark can read; or read its topic",
+    "": "sow-journal reads the entries of its topic; sowctl queue info {name} tells its state",
+}
+"""How to read what has no store of its own, by kind."""
 
 
 def _instance(options: Options, config: Path) -> Instance:

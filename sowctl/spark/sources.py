@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSource
 from sowctl.arrow.evolution import distinct, evolved
 from sowctl.arrow.inference import Inference
 from sowctl.engine.topics.logplaces import read_moment
-from sowctl.errors import UsageError
+from sowctl.errors import SowError, UsageError
 from sowctl.spark.catalog import is_new_table, mark_of, options_of_table, with_table
 from sowctl.spark.errors import CarriedError, carried
 from sowctl.spark.options import PAYLOAD, PLACE, Options, each_path
-from sowctl.spark.origin import config_of, find_journal, find_origin
+from sowctl.spark.origin import config_of, find_journal, find_origin, read_otherwise
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
 from sowctl.spark.reading.malformed import MODE_OPTIONS, malformed_of
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from sowctl.spark.reading.storereader import StoreQuery
     from sowctl.spark.writing.writers import BatchWriter, StreamWriter, WriteRequest
 
+OTHER_SOURCE = "SOW-SPK-167"
+"""The code of what one of the two sources does and the other does not."""
 SAMPLES = 300_000
 """Messages that are looked at for a schema unless option ``samples`` says otherwise: 7 us each, by one process."""
 STORE_OPTIONS = (*PLACE, "archive", *PAYLOAD, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
@@ -139,6 +141,10 @@ class SowSource(SameCode, DataSource):
                 )
             return StreamWriter(_write_request(options, overwrite=overwrite, client=name), schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """None: a store has states, and a stream is made of entries. Said by the first answer, as for a journal."""
+        return _stream_or_refusal(_refuse_stream)
+
     def _read_options(self, schema: StructType) -> list[Options]:
         given, table = with_table(self.name(), self.options, schema)
         # what a table says of writing to it is nothing to a reader
@@ -190,18 +196,18 @@ class JournalSource(SameCode, DataSource):
             return several(readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader for a stream; what is wrong with the options is said by its first answer.
+        """A reader for a stream; what is wrong with the options is said by its first answer."""
+        return _stream_or_refusal(lambda: self._stream_reader(schema))
 
-        Spark's runner ends a reader whatever happens: where none was made it says that its variable has no value, and
-        nothing of what this method raised.
-        """
-        from sowctl.spark.reading.journalstream import RefusedStream
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """None: entries come of what is published. Raises UsageError ``SOW-SPK-167``."""
+        with carried():
+            _refuse_rows()
 
-        try:
-            with carried():
-                return self._stream_reader(schema)
-        except CarriedError as error:
-            return RefusedStream(str(error))
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - Spark's name
+        """None, as :meth:`writer`."""
+        with carried():
+            _refuse_rows()
 
     def _stream_reader(self, schema: StructType) -> JournalStreamReader:
         from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
@@ -221,6 +227,37 @@ class JournalSource(SameCode, DataSource):
         found = [Options(self.name(), one, JOURNAL_OPTIONS, (), WHOSE) for one in each_path(given)]
         require_merged(found[0], schema)
         return found
+
+
+def _stream_or_refusal(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
+    """A reader for a stream, or one whose first answer says why there is none.
+
+    Spark's runner ends a reader whatever happens: where none was made it says that its variable has no value, and
+    nothing of what making it raised.
+    """
+    from sowctl.spark.reading.journalstream import RefusedStream
+
+    try:
+        with carried():
+            return make()
+    except CarriedError as error:
+        return RefusedStream(str(error))
+
+
+def _refuse_stream() -> NoReturn:
+    raise UsageError(
+        OTHER_SOURCE,
+        "the data source sow is not read as a stream",
+        hint="readStream.format('sow-journal') reads the entries of a topic, with changes=true what they did",
+    )
+
+
+def _refuse_rows() -> NoReturn:
+    raise UsageError(
+        OTHER_SOURCE,
+        "the data source sow-journal takes no rows",
+        hint="write with format('sow'), config and topic: what is published becomes entries of the journal",
+    )
 
 
 SOURCES = (SowSource, JournalSource)
@@ -277,7 +314,10 @@ def _store_query(options: Options) -> StoreQuery:
     from sowctl.spark.reading.pinning import pinned
     from sowctl.spark.reading.storereader import StoreQuery
 
-    origin = find_origin(options)
+    try:
+        origin = find_origin(options)
+    except SowError as error:
+        raise read_otherwise(error) from None
     query = StoreQuery(
         origin,
         read_moment(options.text("at"), options.clock()).of(origin.instance()),

@@ -206,6 +206,8 @@ def test_a_journal_that_ends_before_what_is_known_of_it_is_damage(tmp_path: Path
             "[PARSE_SYNTAX_ERROR] at 'STRUCT'\n== SQL ==\n`payload` STRUCT<x WHAT>, `_txid` BIGINT",
             "payloadSchema holds",
         ),
+        ("ModuleNotFoundError: No module named 'sowctl'", "PYSPARK_PYTHON"),
+        ("requirement failed: The provided partitioning or clustering columns do not match", "leave partitionBy out"),
         ("[UNSUPPORTED_FEATURE.TIME_TRAVEL] The feature is not supported", "OPTIONS (..., at "),
     ],
 )

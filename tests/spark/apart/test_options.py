@@ -73,6 +73,9 @@ def test_an_unknown_name_is_refused_with_a_guess() -> None:
         ({"subscribe": "orders"}, "SOW-SPK-010", "'subscribe'", "here that is topic"),
         ({"kafka.bootstrap.servers": "h:9092"}, "SOW-SPK-010", "'kafka.bootstrap.servers'", "no server to reach"),
         ({"readChangeFeed": "true"}, "SOW-SPK-010", "'readChangeFeed'", "changes=true"),
+        ({"includemetadata": "true"}, "SOW-SPK-010", "'includeMetadata'", "here that is columns"),
+        ({"keyField": "id"}, "SOW-SPK-010", "'keyField'", "the Key of the topic"),
+        ({"pathglobfilter": "*"}, "SOW-SPK-010", "'pathGlobFilter'", "a list of paths"),
         ({"pushdown": "true"}, "SOW-SPK-096", "no option pushdown any more", "option filter bounds"),
     ],
 )
@@ -99,6 +102,52 @@ def test_a_hint_names_no_option_that_the_source_has_not(source: str, name: str, 
         kind({"path": "x", name: "1"}).schema()
     found = unpacked(str(caught.value))
     assert found is not None and str(found.hint).startswith(hint)
+
+
+def test_a_word_is_refused_as_it_was_written() -> None:
+    with pytest.raises(UsageError, match="is 'STRICT', not one of"):
+        options(word="STRICT").choice("word", ("permissive",), "permissive")
+
+
+def test_what_only_the_other_source_does_is_said() -> None:
+    schema = StructType()
+    for refuse in (
+        lambda: SowSource({}).streamReader(schema).initialOffset(),
+        lambda: JournalSource({}).writer(schema, False),
+        lambda: JournalSource({}).streamWriter(schema, False),
+    ):
+        with pytest.raises(CarriedError) as caught:
+            refuse()
+        found = unpacked(str(caught.value))
+        assert found is not None and found.code == "SOW-SPK-167" and "format('sow" in str(found.hint)
+
+
+def test_readers_are_told_how_else_to_read_what_has_no_store(tmp_path: Path) -> None:
+    config = tmp_path / "sowctl.xml"
+    config.write_text(
+        "<AMPSConfig><Name>x</Name><SOW>"
+        "<Topic><Name>t</Name><MessageType>json</MessageType><Key>/id</Key><FileName>t.sow</FileName></Topic>"
+        "<View><Name>v</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>"
+        "<Projection><Field>/a</Field></Projection><Grouping><Field>/a</Field></Grouping></View>"
+        "</SOW></AMPSConfig>"
+    )
+    given = {"config": str(config), "topic": "v"}
+    for refuse, hint in (
+        (lambda: SowSource(given).reader(StructType()), "sowctl pipeline view v --output DIR"),
+        (lambda: SowSource(given).writer(StructType(), False), "it follows the topics that it is made of"),
+    ):
+        with pytest.raises(CarriedError) as caught:
+            refuse()
+        found = unpacked(str(caught.value))
+        assert found is not None and found.code == "SOW-ENG-031" and str(found.hint).startswith(hint)
+
+
+def test_a_pattern_is_no_path(tmp_path: Path) -> None:
+    for name, hint in (("*.sow", "patterns are not read: give load() a list of paths"), ("a.sow", None)):
+        with pytest.raises(CarriedError) as caught:
+            SowSource({"path": str(tmp_path / name)}).reader(StructType())
+        found = unpacked(str(caught.value))
+        assert found is not None and (found.code, found.hint) == ("SOW-ENG-013", hint)
 
 
 def test_paths_may_be_urls_of_this_machine() -> None:
