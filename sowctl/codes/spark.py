@@ -374,8 +374,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-SPK-158": """5 a staged file that is missing
 
-        Why: A task has left a file at the URL of ``--staging``, and it is not there when it is read: something else
-        removes files, or the store shows new ones late. Nothing was put in place.
+        Why: A task has left a file in the place of ``--staging``, and it is not there when it is read: something else
+        removes files, or the store at a URL shows new ones late. Nothing was put in place.
         Do: Run the job again. Look for rules of the store that remove files by age, and keep them off this place.
         See: sowctl-pipeline(1)
         """,

@@ -24,7 +24,7 @@ from sowctl.errors import UsageError
 from sowctl.remote.place import Place, place_of
 from sowctl.spark.jobs.folds.folding import FoldResult, fold
 from sowctl.spark.jobs.folds.gathering import GatheredFold, gather, gathers
-from sowctl.spark.jobs.folds.pairfiles import read_pairs
+from sowctl.spark.jobs.folds.pairfiles import missing, read_pairs
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.tasks import attempt, run
@@ -82,18 +82,21 @@ def rebuild(
             until = min(last, options.until_txid) if options.until_txid is not None else last
             tell_uncut(instance, log)
             result: FoldResult | GatheredFold
+            here = area.shared is None and is_local(spark.sparkContext.master or "")
+            origin = Origin(instance.config, None, None, None, instance.now)
             # Tasks of a gathering read parts of each other's files, anywhere in them: that takes a file system.
-            if area.shared is None and gathers(wanted, log.first_txid - 1, until):
-                result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
+            if area.shared is None and gathers(log, wanted, until):
+                # What the types of messages are read from may lie on this machine alone.
+                check_of = _CheckOf(origin) if here else None
+                at = options.until_time
+                result = gather(spark, log, wanted, area.directory, until=until, at=at, check_of=check_of)
             else:
                 folded = fold(spark, log, wanted, until=until, at=options.until_time, seen=seen)
                 result = folded.files(area.place)
             # Tasks write files of LMDB on this machine alone, where they can be mapped. A single store is written where
             # it is to lie.
             made: Sequence[str] = ()
-            here = area.shared is None and is_local(spark.sparkContext.master or "")
             if here and len(wanted) > 1 and result.bytes > APART_BYTES:
-                origin = Origin(instance.config, None, None, None, instance.now)
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
                 made = run(spark, range(len(wanted)), filler, what="fill the stores")
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
@@ -133,7 +136,10 @@ def _put(
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
             if made:
                 # The task that filled it has made the same check of its records.
-                builder.take(Path(made[place]))
+                path = Path(made[place])
+                if not path.exists():
+                    raise missing(path)
+                builder.take(path)
             else:
                 _append(builder, check, result, place, directory)
             return result.entries[place], result.latest[place], result.last_txid[place]
@@ -141,6 +147,16 @@ def _put(
         span = EntrySpan(0, end, moment)
         done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, check_of=check_of))
     return done
+
+
+class _CheckOf:
+    """Makes the check of a topic's records, in a task."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+
+    def __call__(self, topic: TopicConfig) -> RecordCheck:
+        return KeyCheck(self.origin.instance(), topic)
 
 
 class _Filler:
@@ -184,7 +200,8 @@ def _append(
     """The folded records of a topic, and versions, in key order, as the builder wants them."""
     if isinstance(result, GatheredFold):
         pairs = result.records(place)
-        append_sorted(builder, pairs if check is None else check.watching(pairs))
+        # Tasks that have looked at some of every block have seen more than can be told apart here.
+        append_sorted(builder, pairs if check is None or result.checked else check.watching(pairs))
         return
     for one in result.files[place]:
         pairs = read_pairs(directory / one.records)

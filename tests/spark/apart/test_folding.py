@@ -20,7 +20,7 @@ from sowctl.engine.upkeep.retention.repairing import repair
 from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.replay import replay
 from sowctl.engine.verbs.snapshot import snapshot_file
-from sowctl.errors import DamageError, SowError
+from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.journal.block import Gap
 from sowctl.remote.place import url_of
 from sowctl.spark.jobs import rebuild as rebuilding
@@ -207,12 +207,16 @@ def test_a_rebuild_shuffles_nothing_that_the_driver_can_hold(tmp_path: Path, mon
     lab.publish("log", *[message(id=n % 40) for n in range(90)])
     lab.publish("brief", message(id=1))
     instance = lab.open()
-    with open_log(instance) as log:
-        last = log.last_txid()
     one, other, past = (instance.topic(name).config for name in ("log", "brief", "past"))
-    assert gathers([one, other], last - 90, last)
-    assert not gathers([one], 0, last)
-    assert not gathers([one, past], last, last)
+    with open_log(instance) as log:
+        assert gathers(log, [one, other], 90)
+        assert not gathers(log, [one], 91)
+        assert not gathers(log, [one, past], 1)
+        # Of few entries that are large, a range of keys would be larger than a task holds.
+        monkeypatch.setattr(gathering, "GATHERED_BYTES", 5000)
+        assert not gathers(log, [one], 90)
+        monkeypatch.setattr(gathering, "GATHERED_BYTES", 20_000)
+        assert gathers(log, [one], 90)
     shuffled = []
     for limit in (90, 91):
         monkeypatch.setattr(gathering, "GATHERED", limit)
@@ -237,6 +241,55 @@ def test_a_staged_piece_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(DamageError) as caught:
         list(found.records(0))
     assert (caught.value.code, caught.value.place) == ("SOW-SPK-061", str(path))
+    path.unlink()
+    with pytest.raises(DamageError) as caught:
+        list(found.records(0))
+    assert (caught.value.code, caught.value.place) == ("SOW-SPK-158", str(path))
+
+
+def test_pieces_of_many_tasks_need_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, random.Random(3))
+    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1)
+    monkeypatch.setattr(gathering, "RANGE_BYTES", 300)
+    monkeypatch.setattr(gathering, "OPEN", 2)
+    lab = Lab(tmp_path, XML)
+    for start in range(0, 300, 30):
+        lab.publish("log", *[message(id=n, pad="x" * 40) for n in range(start, start + 30)])
+    instance = lab.open()
+    with open_log(instance) as log:
+        topic = instance.topic("log").config
+        found = gather(cast(Any, Session()), log, [topic], tmp_path, until=log.last_txid(), at=None)
+    files: list[Any] = []
+    most = 0
+
+    def opened(path: Path) -> Any:
+        nonlocal most
+        files.append(path.open("rb"))
+        most = max(most, sum(not file.closed for file in files))
+        return files[-1]
+
+    monkeypatch.setattr(gathering, "opened", opened)
+    assert sum(len(keys) for keys, _ in found.records(0)) == 300
+    assert len({piece.path for bucket in found.pieces[0] for piece in bucket}) > 3
+    assert most == 3 and all(file.closed for file in files)
+
+
+def test_a_record_under_another_key_is_found_in_whatever_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuilding, "attempt", lambda: "1")
+    monkeypatch.setattr(gathering, "attempt", lambda: "1")
+    with Lab(tmp_path, config_xml(topic_xml("log", key="/a"), ("log",))).open() as before:
+        # One message in a hundred has another key under the definition that comes.
+        for start in range(0, 200, 50):
+            before.topic("log").publish(message(a=n, b=n) for n in range(start, start + 50))
+        before.topic("log").publish([message(a=200, b=-1)])
+    instance = Lab(tmp_path, config_xml(topic_xml("log", key="/b"), ("log",))).open()
+    for apart in (0, 1 << 20):
+        monkeypatch.setattr(rebuilding, "APART_BYTES", apart)
+        options = ReplayOptions(into=str(tmp_path / "new"))
+        with pytest.raises(RefusedError, match="makes its keys of /b now"):
+            rebuild(cast(Any, Session()), instance, instance.topics, options)
+        assert not list((tmp_path / "new").glob("*.sow"))
 
 
 def test_shapes_keep_to_the_bound() -> None:

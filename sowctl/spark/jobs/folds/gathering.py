@@ -23,8 +23,10 @@ from sowctl.engine.fold.blocks import taken
 from sowctl.engine.fold.folding import PART, EntrySpan, LastPerKey
 from sowctl.engine.fold.spill import Pairs, packed
 from sowctl.identity.keyspace import shares, words
-from sowctl.spark.jobs.folds.folding import FoldPlan, planned
-from sowctl.spark.jobs.folds.pairfiles import incomplete, part_at, told
+from sowctl.journal.stretch import spans
+from sowctl.spark.jobs.folds.folding import FoldPlan, planned, volume
+from sowctl.spark.jobs.folds.foldshape import PART_BYTES
+from sowctl.spark.jobs.folds.pairfiles import incomplete, opened, part_at, told
 from sowctl.spark.jobs.tasks import attempt, gaps_of, run, tell_gaps
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sowctl.config.model import TopicConfig
+    from sowctl.engine.fold.folding import RecordCheck
+    from sowctl.engine.fold.rebuild import CheckOf
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
 
@@ -41,6 +45,11 @@ GATHERED = 16_000_000
 RANGE_BYTES, RANGES = 2 << 20, 256
 """Bytes of the records of a range of keys: few, so that they stay in the processor's cache while they are sorted and
 appended, which halves the driver's time; and ranges of a topic at most."""
+GATHERED_BYTES = RANGES * PART_BYTES
+"""Entries, in memory, of a journal at most: so no range is larger than what a task of a fold holds at a time, and the
+driver knows of half a million pieces at most."""
+OPEN = 100
+"""Files of pieces that are held open. There is one for each task, and a process may have no more than 1,024."""
 TAKEN_BYTES = 8 << 20
 """Records that a task holds before it writes them, a piece for each range."""
 _ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
@@ -81,14 +90,15 @@ class _Piece(Struct, frozen=True):
 
 
 class GatheredFold(DescribedStruct, frozen=True):
-    """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that
-    ran."""
+    """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that ran;
+    whether the check of each topic has seen its records."""
 
     entries: tuple[int, ...]
     latest: tuple[int, ...]
     last_txid: tuple[int, ...]
     pieces: tuple[tuple[tuple[_Piece, ...], ...], ...]
     partitions: int
+    checked: bool = False
 
     @property
     def bytes(self) -> int:
@@ -100,17 +110,12 @@ class GatheredFold(DescribedStruct, frozen=True):
         ``SOW-SPK-061``."""
         import numpy as np
 
-        with ExitStack() as ends:
-            files: dict[str, IO[bytes]] = {}
+        with _PieceFiles() as files:
             for bucket in self.pieces[topic]:
                 keys: list[bytes] = []
                 values: list[bytes] = []
                 for piece in bucket:
-                    if piece.path not in files:
-                        files[piece.path] = ends.enter_context(Path(piece.path).open("rb"))
-                    raw, some = part_at(files[piece.path], piece.offset, Path(piece.path))
-                    if len(some) != piece.count:
-                        raise incomplete(Path(piece.path))
+                    raw, some = files.read(piece)
                     keys.append(raw)
                     values += some
                 # Of every key there is one record, so nothing depends on the order of the pieces.
@@ -121,18 +126,56 @@ class GatheredFold(DescribedStruct, frozen=True):
                     yield words(numbers[part]), [values[place] for place in part.tolist()]
 
 
-def gathers(topics: Sequence[TopicConfig], after: int, until: int) -> bool:
-    """Whether a fold of these entries is one for :func:`gather`: not too many, and of no topic whose older versions
-    are kept, for which tasks have more to do."""
-    return until - after <= GATHERED and all(topic.history is None for topic in topics)
+class _PieceFiles:
+    """Files of pieces, of which the first ones stay open until the ``with`` ends."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._files: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> _PieceFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def read(self, piece: _Piece) -> tuple[bytes, list[bytes]]:
+        """Keys of a piece back to back, and its values. Raises DamageError ``SOW-SPK-061`` and ``SOW-SPK-158``."""
+        path = Path(piece.path)
+        with ExitStack() as once:
+            file = self._files.get(piece.path)
+            if file is None and len(self._files) < OPEN:
+                file = self._files[piece.path] = self._held.enter_context(opened(path))
+            found = part_at(file or once.enter_context(opened(path)), piece.offset, path)
+        if len(found[1]) != piece.count:
+            raise incomplete(path)
+        return found
+
+
+def gathers(log: Journal, topics: Sequence[TopicConfig], until: int) -> bool:
+    """Whether a fold of the entries up to ``until`` is one for :func:`gather`: not too many or too large, and of no
+    topic whose older versions are kept, for which tasks have more to do. A few blocks of the journal are looked at."""
+    after = log.first_txid - 1
+    if until - after > GATHERED or any(topic.history is not None for topic in topics):
+        return False
+    return volume(spans(log.segments(), after, until, log.near), log.sample) <= GATHERED_BYTES
 
 
 def gather(
-    spark: SparkSession, log: Journal, topics: Sequence[TopicConfig], directory: Path, *, until: int, at: int | None
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    directory: Path,
+    *,
+    until: int,
+    at: int | None,
+    check_of: CheckOf | None = None,
 ) -> GatheredFold:
     """Fold the entries of ``topics`` up to ``until`` and ``at``; files are left in ``directory``.
 
-    Raises what reading the journal raises, and StorageError ``SOW-SPK-060``.
+    ``check_of``, which travels to the tasks, makes what looks there at records of every block, as a replay does; else
+    whoever appends the records has to look at them. Raises what reading the journal and the check raise, and
+    StorageError ``SOW-SPK-060``.
     """
     plan, stretches = planned(spark, log, topics, 0, until, at)
     gaps = gaps_of(spark)
@@ -151,7 +194,7 @@ def gather(
             txids.tofile(path)
     wanted = [_wanted(stretch, row, winners, tuple(buckets)) for stretch, row in zip(stretches, looks, strict=True)]
     wanted = [one for one in wanted if any(start < stop for start, stop in one.places)]
-    taker = _Taker(plan, str(directory))
+    taker = _Taker(plan, str(directory), tuple(topics), check_of)
     pieces: list[list[list[_Piece]]] = [[[] for _ in range(count)] for count in buckets]
     for piece in chain.from_iterable(run(spark, wanted, taker, what="take the last entries")):
         pieces[piece.topic][piece.bucket].append(piece)
@@ -166,6 +209,7 @@ def gather(
         tuple(last.last_txid for last in lasts),
         tuple(tuple(map(tuple, rows)) for rows in pieces),
         len(looks) + len(wanted),
+        check_of is not None,
     )
 
 
@@ -182,7 +226,7 @@ def _last(looks: Iterable[_Look]) -> tuple[LastPerKey, int]:
     for look in looks:
         size += look.size
         if look.entries:
-            with Path(look.path).open("rb") as file:
+            with opened(Path(look.path)) as file:
                 columns = [np.fromfile(file, dtype=kind, count=look.kept) for _, kind in _ROW]
             if len(columns[-1]) < look.kept:
                 raise incomplete(Path(look.path))
@@ -244,40 +288,54 @@ class _Looker:
 class _Taker:
     """The second look: the entries that count, as stored values, in a file."""
 
-    def __init__(self, plan: FoldPlan, directory: str) -> None:
+    def __init__(
+        self, plan: FoldPlan, directory: str, topics: tuple[TopicConfig, ...], check_of: CheckOf | None
+    ) -> None:
         self.plan = plan
         self.directory = directory
+        self.topics = topics
+        self.check_of = check_of
 
     def __call__(self, wanted: _Wanted) -> list[_Piece]:
         import numpy as np
 
         winners = []
         for number, (start, stop) in enumerate(wanted.places):
-            with _winners(self.directory, number).open("rb") as file:
+            with opened(_winners(self.directory, number)) as file:
                 file.seek(8 * start)
                 winners.append(np.fromfile(file, dtype="u8", count=stop - start))
-        pieces = _Pieces(Path(self.directory) / f"records-{attempt()}", wanted.buckets)
+        check_of = self.check_of
+        checks = [None if check_of is None else check_of(topic) for topic in self.topics]
+        pieces = _Pieces(Path(self.directory) / f"records-{attempt()}", wanted.buckets, checks)
         with open_journal(self.plan.origin, reaching=wanted.stretch.until) as log:
             for block in wanted.stretch.blocks(log, self.plan.after, self.plan.until):
                 pieces.add(block, winners)
         pieces.write()
+        for check in checks:
+            if check is not None:
+                check.finish()
         return pieces.found
 
 
 class _Pieces:
-    """A file of pieces. What :meth:`add` has taken is written when it has :data:`TAKEN_BYTES`, a piece for each topic
-    and range of keys."""
+    """A file of pieces: records of blocks, cut by topic and range of keys, and looked at by the check of their topic.
 
-    def __init__(self, path: Path, buckets: Sequence[int]) -> None:
+    What :meth:`add` has taken is written when it has :data:`TAKEN_BYTES`, a piece for each topic and range of keys.
+    """
+
+    def __init__(self, path: Path, buckets: Sequence[int], checks: Sequence[RecordCheck | None]) -> None:
         self.found: list[_Piece] = []
-        self._path, self._buckets = path, buckets
+        self._path, self._buckets, self._checks = path, buckets, checks
         self._held: list[Pairs] = [([], []) for _ in buckets]
         self._size = self._end = 0
 
     def add(self, block: Block, winners: Sequence[Any]) -> None:
         """Take the entries of a block that are among the ``winners`` of a topic."""
-        for held, txids in zip(self._held, winners, strict=True):
+        for held, txids, check in zip(self._held, winners, self._checks, strict=True):
             keys, values = taken(block, txids)
+            if check is not None:
+                # Every block is looked at, because each was written by one run, which had one definition.
+                check.see(keys, values)
             held[0].extend(keys)
             held[1].extend(values)
             self._size += sum(map(len, values)) + 96 * len(keys)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
@@ -104,7 +105,7 @@ def write_pairs(place: Place, parts: Iterator[Pairs]) -> tuple[int, int]:
 
 def read_pairs(place: Place) -> Iterator[Pairs]:
     """What :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut, and
-    ``SOW-SPK-158`` for one that is missing at a URL."""
+    ``SOW-SPK-158`` for one that is missing."""
     with _opened(place) as file:
         try:
             for keys, values in parts_in(file):
@@ -119,7 +120,7 @@ def read_pairs(place: Place) -> Iterator[Pairs]:
 
 def _opened(place: Place) -> IO[bytes] | RemoteStream:
     if not isinstance(place, RemotePath):
-        return place.open("rb")
+        return opened(place)
     from sowctl.remote.opening import RemoteStream
 
     try:
@@ -127,12 +128,15 @@ def _opened(place: Place) -> IO[bytes] | RemoteStream:
     except MissingError as error:
         if error.code != "SOW-RMT-002":
             raise
-        raise DamageError(
-            "SOW-SPK-158",
-            "a staged file is not there, although its task has written it",
-            place=str(place),
-            hint="nothing was put in place: run the job again; see whether something removes files there",
-        ) from error
+        raise missing(place) from error
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file here that a task has left. Raises DamageError ``SOW-SPK-158``."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise missing(path) from error
 
 
 def part_at(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[bytes]]:
@@ -149,3 +153,13 @@ def part_at(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[byte
 def incomplete(place: Place) -> DamageError:
     """The error that says that a staged file is cut."""
     return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(place))
+
+
+def missing(place: Place) -> DamageError:
+    """The error that says that a staged file is gone."""
+    return DamageError(
+        "SOW-SPK-158",
+        "a staged file is not there, although its task has written it",
+        place=str(place),
+        hint="nothing was put in place: run the job again; see whether something removes files there",
+    )
