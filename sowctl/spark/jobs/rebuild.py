@@ -64,6 +64,8 @@ def rebuild(
     if options.verify or options.dry_run:
         raise UsageError("SOW-SPK-062", "a rebuild on Spark neither verifies nor rehearses", hint="sowctl replay does")
     started = monotonic()
+    # One that is named twice is worked on once.
+    topics = list(dict.fromkeys(topics))
     # A topic that is not journalled has nothing to be rebuilt from, and a transient one no store to be rebuilt.
     wanted = [topic for topic in topics if topic.journalled and (topic.file is not None or options.into is not None)]
     report = JobReport("rebuild", tuple(topic.name for topic in topics), options.into)

@@ -292,6 +292,17 @@ def test_a_record_under_another_key_is_found_in_whatever_block(tmp_path: Path, m
         assert not list((tmp_path / "new").glob("*.sow"))
 
 
+def test_a_topic_that_is_named_twice_is_rebuilt_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, random.Random(3))
+    monkeypatch.setattr(rebuilding, "APART_BYTES", 0)
+    lab = Lab(tmp_path, XML)
+    for name in ("log", "brief"):
+        lab.publish(name, *[message(id=n) for n in range(20)])
+    instance = lab.open()
+    one, other = (instance.topic(name).config for name in ("log", "brief"))
+    assert rebuild(cast(Any, Session()), instance, [one, other, one]).records == 40
+
+
 def test_shapes_keep_to_the_bound() -> None:
     giga, tera = 1 << 30, 1 << 40
     assert shaped(4, 1 << 20, 2) == FoldShape(4, 1)
