@@ -34,6 +34,12 @@ def has_ended(owner: str | None, age: float) -> bool:
         named = json.loads(owner or "")
         if named["host"] != socket.gethostname():
             gone = True if age > QUIET and _refuses(named["host"], named.get("ports", [])) else None
+        elif named.get("boot", _boot()) != _boot():
+            # Started again since, or a namesake of this machine, which is spared as long as it writes.
+            gone = True if age > QUIET else None
+        elif named.get("space", _space()) != _space():
+            # Of a container with the name of its host: its process ids mean others here.
+            gone = None
         elif named["pid"] is not None:
             # A process id is used again after a while; with the time of its start it is unmistakable.
             gone = _started(named["pid"]) != named["started"]
@@ -43,9 +49,7 @@ def has_ended(owner: str | None, age: float) -> bool:
 def this_process() -> str:
     """This process, which drives a job; others reach it at the ports of its virtual machine."""
     ports = {port for pid in _children(os.getpid()) if _name(pid) == "java" for port in _listening(pid)}
-    return json.dumps(
-        {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid()), "ports": sorted(ports)}
-    )
+    return json.dumps({**_named(os.getpid()), "ports": sorted(ports)})
 
 
 def _refuses(host: str, ports: list[int]) -> bool:
@@ -70,9 +74,29 @@ def driver() -> dict[str, object]:
     pid: int | None = os.getpid()
     while pid is not None and pid > 1 and _name(pid) != "java":
         pid = _parent(pid)
-    if pid is None or pid <= 1:
-        return {"host": socket.gethostname(), "pid": None, "started": None, "ports": []}
-    return {"host": socket.gethostname(), "pid": pid, "started": _started(pid), "ports": _listening(pid)}
+    if pid is not None and pid <= 1:
+        pid = None
+    return {**_named(pid), "ports": [] if pid is None else _listening(pid)}
+
+
+def _named(pid: int | None) -> dict[str, object]:
+    """What tells a process of this machine from all others; None where it is not known."""
+    started = None if pid is None else _started(pid)
+    return {"host": socket.gethostname(), "boot": _boot(), "space": _space(), "pid": pid, "started": started}
+
+
+def _boot() -> str | None:
+    """The number of this run of the machine, where the system tells."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return None
+
+
+def _space() -> str | None:
+    """The space in which process ids are those that are seen here, where the system tells."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - no path of a file
+    return None
 
 
 def _listening(pid: int) -> list[int]:

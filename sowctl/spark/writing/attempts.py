@@ -96,7 +96,7 @@ def find_staging(origin: Origin, name: str | None, place: Place | None) -> Stagi
     topic = f"{origin.topic.message_type}\0{origin.topic.name}"
     # A stream opens its directory anew for each batch and must find the same one, on the driver and in the tasks.
     # Ports come and go, so they are no part of its name.
-    who = json.dumps({fact: owner.get(fact) for fact in ("host", "pid", "started")})
+    who = json.dumps({fact: value for fact, value in owner.items() if fact != "ports"})
     mark = os.urandom(8).hex() if name is None else sha256(f"{who}\0{topic}\0{name}".encode()).hexdigest()[:16]
     return Staging(root / f"{_PREFIX}{mark}", json.dumps(owner))
 

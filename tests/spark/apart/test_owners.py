@@ -54,6 +54,23 @@ def test_a_driver_elsewhere_is_called(tmp_path: Path, monkeypatch: pytest.Monkey
         assert not list(tmp_path.iterdir())
 
 
+def test_a_process_id_means_something_in_its_own_space_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+        mine = json.loads(owner.this_process())
+        ended = mine | {"pid": process.pid, "started": "1"}
+        assert not owner.has_ended(json.dumps(mine), 0)
+        assert owner.has_ended(json.dumps(ended), 0)
+        # A container has the name of its host, and processes of its own.
+        assert not owner.has_ended(json.dumps(ended | {"space": "pid:[1]"}), owner.QUIET + 1)
+        # A machine that was started again, or its namesake.
+        assert not owner.has_ended(json.dumps(mine | {"boot": "another"}), owner.QUIET - 1)
+        assert owner.has_ended(json.dumps(mine | {"boot": "another"}), owner.QUIET + 1)
+        # Written by a release before.
+        former = {name: ended[name] for name in ("host", "pid", "started", "ports")}
+        assert owner.has_ended(json.dumps(former), 0)
+
+
 def test_the_ports_that_others_reach() -> None:
     command = [sys.executable, "-c", LISTENS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
