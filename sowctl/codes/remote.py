@@ -7,9 +7,10 @@ CODES = {
 
         Why: The scheme of the URL is not known, an option behind its question mark is not, or a library that the scheme
         needs is missing on this machine, as Hadoop's native one for ``hdfs``. A URL of the scheme ``file`` that names a
-        machine, as ``file://data/log`` does, is one too: ``data`` would be the machine, and ``/log`` the path.
+        machine, as ``file://data/log`` does, is one too: ``data`` would be the machine, and ``/log`` the path. So is
+        one with a question mark or number sign, behind which nothing belongs to the path.
         Do: Look at the URL. The message ends with what the library said. A path follows three slashes:
-        ``file:///data/log``.
+        ``file:///data/log``. In it ``%3F`` and ``%23`` stand for these two characters.
         """,
     "SOW-RMT-002": """10 no such file at a URL
 

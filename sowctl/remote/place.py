@@ -80,11 +80,20 @@ def is_url(text: str) -> bool:
 def local_path(text: str) -> Path:
     """The local path that a text means. Only a URL has its percent signs decoded: in a path they are characters.
 
-    Raises UsageError ``SOW-RMT-001`` for a URL of the scheme ``file`` that names another machine.
+    Raises UsageError ``SOW-RMT-001`` for a URL of the scheme ``file`` that names another machine, or has more than a
+    path.
     """
     if not is_file_url(text):
         return Path(text)
     found = urlsplit(text)
+    # Behind such a character a URL has no path any more: what was meant as one would be cut, and lead to another place.
+    if "?" in text or "#" in text:
+        raise UsageError(
+            "SOW-RMT-001",
+            "a URL of the scheme file ends with its path, and this one has a question mark or number sign",
+            place=text,
+            hint="as characters of a name they are %3F and %23; a path without file: has them as they are",
+        )
     # What follows two slashes is a host: of file://a/b a slash was forgotten, and /b would be another place.
     if found.netloc not in ("", "localhost"):
         raise UsageError(

@@ -45,6 +45,15 @@ def test_a_slash_that_was_forgotten_leads_nowhere(read: Callable[[str], object])
     assert "'relative'" in caught.value.message and "file:///relative/y" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("text", ["file:///srv/run#1/out", "file:///srv/part-?.ndjson"])
+def test_a_file_url_that_would_be_cut_leads_nowhere(text: str) -> None:
+    for read in (place_of, url_of, local_path):
+        with pytest.raises(UsageError, match="question mark or number sign") as caught:
+            read(text)
+        assert caught.value.code == "SOW-RMT-001" and caught.value.place == text
+    assert place_of("file:///srv/run%231/part-%3F") == Path("/srv/run#1/part-?") == place_of("/srv/run#1/part-?")
+
+
 def test_names_below_a_place_keep_the_options_of_the_connection() -> None:
     place = place_of("s3://lake/log?scheme=http") / "inst.0000000001.journal.gz"
     assert isinstance(place, RemotePath)
