@@ -24,7 +24,7 @@ from sowctl.engine.topics.histories import former
 from sowctl.engine.topics.positions import check_position, definition_of, meta_of
 from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import ConfigError, MissingError, SowError, UsageError
-from sowctl.journal.manifest import find
+from sowctl.journal.archive.manifest import find
 from sowctl.remote.place import RemotePath
 from sowctl.store.env import Store
 
