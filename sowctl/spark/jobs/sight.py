@@ -164,7 +164,7 @@ def raise_unseen(found: Iterable[Unseen]) -> None:
         "SOW-SPK-141",
         f"on {', '.join(hosts)} the executors do not see {first.probe.what} as the driver does: {first.problem}",
         place=str(first.probe.place),
-        hint="executors need the library and the credentials for this URL, as the driver has them"
+        hint="executors need the library, the credentials and the endpoint (AWS_ENDPOINT_URL) as the driver has them"
         if isinstance(first.probe.place, RemotePath)
         else "put the files of the instance, and the --staging directory, on a file system that all machines mount at "
         "the same path, or give a URL as --staging",
