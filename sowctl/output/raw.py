@@ -26,19 +26,35 @@ class RawRenderer:
         self.terminal = options.terminal is not None
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
-        """Write the bytes of every record."""
-        count = 0
+        """Write the bytes of every record; a note tells of those that contain the delimiter."""
+        count = torn = 0
         for batch in batches:
             payloads = batch.payloads
             if not payloads:
                 continue
             count += len(payloads)
-            out.write(self._bytes(payloads))
+            written = self._bytes(payloads)
+            # Who leaves the delimiter empty does not mean to take them apart.
+            if self.delimiter and not (self.terminal or self.lengths):
+                torn += self._torn(payloads, written)
+            out.write(written)
             out.flush()
         # The prompt of the shell belongs into a line of its own.
         if self.terminal and count and not self.delimiter.endswith(b"\n"):
             out.write(b"\n")
+        if torn:
+            which = "1 message contains" if torn == 1 else f"{torn:,} messages contain"
+            return Rendered(count, (f"{which} the delimiter; behind --length-prefix they can be told apart",))
         return Rendered(count)
+
+    def _torn(self, payloads: Sequence[bytes], written: bytes) -> int:
+        """How many payloads a reader would take apart at the delimiter."""
+        end = self.delimiter
+        # One count over all, where a search in each payload would cost a call a record; mostly there is none.
+        if len(end) == 1 and written.count(end) == len(payloads):
+            return 0
+        # With a delimiter of several bytes its first ones may stand at the end of a payload, too.
+        return sum(end in payload + end[:-1] for payload in payloads)
 
     def _bytes(self, payloads: Sequence[bytes]) -> bytes:
         if self.terminal:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from typing import Any
 
 import msgpack
 import pytest
@@ -236,6 +237,26 @@ def test_raw_is_exact_for_any_bytes() -> None:
     assert rendered("raw", batch(*payloads), options=OutputOptions(delimiter=b"||")) == b"a\x00b||||\xff\n||"
     framed = rendered("raw", batch(*payloads), options=OutputOptions(length_prefix=True))
     assert framed == b"\0\0\0\x03a\x00b" + b"\0\0\0\0" + b"\0\0\0\x02\xff\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "torn"),
+    [
+        ({}, "1 message contains"),
+        ({"delimiter": b"\0"}, "1 message contains"),
+        ({"delimiter": b"b"}, "2 messages contain"),
+        # behind its second byte a reader would go on with the rest of the delimiter
+        ({"delimiter": b"\n\n"}, "1 message contains"),
+        ({"delimiter": b"||"}, None),
+        ({"delimiter": b""}, None),
+        ({"length_prefix": True}, None),
+        ({"terminal": Terminal(80)}, None),
+    ],
+)
+def test_raw_tells_of_messages_that_contain_the_delimiter(options: dict[str, Any], torn: str | None) -> None:
+    out = io.BytesIO()
+    notes = make("raw", OutputOptions(**options)).write(iter((batch(b"a\x00b", b""), batch(b"bb\xff\n"))), out).notes
+    assert [note.partition(" the delimiter;")[0] for note in notes] == ([torn] if torn else [])
 
 
 @given(
