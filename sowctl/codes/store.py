@@ -104,8 +104,8 @@ CODES: dict[str, str] = {
     "SOW-STO-031": """11 a store that is being opened or replaced
 
         Why: Another process holds the gate that opening and replacing pass one at a time, for longer than that ever
-        takes.
-        Do: Try again; look for a stopped process that holds the store's ``-gate`` file.
+        takes: it was stopped in that moment. The message names it where that is known.
+        Do: Try again; let a stopped process go on, or end it.
         """,
     "SOW-STO-032": """11 no free reader slot
 

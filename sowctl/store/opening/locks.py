@@ -123,10 +123,16 @@ class Gate:
             # Who opens the store has it alone, as who replaces it has; openers that may not write to it share it.
             taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_PASSES)
         if not taken:
+            # A process that was stopped while it opened the store keeps all others out; the system knows which it is.
+            known = sorted(holders(self.files.gate) or ())
+            who = f" ({known[0]})" if known else ""
+            facts: dict[str, Any] = {"holder_pid": known[0]} if known else {}
             raise LockedError(
                 "SOW-STO-031",
-                f"the store is being opened or replaced by another process, for more than {self.wait:g} s",
+                f"the store is being opened or replaced by another process{who}, for more than {self.wait:g} s",
                 place=str(self.files.path),
+                hint="try again; where that process is stopped, let it go on or end it",
+                **facts,
             )
         try:
             yield lock
