@@ -272,6 +272,9 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
         # inside it, but in another lineage, has entries that this journal does not know.
         first_txid = log.first_txid
         if meta.applied < first_txid or not meta.has_journal:
+            # It began above the store, but its first files may be gone since, with entries that the store lacks.
+            if not log.begins_lineage and not log.goes_on_from(topic, meta.applied):
+                raise _behind(meta, log, place)
             return first_txid - 1
         raise DamageError(
             "SOW-ENG-003",
@@ -293,14 +296,18 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     refuse_other_history(meta, log, place)
     # Files may be gone in between; that is harmless where none of their entries was of this topic.
     if not log.goes_on_from(topic, meta.applied):
-        raise DamageError(
-            BEHIND,
-            f"the store has applied txid {meta.applied}, but the oldest journal file begins at {log.first_txid} "
-            f"(looked in {log.searched})",
-            place=str(place),
-            hint="put the older journal files back, there or in the archive; without them the changes between are lost",
-        )
+        raise _behind(meta, log, place)
     return meta.applied
+
+
+def _behind(meta: StoreMeta, log: Journal, place: Path) -> DamageError:
+    return DamageError(
+        BEHIND,
+        f"the store has applied txid {meta.applied}, but the oldest journal file begins at {log.first_txid} "
+        f"(looked in {log.searched})",
+        place=str(place),
+        hint="put the older journal files back, there or in the archive; without them the changes between are lost",
+    )
 
 
 def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:

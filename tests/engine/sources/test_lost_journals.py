@@ -172,3 +172,24 @@ def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> 
         lab.query("t")
     assert caught.value.code == "SOW-ENG-011"
     assert f"{lab.directory / 'journal'} and {place}" in caught.value.message
+
+
+def test_an_older_store_is_behind_a_journal_that_began_above_it_and_was_pruned(small: Lab, tmp_path: Path) -> None:
+    small.publish("t", message(id=1))
+    kept = shutil.copy(small.store("t"), tmp_path / "kept")
+    for file in small.journals():
+        file.unlink()
+    small.publish("t", message(id=2))
+    small.publish("late", *(message(id=n, v=f"{n}" * 200) for n in range(30)))
+    small.publish("late", message(id=99))
+    put_back(small, "t", kept)
+    assert len(small.query("t")) == 2
+    first, *rest = small.journals()
+    assert rest
+    aside = shutil.move(first, tmp_path)
+    for ask in (lambda: small.query("t"), lambda: small.publish("t", message(id=3))):
+        with pytest.raises(DamageError) as caught:
+            ask()
+        assert caught.value.code == "SOW-ENG-001"
+    shutil.move(aside, first)
+    assert len(small.query("t")) == 2
