@@ -22,6 +22,11 @@ def _text(name: str, attribute: str, doc: str) -> Function:
     return function(name, attrgetter(attribute), "", "scalar", doc, gets="header")
 
 
+def _lease_count(header: Header) -> float | None:
+    """How often the record was leased, a Double as the times beside it are; ``None`` where no leases are counted."""
+    return None if header.lease_count is None else float(header.lease_count)
+
+
 def unix_timestamp(environment: Environment) -> float:
     """The clock of the run in seconds."""
     return environment.reading() / SECOND
@@ -65,7 +70,7 @@ MESSAGE = (
         deterministic=False,
     ),
     function("LAST_LEASED", _seconds("last_leased"), "", "number", "seconds of the last lease", gets="header"),
-    function("LEASE_COUNT", attrgetter("lease_count"), "", "number", "number of leases", gets="header"),
+    function("LEASE_COUNT", _lease_count, "", "number", "number of leases, a Double", gets="header"),
     _text("CLIENT_NAME", "client_name", "name of the client behind the operation"),
     _text("USER", "user", "user behind the operation"),
     _text("REMOTE_ADDRESS", "remote_address", "address of the client"),
