@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import Array, Column, Kind, column_of
+from sowctl.expressions.columns.column import NUMERIC, Array, Column, Kind, column_of
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.sums import sums_of
 from sowctl.expressions.environment import Environment
@@ -187,10 +187,11 @@ def _needed(name: str, column: Column, batch: MessageBatch) -> Array:
         places = np.arange(size) if column.nulls is None else np.flatnonzero(~column.nulls)
     if name == "ANY":
         places = places[_edge(batch.messages, places, batch.codes[places], latest=True)]
-    # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both.
-    elif name not in ADDING and column.kind is not Kind.ROWS and column.source is None and len(places):
+    # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both. Which of
+    # numbers is the least or greatest is told by their values alone: of equal ones the first counts, with its text.
+    elif name not in ADDING and len(places) and (column.source is None or _by_value(name, column)):
         codes = batch.codes[places]
-        if name in ("MIN", "MAX") and column.kind is not Kind.STRING:
+        if _by_value(name, column):
             places = places[_extreme(column.data[places], codes, batch.count, greatest=name == "MAX")]
             codes = batch.codes[places]
         else:
@@ -198,6 +199,11 @@ def _needed(name: str, column: Column, batch: MessageBatch) -> Array:
         places = places[_edge(batch.messages, places, codes, latest=False)]
     # Stable: the messages of a group keep the order in which they came.
     return places[_by_code(batch.codes[places])]
+
+
+def _by_value(name: str, column: Column) -> bool:
+    """Whether an aggregate asks for the least or greatest of numbers that stand in the column's array."""
+    return name in ("MIN", "MAX") and column.kind in NUMERIC and not column.listed
 
 
 def _extreme(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:

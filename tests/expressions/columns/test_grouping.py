@@ -149,3 +149,18 @@ def test_a_batch_gives_its_rows_back(size: int) -> None:
     assert ColumnBatch([], size).rows() == [()] * size
     columns = [column_of(list(range(size))), column_of(["x"] * size)]
     assert ColumnBatch(columns, size).rows() == [(number, b"x") for number in range(size)]
+
+
+@pytest.mark.parametrize("name", ["MIN", "MAX"])
+def test_of_numbers_with_texts_the_first_of_the_best_is_kept_alone(name: str) -> None:
+    program = _compiled((f"{name}(/b) AS /edge", ""))
+    texts = [b"2.50", b"2.5", b"2.5e0", b"2.50"]
+    column = column_of([Number(2.5, text) for text in texts])
+    assert column.source is not None
+    stamps = np.array([4, 2, 3, 9], np.int64)
+    groups: dict[GroupKey, GroupState] = {}
+    batch = grouping.Grouper(program, ENV).batch(Messages([column], stamps, stamps))
+    # One input is kept of any number of them, and it is the one that was updated first, spelled as it was.
+    assert batch.add(groups) == 1
+    ((found,),) = [state.inputs for state in groups.values()]
+    assert [one.text for one in found] == [b"2.5"]
