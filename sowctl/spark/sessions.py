@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -31,6 +29,7 @@ from sowctl.spark.jvm.machine import (
 )
 from sowctl.spark.jvm.masters import is_local, require_master
 from sowctl.spark.jvm.packed import driver_variables, packed_settings
+from sowctl.spark.jvm.workdir import work_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -238,8 +237,7 @@ def _start(
     master = conf.pop("spark.master", master)
     # What is entered in ``ends`` first ends last: the session, its context, the virtual machine, and the directory when
     # nothing uses it any more.
-    work = Path(tempfile.mkdtemp(prefix="sowctl-spark-"))
-    ends.callback(shutil.rmtree, work, ignore_errors=True)
+    work = ends.enter_context(work_directory())
     made = settings(master, work, conf, app=app, verbose=verbose, short=short)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
         # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.

@@ -1,0 +1,80 @@
+"""The directory of a session: whose it is, and when another session removes it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sowctl.spark.jvm.workdir import PREFIX, sweep, work_directory
+
+DRIVER = """
+import sys, time
+from sowctl.spark.jvm.workdir import work_directory
+with work_directory() as work:
+    (work / "scratch").mkdir()
+    (work / "scratch" / "shuffle").write_bytes(bytes(1000))
+    print(work, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_of_a_driver_that_lives_it_stays_and_of_one_that_was_killed_it_goes(root: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        env={**os.environ, "TMPDIR": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        work = Path(process.stdout.readline().strip())
+        with work_directory() as own:
+            assert own != work and (work / "scratch" / "shuffle").is_file()
+        assert not own.exists() and work.is_dir()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert work.is_dir()
+    with work_directory() as own:
+        assert list(root.iterdir()) == [own]
+    assert list(root.iterdir()) == []
+
+
+def test_what_is_not_known_to_be_a_dead_drivers_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = root / f"{PREFIX}dead"
+    for place in (dead, root / "elsewhere", root / "another"):
+        place.mkdir()
+        (place / "lock").touch()
+    (root / f"{PREFIX}link").symlink_to(root / "elsewhere")
+    # as earlier releases made it, and as it is for a moment before it is locked
+    (root / f"{PREFIX}unlocked").mkdir()
+    (root / f"{PREFIX}file").touch()
+    stays = {one.name for one in root.iterdir()} - {dead.name}
+    with monkeypatch.context() as other:
+        other.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
+        assert sweep(root) == [] and dead.is_dir()
+    assert sweep(root) == [dead]
+    assert {one.name for one in root.iterdir()} == stays
+    assert sweep(root / "missing") == []
+
+
+def test_without_locks_a_session_begins_all_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(fd: int, operation: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with work_directory() as work:
+        assert sweep(root) == [] and work.is_dir()
+    assert list(root.iterdir()) == []
