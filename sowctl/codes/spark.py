@@ -329,10 +329,12 @@ CODES: dict[str, str] = {
 
         Why: Before a job begins on a cluster, executors look at the first bytes of some files of the instance and at a
         token in the staging directory. On the host that the message names a path is missing there, or leads to another
-        file: the directory is not mounted, or it is another copy.
+        file: the directory is not mounted, or it is another copy. A data source cannot ask before: there a task says it
+        that does not find the store or journal which the driver saw when it planned.
         Do: Put the files of the instance, and the ``--staging`` directory, on a file system that all machines mount at
         the same path. Or give a URL as ``--staging``: then executors need the way and the credentials to it, and the
-        driver reads for them what they do not see of the instance.
+        driver reads for them what they do not see of the instance. A data source reads a journal from its archive at a
+        URL, option ``archive``.
         See: sowctl-spark(7)
         """,
     "SOW-SPK-154": """5 a packed input that cannot be unpacked

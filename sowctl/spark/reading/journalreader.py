@@ -22,6 +22,7 @@ from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery, Run
 from sowctl.spark.reading.journalchanges import ChangePlan, FeedStretch, read_changes
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.spark.reading.malformed import Judging
+from sowctl.spark.reading.unseen import as_planned
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, arrow_schema, with_corrupt
 
@@ -87,11 +88,12 @@ def journal_schema(query: JournalQuery, schema: StructType) -> pyarrow.Schema:
 def read_partition(
     query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, partition: InputPartition
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of a partition of either kind."""
-    if isinstance(partition, FeedStretch):
-        yield from read_changes(query, schema, partition)
-    elif isinstance(partition, PlannedStretch):
-        yield from read_stretch(query, bounds, schema, partition)
+    """Record batches of a partition of either kind. Raises as :func:`~sowctl.spark.reading.unseen.as_planned`."""
+    with as_planned():
+        if isinstance(partition, FeedStretch):
+            yield from read_changes(query, schema, partition)
+        elif isinstance(partition, PlannedStretch):
+            yield from read_stretch(query, bounds, schema, partition)
 
 
 def read_stretch(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 
+from msgspec.structs import replace
+
 from sowctl.described import DescribedStruct
 from sowctl.engine.sources.past import Means, way_at
 from sowctl.engine.topics.positions import has_log, open_log
@@ -21,12 +23,16 @@ RECORDS_PER_PARTITION = 100_000
 
 
 class StorePlan(DescribedStruct, frozen=True):
-    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``)."""
+    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``).
+
+    ``seen``: the store or entries of a journal were there where this was planned.
+    """
 
     origin: Origin
     at: int | None
     planned: PlannedState | None
     count: int
+    seen: bool = True
 
 
 def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StorePlan:
@@ -37,7 +43,10 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StoreP
     """
     planned = plan_position(origin)
     if planned is None:
-        return _built(origin, at, partitions, _entries(origin))
+        entries = _entries(origin)
+        # Where nothing was published yet, a task says just that.
+        seen = entries > 0 and origin.topic is not None and origin.topic.journalled
+        return replace(_built(origin, at, partitions, entries), seen=seen)
     count = partitions or planned.records // RECORDS_PER_PARTITION + 1
     if origin.topic is None or at is None or count == 1:
         return StorePlan(origin, at, planned, count)

@@ -28,6 +28,7 @@ from sowctl.spark.origin import compiled
 from sowctl.spark.reading.malformed import Judged, Judging, Malformed
 from sowctl.spark.reading.positions import open_planned, plan_position, ranged
 from sowctl.spark.reading.storeplan import StorePlan, plan_store
+from sowctl.spark.reading.unseen import as_planned
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, STORE_COLUMNS, arrow_schema, is_inferred, with_corrupt
 from sowctl.store.codec import CORRELATION, HEADER_SIZE, LOGICAL_TOPIC, USER_KEY, decode, payloads
@@ -86,8 +87,11 @@ class StoreReader(SameCode, DataSourceReader):
         """The records of one partition that match."""
         if isinstance(partition, KeyRange):
             plan = partition.plan
-            with carried(), closing(open_planned(plan.origin, plan.planned, plan.at)) as source:
-                yield from self._batches(source, partition)
+            with carried():
+                with as_planned(seen=plan.seen):
+                    opened = open_planned(plan.origin, plan.planned, plan.at)
+                with closing(opened) as source:
+                    yield from self._batches(source, partition)
 
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
         arrays.keep_memory()
