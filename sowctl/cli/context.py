@@ -250,4 +250,7 @@ class Invocation:
 
 
 def _is_path(target: str) -> bool:
+    # What is at a URL is no file here, and to say so needs no configuration.
+    if "://" in target and not target.startswith("file:"):
+        return True
     return ("/" in target or target.endswith((".sow", ".journal"))) and Path(target).exists()

@@ -73,8 +73,10 @@ CODES: dict[str, str] = {
         """,
     "SOW-ENG-013": """10 no such file
 
-        Why: The target was written as a path, and there is no file or directory of that name.
-        Do: Correct the path; names of topics have no ``.sow`` behind them.
+        Why: The target was written as a path, and there is no file or directory of that name. Stores at URLs are not
+        read: what is mapped into memory lies on a file system of the machine.
+        Do: Correct the path; names of topics have no ``.sow`` behind them. Copy a store from its URL here; ``sowctl
+        journal dump`` and ``sowctl replay`` read an archive of a journal at its URL.
         """,
     "SOW-ENG-014": """10 a pattern without topics
 

@@ -160,6 +160,11 @@ def test_which_configuration(config_of: Callable[..., str]) -> None:
     assert config_of("--config", "option.xml", environ={"SOWCTL_CONFIG": "env.xml"}) == "option.xml"
 
 
+def test_that_a_store_at_a_url_is_not_read_needs_no_configuration(cli: Cli) -> None:
+    result = cli("query", "s3://bucket/x.sow")
+    assert result.status == 10 and "SOW-ENG-013" in result.err and "copy the file here" in result.err
+
+
 @pytest.mark.parametrize("words", [("journal", "--help"), ("journal", "-h"), ("help", "journal")])
 def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[str, ...]) -> None:
     result = cli(*words)

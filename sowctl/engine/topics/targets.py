@@ -18,6 +18,7 @@ from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.engine.topics.patterns import has_records, in_journal, in_names, matching, renames, search_for, unmatched
 from sowctl.errors import MissingError, UsageError
+from sowctl.remote.place import is_url, url_of
 
 if TYPE_CHECKING:
     from sowctl.config.document import ElementNode
@@ -53,7 +54,7 @@ def resolve(
     (other than dots) is no logical name unless ``literal``.
 
     Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (no regular expression), ``SOW-ENG-080`` (a file that
-    plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name).
+    plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name), ``SOW-ENG-013`` (no such file, or a URL).
     """
     name, message_type = split_target(text, message_type)
     logical = literal or _is_logical(name)
@@ -67,7 +68,7 @@ def resolve(
             refuse_other_kind(path)
             return [Target(path=path)]
         if text.endswith(".sow") and exact is None and not in_names(instance, name, message_type):
-            raise MissingError("SOW-ENG-013", "there is no such file", place=text)
+            raise _no_file(text)
     if exact is not None:
         return [Target(topic=exact)]
     # An exact name was looked for first, so a topic whose name has dots is found by it.
@@ -75,8 +76,23 @@ def resolve(
         found = [Target(topic=topic) for topic in matching(instance, name, message_type, derived=derived)]
         if found:
             return found
-        raise unmatched(instance, name, message_type, derived=derived)
-    raise missing(instance, name, message_type)
+        error = unmatched(instance, name, message_type, derived=derived)
+    else:
+        error = missing(instance, name, message_type)
+    # Names may look like URLs; only where nothing has this one, the URL of a file was meant.
+    raise _no_file(text) if is_url(text) and _is_logical(name) and error.code != WITHOUT_SOW else error
+
+
+def _no_file(text: str) -> MissingError:
+    """The error for a text that can only be a file's name, and is none here."""
+    if not is_url(text):
+        return MissingError("SOW-ENG-013", "there is no such file", place=text)
+    return MissingError(
+        "SOW-ENG-013",
+        "there is no such file here: stores are read where they lie, on a file system of this machine",
+        place=str(url_of(text)),
+        hint="copy the file here; sowctl journal dump and sowctl replay read an archive of a journal at its URL",
+    )
 
 
 def find_topic(instance: Instance, text: str, message_type: str | None = None, *, derived: bool = False) -> TopicConfig:

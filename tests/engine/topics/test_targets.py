@@ -68,6 +68,15 @@ def test_what_a_text_means(lab: Lab, text: str, expected: object) -> None:
     assert caught.value.code == expected
 
 
+@pytest.mark.parametrize("text", ["s3://key:secret@bucket/book2.sow", "s3://key:secret@bucket/dir", "gs://a.b/x.y"])
+def test_a_store_at_a_url_is_to_be_copied(lab: Lab, text: str) -> None:
+    with pytest.raises(MissingError) as caught:
+        resolve(lab.open(), text)
+    error = caught.value
+    assert (error.code, error.place) == ("SOW-ENG-013", text.replace("key:secret@", ""))
+    assert "this machine" in error.message and error.hint is not None and error.hint.startswith("copy the file here")
+
+
 def test_a_file_wins_over_a_logical_topic_and_not_over_a_topic(lab: Lab) -> None:
     instance = lab.open()
     store = lab.store("a.b")
