@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType, Summary
+
+if TYPE_CHECKING:
+    from sowctl.spark.jobs.stream import Shown
 
 EXAMPLES = (
     "sowctl pipeline stream orders --console --available-now",
@@ -75,6 +78,9 @@ def run(
     may leave other files there, empty ones or such as hold entries twice: pyarrow, DuckDB and other programs, which do
     not read that list, fail at them or count them. Let Spark read DIR, or take --output-format delta or iceberg.
 
+    With --console a message is printed as it is. A deletion has none: its line has the members by which journal dump
+    tells of it, topic, sow_key, txid and operation. With --operation publish there are messages alone.
+
     Progress tells the batches and entries so far, and how far the stream is behind: entries and bytes of the journal,
     as stored and of all topics, that no batch has read. With --progress json each batch is an object with batches,
     read, records, bytes, behind and bytes_behind; the summary has the last of these.
@@ -87,9 +93,8 @@ def run(
 
     out = invocation.streams.stdout
 
-    def printed(rows: list[tuple[str, bytes | None, int]]) -> None:
-        # A deletion has no message; its line keeps the place that it has in the journal.
-        out.write(b"".join((b"null" if payload is None else payload) + b"\n" for _, payload, _ in rows))
+    def printed(rows: list[Shown]) -> None:
+        out.write(b"".join(line_of(row) + b"\n" for row in rows))
         out.flush()
 
     with invocation.open_instance() as instance:
@@ -115,3 +120,14 @@ def run(
             report = stream(spark, instance, wanted, options, tell=telling.batch)
     pipeline.show(invocation, report, summary)
     return 0
+
+
+def line_of(row: Shown) -> bytes:
+    """What stands in the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
+    if row.payload is not None:
+        return row.payload
+    from sowctl.output.members import compact
+
+    key = None if row.sow_key is None else str(row.sow_key)
+    told = {"topic": row.topic, "sow_key": key, "txid": row.txid, "operation": row.operation}
+    return compact(told).encode()

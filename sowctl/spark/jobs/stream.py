@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -51,8 +51,19 @@ class Progress(Struct, frozen=True):
     bytes_behind: int = 0
 
 
-Show = Callable[[list[tuple[str, bytes | None, int]]], None]
-"""Takes rows of operation, payload and txid, some at a time, in txid order."""
+class Shown(NamedTuple):
+    """An entry that is shown. A deletion has no payload; ``topic`` is the logical one where there is one, ``sow_key``
+    None of a topic without keys."""
+
+    operation: str
+    payload: bytes | None
+    txid: int
+    topic: str
+    sow_key: int | None
+
+
+Show = Callable[[list[Shown]], None]
+"""Takes entries, some at a time, in txid order."""
 SHOWN = 4096
 """Rows that are shown at a time."""
 SHOWN_PARTITION = "4MB"
@@ -297,12 +308,22 @@ class _Showing:
     def __call__(self, batch: DataFrame, number: int) -> None:
         # partitions are stretches of the journal in their order; to sort them would read them twice, and the iterator
         # holds one of them at a time
-        rows = batch.select("_operation", "payload", "_txid").toLocalIterator()
+        columns = "_operation", "payload", "_txid", "coalesce(_logical_topic, _topic)", "_sow_key"
+        rows = batch.selectExpr(*columns).toLocalIterator()
         while some := list(islice(rows, SHOWN)):
-            found = [(row[0], None if row[1] is None else bytes(row[1]), int(row[2])) for row in some]
+            found = [
+                Shown(
+                    operation,
+                    None if payload is None else bytes(payload),
+                    txid,
+                    topic,
+                    None if key is None else int(key),
+                )
+                for operation, payload, txid, topic, key in some
+            ]
             self._show(found)
             self._records += len(found)
-            self._bytes += sum(len(payload or b"") for _, payload, _ in found)
+            self._bytes += sum(len(one.payload or b"") for one in found)
 
 
 class _Totals:

@@ -1,0 +1,60 @@
+"""What ``pipeline stream --console`` prints of an entry, told without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+
+from sowctl.cli.commands.pipeline_stream import line_of
+from sowctl.cli.main import main
+from sowctl.spark.jobs.stream import Shown, _Showing
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+
+class Batch:
+    """As much of a DataFrame as is asked for."""
+
+    def __init__(self, *rows: tuple[object, ...]) -> None:
+        self.rows = rows
+
+    def selectExpr(self, *columns: str) -> Batch:
+        assert len(columns) == len(Shown._fields)
+        return self
+
+    def toLocalIterator(self) -> object:
+        return iter(self.rows)
+
+
+def test_a_deletion_is_told_as_by_journal_dump(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", message(id=1))
+    lab.open().topic("t").delete(filter="/id = 1")
+    out = io.BytesIO()
+    main(
+        ["journal", "dump", "--config", str(lab.directory / "sowctl.xml"), "--format", "ndjson"],
+        environ={},
+        stdin=io.BytesIO(),
+        stdout=out,
+        stderr=io.BytesIO(),
+    )
+    published, deleted = map(json.loads, out.getvalue().splitlines())
+    shown: list[Shown] = []
+    rows = [
+        ("publish", bytearray(b'{"id":1}'), 1, "t", Decimal(published["sow_key"])),
+        ("delete", None, 2, "t", Decimal(deleted["sow_key"])),
+    ]
+    showing = _Showing(shown.extend)
+    showing(Batch(*rows), 0)  # type: ignore[arg-type]
+    assert showing.totals() == (2, 8)
+    first, second = map(line_of, shown)
+    assert first == b'{"id":1}'
+    told = json.loads(second)
+    assert list(told) == ["topic", "sow_key", "txid", "operation"]
+    assert told.items() <= deleted.items() and told["operation"] == "delete"
+    assert json.loads(line_of(Shown("delete", None, 7, "free", None)))["sow_key"] is None
