@@ -46,4 +46,10 @@ CODES = {
         Why: Files at URLs are read and written by pyarrow, which is not installed.
         Do: ``pip install 'sowctl[arrow]'``; the extra ``spark`` has it, too.
         """,
+    "SOW-RMT-008": """6 a file of this machine that cannot be sent
+
+        Why: Reading it failed while it was on its way to a URL: it was removed, it may not be read, or the disk failed.
+        There is no file under its name at the URL, or the one from before.
+        Do: Look at its permissions and at the disk, and run the command again.
+        """,
 }

@@ -18,7 +18,7 @@ from sowctl.breaks import unbroken
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import RemotePath, url_of
-from sowctl.remote.trouble import no_such_server, of, shortened
+from sowctl.remote.trouble import no_such_server, of, shortened, unread
 from sowctl.seam import Seam
 
 FIRST = 64 << 10
@@ -356,12 +356,18 @@ def creating(place: RemotePath) -> Iterator[IO[bytes]]:
 
 
 def send(path: Path, place: RemotePath) -> int:
-    """A file of this machine to a URL; how many bytes it has."""
+    """A file of this machine to a URL; how many bytes it has. Raises StorageError ``SOW-RMT-008`` where it cannot be
+    read here."""
 
     def content() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                yield chunk
+        # Only what fails in reading is told of the file: what fails in writing, where a chunk is handed over, is not
+        # raised here.
+        try:
+            with path.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+        except OSError as error:
+            raise unread(error, path) from error
 
     return write(place, content())
 

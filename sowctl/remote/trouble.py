@@ -7,6 +7,7 @@ words that the libraries of each store use; the text itself is shown, shortened 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from sowctl.errors import MissingError, SowError, StorageError
 from sowctl.remote.place import RemotePath
@@ -82,6 +83,16 @@ def of(error: Exception, place: RemotePath, doing: str) -> SowError:
         f"the file cannot be {doing}: {text}",
         place=str(place),
         hint="run it again; where it fails again, look at the store",
+    )
+
+
+def unread(error: OSError, path: Path) -> StorageError:
+    """StorageError ``SOW-RMT-008``: a file of this machine cannot be read, which was to go to a URL."""
+    return StorageError(
+        "SOW-RMT-008",
+        f"the file of this machine cannot be read to be sent: {error.strerror or error}",
+        place=str(path),
+        hint="look at its permissions and at the health of the disk, then run it again",
     )
 
 

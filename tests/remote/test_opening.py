@@ -205,3 +205,16 @@ def test_a_url_that_no_file_system_takes(url: str, shown: str) -> None:
     assert (error.code, error.exit_status, error.place) == ("SOW-RMT-001", 2, shown)
     if "Unrecognized" in error.message:
         assert error.message.endswith(f": {shown}")
+
+
+def test_what_cannot_be_read_here_is_told_of_the_file_here(root: RemotePath, tmp_path: Path) -> None:
+    opening.write(root / "file", [b"before"])
+    for path in (tmp_path / "gone", tmp_path):
+        with pytest.raises(SowError) as caught:
+            opening.send(path, root / "file")
+        error = caught.value
+        assert (error.code, error.exit_status, error.place) == ("SOW-RMT-008", 6, str(path))
+    # as it was where that can be, and never a part: in an object store an upload cannot be given up
+    assert not opening.exists(root / "file") or opening.read(root / "file") == b"before"
+    (tmp_path / "sent").write_bytes(b"after")
+    assert opening.send(tmp_path / "sent", root / "file") == 5 and opening.read(root / "file") == b"after"

@@ -155,12 +155,19 @@ class Sending:
             raise read_error(error, path) from error
         try:
             at = 0
-            while chunk := self._seam.call("file.read", os.pread, fd, _CHUNK, at):
+            while chunk := self._read(fd, at, path):
                 digest.update(chunk)
                 yield chunk
                 at += len(chunk)
         finally:
             os.close(fd)
+
+    def _read(self, fd: int, at: int, path: Path) -> bytes:
+        """A chunk of a file here. What fails in it is the file, and not the URL that it is on its way to."""
+        try:
+            return self._seam.call("file.read", os.pread, fd, _CHUNK, at)
+        except OSError as error:
+            raise read_error(error, path) from error
 
     def _saved(self) -> Iterator[Sent]:
         """Write the manifest if it would say anything new; then give what it tells of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -221,6 +222,23 @@ def test_segments_that_are_missing_or_others(log: Path, target: RemotePath, lake
     assert caught.value.code == "SOW-JRN-084" and segment.sha256 in caught.value.message
     assert [one.anew for one in send(log, target, verify=True)] == [False] * 3 + [True] + [False] * 5
     assert len(entries(target)) == 108
+
+
+class FailingDisk(Seam):
+    """Has a file that cannot be read where it is sent: in large pieces, and not as a journal is read."""
+
+    def call(self, name: str, function: Callable[..., R], *args: Any) -> R:
+        if name == "file.read" and sending._CHUNK in args:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().call(name, function, *args)
+
+
+def test_a_file_that_cannot_be_read_here_is_not_told_of_the_url(log: Path, near: RemotePath) -> None:
+    with pytest.raises(StorageError) as caught:
+        send(log, near, seam=FailingDisk())
+    first = sealed(log)[0].path
+    assert (caught.value.code, caught.value.place) == ("SOW-JRN-020", str(first))
+    assert "cannot be read: Input/output error" in caught.value.message
 
 
 def test_files_that_do_not_belong_there_are_refused(log: Path, near: RemotePath, tmp_path: Path) -> None:
