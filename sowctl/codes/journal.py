@@ -235,8 +235,10 @@ CODES: dict[str, str] = {
         """,
     "SOW-JRN-084": """5 a segment that is another one
 
-        Why: The file has another size or digest than the manifest says: it was replaced, cut or damaged.
-        Do: Restore it, or run ``sowctl journal archive --to URL --verify`` where its file still is.
+        Why: The file has another size or digest than the manifest says: it was replaced, cut or damaged. Or a task of
+        Spark found an archive with other entries than its plan had seen: it was made anew at its URL meanwhile.
+        Do: In the latter case run the query or job again. Else restore the file, or run ``sowctl journal archive --to
+        URL --verify`` where its journal file still is.
         See: sow-archive(5)
         """,
     "SOW-JRN-085": """8 an archive of another journal

@@ -22,6 +22,7 @@ from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:
+    from sowctl.journal.archive.archived import ArchivedFile
     from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.files import BlockRef
 
@@ -389,9 +390,9 @@ class Journal:
         rest = max(self._folder.stored(begin.number) - begin.offset, 0)
         return rest + sum(map(self._folder.stored, range(begin.number + 1, end.number))) + end.offset
 
-    def is_remote(self, number: int) -> bool:
-        """Whether a file is read at a URL."""
-        return self._folder.archived(number) is not None
+    def archived(self, number: int) -> ArchivedFile | None:
+        """What the manifest says of a file that is read at a URL; None where none of that number is."""
+        return self._folder.archived(number) if self._folder.numbers else None
 
     def may_hold(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
         """Whether a file can have entries of a topic (None: of any) within two times; True where no manifest tells."""

@@ -36,7 +36,8 @@ class Segment(Struct, frozen=True):
     one that it ends with. ``last_block``: offset and header CRC of its last block, zeros where that is not known.
     ``is_packed``: compressed so that it is read from its beginning; of one that can be read from anywhere ``size`` is
     what it unpacks to. ``limit``: of the journal's last file, where the last complete group ends. ``index``: txids and
-    offsets of some blocks, ascending; the txid is the last one before the block.
+    offsets of some blocks, ascending; the txid is the last one before the block. ``mark``: of a file at a URL, what
+    tells it from any other of its number.
     """
 
     number: int
@@ -47,12 +48,13 @@ class Segment(Struct, frozen=True):
     is_packed: bool = False
     limit: int | None = None
     index: tuple[tuple[int, int], ...] = ()
+    mark: str = ""
 
 
 class Stretch(Struct, frozen=True):
     """The blocks of file ``number`` that begin at ``offset`` or behind it, and before ``end`` (None: all that follow).
 
-    Offset 0 means the first block. ``last_txid``, ``last_block`` and ``limit`` are those of the segment.
+    Offset 0 means the first block. ``last_txid``, ``last_block``, ``limit`` and ``mark`` are those of the segment.
     ``exact``: a block begins at ``offset`` itself, and no stretch before it looks for that block.
     """
 
@@ -63,6 +65,7 @@ class Stretch(Struct, frozen=True):
     last_block: tuple[int, int] = (0, 0)
     limit: int | None = None
     exact: bool = False
+    mark: str = ""
 
 
 Near = Callable[[Segment, int], tuple[int, int]]
@@ -160,6 +163,7 @@ def _stretch(span: Span, low: int, high: int) -> Stretch:
         segment.last_block,
         segment.limit,
         exact=low == span.low > 0,
+        mark=segment.mark,
     )
 
 

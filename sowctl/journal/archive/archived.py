@@ -53,6 +53,11 @@ class ArchivedFile(Struct, frozen=True):
         """Whether it is compressed."""
         return self.name.endswith(PACKED)
 
+    @property
+    def mark(self) -> str:
+        """What tells it from any other file of its number, in few bytes: a plan has it for each of its parts."""
+        return self.sha256[:16]
+
     def file_header(self) -> FileHeader:
         """The header as it stands in the file."""
         version, checkpoint, crc, chain, offset = self.header
@@ -78,7 +83,8 @@ class ArchivedFile(Struct, frozen=True):
         """The same as a plan knows it. What is read from its beginning is not cut, and has no index there."""
         whole = self.is_packed and self.seekable is not True
         size, index = (self.size, ()) if whole else (self.length, self.index)
-        return Segment(self.number, size, self.first_txid, self.last_txid, self.last_block, whole, None, index)
+        ends = self.last_txid, self.last_block
+        return Segment(self.number, size, self.first_txid, *ends, whole, None, index, self.mark)
 
     def as_one_block(self) -> BlockHeader:
         """A header that stands for all its blocks: their entries, and their bytes stored and unpacked."""

@@ -99,13 +99,19 @@ class RemoteJournalFile(JournalFile):
         return self._remote
 
 
+_RESTORE = (
+    "run it again if the archive was made anew meanwhile; else restore the segment, or run sowctl journal archive --to "
+    "--verify where its file still is"
+)
+
+
 def lost_file(place: Place) -> DamageError:
     """DamageError ``SOW-JRN-083``."""
     return DamageError(
         "SOW-JRN-083",
         "the archive lacks a segment that its manifest names",
         place=str(place),
-        hint="restore the segment, or run sowctl journal archive --to --verify where its file still is",
+        hint=_RESTORE,
     )
 
 
@@ -115,5 +121,5 @@ def other_file(place: Place, found: str, told: str) -> DamageError:
         "SOW-JRN-084",
         f"the segment is not what the manifest says: it has {found}, not {told}",
         place=str(place),
-        hint="restore the segment, or run sowctl journal archive --to --verify where its file still is",
+        hint=_RESTORE,
     )

@@ -196,7 +196,7 @@ class _Lines:
         import pyarrow as pa
 
         instance = self.origin.instance()
-        with open_journal(self.origin, reaching=part.until) as log:
+        with open_journal(self.origin, task=part) as log:
             log.on_gap = lambda gap: self.told.add([gap])
             for block in part.blocks(log, 0, part.until):
                 rows = [_line(instance, entry) for entry in block.entries() if self.entries.wants(entry)]

@@ -139,7 +139,7 @@ def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch)
     import numpy as np
 
     arrays.keep_memory()
-    with open_journal(query.origin, reaching=part.until) as log:
+    with open_journal(query.origin, task=part) as log:
         ref = topic_of(log, query)
         if ref is None:
             return

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.upkeep.searching.entries import require_topic
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import DamageError, MissingError, UsageError
 from sowctl.journal.reader import Journal
 from sowctl.journal.stretch import Near, Segment, Span, Stretch, cut, indexed, spans
 from sowctl.spark.origin import Origin
@@ -45,9 +46,58 @@ class PlannedStretch(InputPartition):
             yield from log.stretch(part, low, high, topic)
 
 
-def open_journal(origin: Origin, *, whole: bool = False, reaching: int | None = None) -> Journal:
-    """The journal for reading; ``whole``: its end is asked of all stores. ``reaching``: the last txid that a task is to
-    read, for which it need not ask again what an archive at a URL holds. Raises what opening a journal raises."""
+class _Task(Protocol):
+    """What a task is to read."""
+
+    @property
+    def until(self) -> int:
+        """The last txid."""
+        ...
+
+
+def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = None) -> Journal:
+    """The journal for reading; ``whole``: its end is asked of all stores. ``task``: the part that a task is to read,
+    for which it need not ask again what an archive at a URL holds.
+
+    Raises what opening a journal raises, and DamageError ``SOW-JRN-084`` where the archive holds other entries than it
+    did for the plan.
+    """
+    if task is None:
+        return _opened(origin, whole=whole)
+    parts = task.parts if isinstance(task, PlannedStretch) else ()
+    # This process may have read the manifest of an archive that was made anew at its URL since: then what it says does
+    # not fit what the plan has seen, or what lies here.
+    with suppress(DamageError), ExitStack() as held:
+        log = held.enter_context(_opened(origin, reaching=task.until))
+        if all(_is_planned(log, part) for part in parts):
+            held.pop_all()
+            return log
+    with ExitStack() as held:
+        log = held.enter_context(_opened(origin))
+        for part in parts:
+            told = log.archived(part.number) if part.mark else None
+            # The same blocks in another file are as good: a file that was compressed since is sent again.
+            if told is not None and (told.last_txid, told.last_block) != (part.last_txid, part.last_block):
+                raise DamageError(
+                    "SOW-JRN-084",
+                    f"the archive was made anew since this was planned: file {part.number:010d} has other entries",
+                    place=str(log.archive or log.directory),
+                    hint="run it again: what is planned of one archive cannot be read from another",
+                )
+        held.pop_all()
+        return log
+
+
+def _is_planned(log: Journal, part: Stretch) -> bool:
+    """Whether the manifest of an archive that is known here tells of the same file as the plan; of files of this
+    machine none is asked."""
+    if not part.mark:
+        return True
+    told = log.archived(part.number)
+    return told is not None and told.mark == part.mark
+
+
+def _opened(origin: Origin, *, whole: bool = False, reaching: int | None = None) -> Journal:
     if origin.path is not None and origin.journal_name is not None:
         return Journal.open(origin.path, origin.journal_name, archive=origin.archive, reaching=reaching)
     return open_log(origin.instance(), whole=whole, archive=origin.archive, reaching=reaching)

@@ -112,7 +112,7 @@ def read_stretch(
         topic = query.topic, query.message_type
     made = Batches(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
-    with open_journal(query.origin, reaching=stretch.until) as log:
+    with open_journal(query.origin, task=stretch) as log:
         # Blocks go by in txid order, and so do the rows of a partition.
         for run in _runs(made, stretch.blocks(log, low - 1, high, topic)):
             held.append(made.batch(run))

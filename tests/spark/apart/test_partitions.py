@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.engine.verbs.journal import EntryFilter, dump
 from sowctl.engine.verbs.query import query
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, SowError
 from sowctl.journal.archive import manifest
+from sowctl.journal.reader import Journal
 from sowctl.journal.upkeep.packing import pack
 from sowctl.remote import opening
 from sowctl.remote.place import url_of
@@ -31,7 +34,7 @@ from sowctl.spark.origin import Origin
 from sowctl.spark.reading import journalplan, storeplan
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalbatches import JournalQuery
-from sowctl.spark.reading.journalplan import open_journal, plan_stretches, tell_uncut
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, plan_stretches, tell_uncut
 from sowctl.spark.reading.journalreader import JournalReader
 from sowctl.spark.reading.storereader import StoreQuery, StoreReader
 from tests.spark.apart.test_folding import XML, play
@@ -122,9 +125,55 @@ def test_a_process_reads_a_manifest_once(tmp_path: Path, monkeypatch: pytest.Mon
         manifest._HELD.clear()
         found: list[int] = []
         for one in stretches:
-            with open_journal(Origin(instance.config, None, None, None, START), reaching=one.until) as log:
+            with open_journal(Origin(instance.config, None, None, None, START), task=one) as log:
                 found += [entry.txid for block in one.blocks(log, 0, wanted[-1]) for entry in block.entries()]
         assert found == wanted and asked == ["test.manifest"]
+
+
+def test_an_archive_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+    """By a process that has read the manifest of the one before; and a plan of that one is not read from it."""
+    labs = {name: Lab(tmp_path / name, XML, journal_size=700) for name in ("one", "two")}
+    for name, lab in labs.items():
+        for start in range(0, 40, 8):
+            lab.publish("log", *[json.dumps({"id": number, "of": name}) for number in range(start, start + 8)])
+    far = tmp_path / "far"
+    url = url_of(str(far))
+
+    def planned() -> tuple[Origin, list[PlannedStretch]]:
+        with Journal.open(url, "test") as log:
+            return origin_of(log, START), plan_stretches(log, 0, None, 1)
+
+    def read(origin: Origin, parts: list[PlannedStretch]) -> list[bytes]:
+        found: list[bytes] = []
+        for part in parts:
+            with open_journal(origin, task=part) as log:
+                found += [entry.payload for block in part.blocks(log, 0, part.until) for entry in block.entries()]
+        return found
+
+    def remade(lab: Lab) -> None:
+        shutil.rmtree(far, ignore_errors=True)
+        list(archive_to(lab.open(), url))
+
+    remade(labs["one"])
+    first = planned()
+    begun = read(*first)
+    assert len(begun) > 20 and all(b'"one"' in payload for payload in begun)
+    held = dict(manifest._HELD)
+    # the same journal, compressed meanwhile: other files of the same entries
+    for file in sorted((tmp_path / "one").rglob("*.journal"))[:-1]:
+        pack(file, ".zst", SEAM)
+    remade(labs["one"])
+    manifest._HELD.clear()
+    assert list(far.glob("*.zst")) and read(*first) == begun
+    remade(labs["two"])
+    second = planned()
+    # as in a process that has read tasks of the first one and now gets one of the second
+    manifest._HELD.update(held)
+    found = read(*second)
+    assert len(found) > 20 and all(b'"two"' in payload for payload in found)
+    with pytest.raises(DamageError, match="made anew since this was planned") as caught:
+        read(*first)
+    assert caught.value.code == "SOW-JRN-084" and str(caught.value.hint).startswith("run it again")
 
 
 def test_files_that_one_task_has_to_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def fold(
 ) -> Fold:
     """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``. ``seen``: executors see the files of
     the journal that lie here; else they read the archive at its URL, and this process what is here alone."""
-    plan, stretches = planned(spark, log, topics, after, until, at, None if seen else log.is_remote)
+    plan, stretches = planned(spark, log, topics, after, until, at, None if seen else log.archived)
     if not stretches:
         return Fold(plan, None, log.on_gap)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
@@ -157,7 +157,7 @@ def fold(
     own: list[tuple[int, Run]] = []
     if not seen:
         here = _Mapper(plan, told)
-        mine = [one for one in stretches if not all(log.is_remote(part.number) for part in one.parts)]
+        mine = [one for one in stretches if not all(log.archived(part.number) for part in one.parts)]
         own = [run for stretch in mine for run in here.runs(stretch)]
         stretches = [one for one in stretches if one not in mine]
         # Of a path that executors do not see, another file may lie there: they are not told of it.
@@ -175,7 +175,7 @@ def planned(
     after: int,
     until: int,
     at: int | None,
-    apart: Callable[[int], bool] | None = None,
+    apart: Callable[[int], object] | None = None,
 ) -> tuple[FoldPlan, list[PlannedStretch]]:
     """The plan of a fold of ``topics`` behind ``after``, up to ``until`` and ``at``, and what each map task reads;
     ``apart`` as in :func:`layout`."""
@@ -212,7 +212,7 @@ def layout(
     after: int,
     until: int,
     parallel: int,
-    apart: Callable[[int], bool] | None = None,
+    apart: Callable[[int], object] | None = None,
 ) -> tuple[list[PlannedStretch], FoldShape]:
     """What each map task reads of these files, and how the rest is laid out, on so many processors. ``apart`` says by
     number which files no task reads together with the others."""
@@ -274,7 +274,7 @@ class _Mapper:
 
     def runs(self, stretch: PlannedStretch) -> Iterator[tuple[int, Run]]:
         """The runs of a stretch, some blocks at a time."""
-        with open_journal(self.plan.origin, reaching=stretch.until) as log:
+        with open_journal(self.plan.origin, task=stretch) as log:
             log.on_gap = lambda gap: self.told.add([gap])
             for blocks in _handfuls(stretch.blocks(log, self.plan.after, self.plan.until)):
                 yield from self.folded(blocks)

@@ -262,7 +262,7 @@ class _Looker:
         span = EntrySpan(plan.after, plan.until, plan.at)
         found = [LastPerKey() for _ in plan.topics]
         sizes, firsts = [0] * len(found), [0] * len(found)
-        with open_journal(plan.origin, reaching=stretch.until) as log:
+        with open_journal(plan.origin, task=stretch) as log:
             log.on_gap = lambda gap: self.gaps.add([gap])
             for block in stretch.blocks(log, plan.after, plan.until):
                 for number, ref in enumerate(plan.topics):
@@ -307,7 +307,7 @@ class _Taker:
         check_of = self.check_of
         checks = [None if check_of is None else check_of(topic) for topic in self.topics]
         pieces = _Pieces(Path(self.directory) / f"records-{attempt()}", wanted.buckets, checks)
-        with open_journal(self.plan.origin, reaching=wanted.stretch.until) as log:
+        with open_journal(self.plan.origin, task=wanted.stretch) as log:
             for block in wanted.stretch.blocks(log, self.plan.after, self.plan.until):
                 pieces.add(block, winners)
         pieces.write()
