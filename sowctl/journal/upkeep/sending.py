@@ -67,6 +67,11 @@ class Sending:
         """Whether the manifest names a segment of this number."""
         return file.number in self._segments
 
+    @property
+    def last_txid(self) -> int:
+        """The last txid that is there; 0 where there is no segment."""
+        return self._segments[max(self._segments)].last_txid if self._segments else 0
+
     def check(self, files: Sequence[SurveyedFile]) -> None:
         """Refuse files that do not belong behind those in the archive. Raises RefusedError ``SOW-JRN-085``."""
         if not self._segments or not files:

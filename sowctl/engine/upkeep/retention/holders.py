@@ -9,7 +9,7 @@ by :mod:`sowctl.engine.upkeep.retention.pruning`. Ruled by ``sow-journal(5)``, "
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from sowctl.engine.topics.histories import former
 from sowctl.engine.topics.positions import check_position, definition_of, meta_of
 from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import ConfigError, MissingError, SowError, UsageError
-from sowctl.journal.archive.manifest import find
+from sowctl.journal.upkeep.sending import Sending
 from sowctl.remote.place import RemotePath
 from sowctl.store.env import Store
 
@@ -83,9 +83,11 @@ class EntryHolder(DescribedStruct, frozen=True):
             store.sync()
 
 
-def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> Iterator[EntryHolder]:
-    """Everything that may need entries of ``log``, whose end was asked for; ``bookmarks`` are files of places besides
-    those that are found. Raises what reading a file of places or a queue raises."""
+def holders(
+    instance: Instance, log: Journal, files: Sequence[SurveyedFile], bookmarks: Iterable[str] = ()
+) -> Iterator[EntryHolder]:
+    """Everything that may need entries of ``log``, whose end was asked for and whose files these are; ``bookmarks`` are
+    files of places besides those that are found. Raises what reading a file of places or a queue raises."""
     # What readers would remark at their own beginning is no matter here.
     quiet = replace(instance, notify=lambda words: None)
     for topic in instance.topics:
@@ -96,7 +98,7 @@ def holders(instance: Instance, log: Journal, bookmarks: Iterable[str] = ()) -> 
     for entry in instance.config.sow if instance.config is not None else ():
         if isinstance(entry, ConflatedTopic) and (held := _of_conflated(quiet, log, entry)) is not None:
             yield held
-    if (archived := _of_archive(quiet)) is not None:
+    if (archived := _of_archive(quiet, files)) is not None:
         yield archived
     yield from _of_queues(quiet)
     for name, store in _bookmark_stores(quiet, bookmarks):
@@ -176,7 +178,7 @@ def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> En
     return EntryHolder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
 
 
-def _of_archive(instance: Instance) -> EntryHolder | None:
+def _of_archive(instance: Instance, files: Sequence[SurveyedFile]) -> EntryHolder | None:
     """A JournalArchiveDirectory at a URL, to which files are sent while they stay here.
 
     One that was removed before it was sent would be missing between the segments and the files here: readers of the
@@ -186,11 +188,13 @@ def _of_archive(instance: Instance) -> EntryHolder | None:
     if config is None or log is None or not isinstance(log.archive_directory, RemotePath):
         return None
     try:
-        manifest = find(log.archive_directory, config.name)
-        after = 0 if manifest is None else manifest.last.last_txid
-        why = "no file was sent there yet" if manifest is None else f"it has everything up to txid {after}"
+        sending = Sending(log.archive_directory, config.name, instance.seam, instance.now)
+        # The txids there say nothing of these files where they are of another journal of this name.
+        sending.check(files)
+        after = sending.last_txid
+        why = f"it has everything up to txid {after}" if after else "no file was sent there yet"
     except SowError as error:
-        # Whether a file is there is not known: until it is, every one stays.
+        # Whether a file is there is not known, or what is there is not this one: every one stays.
         after, why = 0, error.message
     return EntryHolder("archive", str(log.archive_directory), after, None, why, "sowctl journal archive")
 

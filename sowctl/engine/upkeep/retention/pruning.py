@@ -135,7 +135,7 @@ def _planned(instance: Instance, rule: KeepRule, bookmarks: Sequence[str]) -> _P
         return _Plan([], [], files[0], [])
     with open_log(instance) as log:
         log.last_txid()
-        found = list(holders(instance, log, bookmarks))
+        found = list(holders(instance, log, files, bookmarks))
     free: list[SurveyedFile] = []
     for file in wanted:
         # The oldest that is needed ends it: behind it nothing may go, or the journal would have a hole.

@@ -438,3 +438,11 @@ def test_what_an_archive_at_a_url_has_not_got_stays(tmp_path: Path, lake: Object
     list(archive(lab.open()))
     assert pruned(lab).removed == 2 and len(lab.journals()) == 1
     assert lab.query("t", at="40") == past
+    # Of another journal of this name the archive has nothing, whatever its txids are.
+    other = Lab(tmp_path / "other", config_xml(topic_xml("t"), ("t",)), journal_size=1200)
+    other.clock.tick(1)
+    fill(other)
+    other.config.write_text(xml)
+    report = pruned(other)
+    (held,) = report.held
+    assert (report.removed, held.after) == (0, 0) and "is another one than that in the archive" in held.why
