@@ -126,7 +126,7 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
         newest = inspect(files.path, seam)
         if mode.write:
             refuse_other_names(files)
-        watch = None
+        watch = env = None
         try:
             if not locks:
                 watch = Watch(files, seam)
@@ -143,11 +143,12 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             # same file are both of it.
             if watch is None or watch.inode() == files.path.stat().st_ino:
                 break
-            env.close()  # replaced between the two, and it is not known which of them was opened
-            watch.close()
-        except (lmdb.Error, OSError) as problem:
-            if watch is not None:
-                watch.close()
+            _close(env, watch)  # replaced between the two, and it is not known which of them was opened
+        except BaseException as problem:
+            # What was opened is let go of whatever comes: a process has a store open once, and would be refused next.
+            _close(env, watch)
+            if not isinstance(problem, (lmdb.Error, OSError)):
+                raise
             # py-lmdb has no class for this error.
             if "already open in this process" in str(problem):
                 raise RefusedError(
@@ -167,16 +168,21 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
         # Slots of readers that died keep old pages from being used again: a writer clears them.
         if mode.write:
             env.reader_check()
+        identity = current_identity(files, mode.no_lock)
     except BaseException:
-        env.close()
-        if watch is not None:
-            watch.close()
+        _close(env, watch)
         raise
-    identity = current_identity(files, mode.no_lock)
     handle = Handle(files, env, databases, identity or Identity(0, 0), seam)
     handle.writable = mode.write
     handle.watch = watch
     return handle
+
+
+def _close(env: Any, watch: Watch | None) -> None:
+    if env is not None:
+        env.close()
+    if watch is not None:
+        watch.close()
 
 
 def _is_table_finished(env: Any) -> bool:
@@ -185,15 +191,10 @@ def _is_table_finished(env: Any) -> bool:
     The first process that opens a store makes the table in its lock file, and enters the last transaction at the end.
     Where it is killed in between, a process that waits within LMDB takes the table as it is, with transaction 0, from
     which a writer would count on. The gate keeps processes of this program from waiting there; those of other programs
-    know no gate. Readers come to no harm: LMDB has them read the last transaction then. Closes the environment where it
-    cannot be asked.
+    know no gate. Readers come to no harm: LMDB has them read the last transaction then.
     """
-    try:
-        with env.begin() as txn:
-            return bool(txn.id())
-    except BaseException:
-        env.close()
-        raise
+    with env.begin() as txn:
+        return bool(txn.id())
 
 
 def _unfinished(path: Path) -> StorageError:

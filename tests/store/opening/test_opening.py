@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -57,6 +58,29 @@ def test_a_copy_is_read_without_locks_from_a_directory_that_cannot_be_written(tm
     assert [entry.name for entry in copy.iterdir()] == ["x.sow"]
     with pytest.raises(ValueError, match="without locks"):
         Store.open(copy / "x.sow", write=True, no_lock=True)
+
+
+def test_a_store_that_fails_behind_its_opening_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = new_store(tmp_path / "x.sow", 4)
+    for place, problem in (
+        ("unlocked.Watch.inode", OSError(errno.EIO, "no disk")),
+        ("unlocked.Watch.inode", KeyboardInterrupt()),
+        ("environment.current_identity", KeyboardInterrupt()),
+    ):
+        with monkeypatch.context() as patch:
+
+            def failed(*_: object, problem: BaseException = problem) -> None:
+                raise problem
+
+            patch.setattr(f"sowctl.store.opening.{place}", failed)
+            # As long as the error is kept, so is what its frames hold.
+            with pytest.raises((StorageError, KeyboardInterrupt)) as raised:
+                Store.open(path, write=False, no_lock=True)
+        with Store.open(path, write=False, no_lock=True) as store:
+            assert store.meta().records == 4
+        assert raised.tb is not None
 
 
 @pytest.fixture
