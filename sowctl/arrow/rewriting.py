@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.patterns import Regex
 from sowctl.messages.json.shapes import SlotData
-from sowctl.messages.json.template import Unshaped
+from sowctl.messages.json.template import Unshaped, exactly, is_text
 
 if TYPE_CHECKING:
     import numpy
@@ -64,7 +64,7 @@ class Rewriting:
             raise Unshaped
         self._begin = template.fixed[0][:_COMPARED]
         self._slots = [place for place in range(len(template.slots)) if place in wanted]
-        pieces = [_literal(template.fixed[0])]
+        pieces = [exactly(template.fixed[0])]
         self._kinds: dict[str, pyarrow.DataType] = {}
         for place, (slot, behind) in enumerate(zip(template.slots, template.fixed[1:], strict=True)):
             whole = wanted.get(place) == "whole"
@@ -73,7 +73,7 @@ class Rewriting:
                 value = b"(%b)" % value
                 number = pa.int64() if whole else pa.float64()
                 self._kinds[str(place)] = number if slot.kind == "number" else pa.string()
-            pieces += [value, _literal(behind)]
+            pieces += [value, exactly(behind)]
         self._words = {place for place in self._slots if template.slots[place].kind == "word"}
         groups = [b"${%d}" % number for number in range(1, len(self._slots) + 1)]
         # The last group has the first byte of the padding, which stands in no message: the last line alone shows it.
@@ -95,7 +95,10 @@ class Rewriting:
         Strings are arrays of Arrow.
         """
         raw = b"".join([*parts, _END])
-        if len(raw) > _LARGEST or not lengths.all() or not self._begins(raw, lengths) or not _is_text(raw):
+        if len(raw) > _LARGEST or not lengths.all() or not self._begins(raw, lengths):
+            return None
+        # Each begins and ends with a bracket, so no character lies across two: what holds for all holds for each.
+        if not is_text(raw):
             return None
         try:
             lines = self._pattern.rewritten(raw, self._line)
@@ -160,17 +163,3 @@ def _value_of(slot: TemplateSlot, whole: bool) -> bytes:
     if slot.kind == "word":
         return _WORD
     return _WHOLE if whole else _NUMBER
-
-
-def _literal(text: bytes) -> bytes:
-    return b"".join(b"\\x%02x" % byte for byte in text)
-
-
-def _is_text(raw: bytes) -> bool:
-    """Whether messages are UTF-8: each begins and ends with a bracket, so no character lies across two."""
-    if not raw.isascii():
-        try:
-            raw.decode()
-        except UnicodeDecodeError:
-            return False
-    return True

@@ -101,10 +101,10 @@ class ShapedMessages:
         except Unshaped:
             self._shapes.rest()
             return None
-        try:
-            found, left = self._shapes.read(text)
-        except Unshaped:
+        known = self._shapes.read(text)
+        if known is None:
             return None
+        found, left = known
         if len(found) == 1 and found[0].rows is None:
             return Shaped(found[0].made)
         return self._together(text, found, left)

@@ -58,11 +58,8 @@ class ShapedSlots:
         except Unshaped:
             self._shapes.rest()
             return None
-        try:
-            found, left = self._shapes.read(text)
-        except Unshaped:
-            return None
-        return [Piece(*one) for one in found], left
+        known = self._shapes.read(text)
+        return None if known is None else ([Piece(*one) for one in known[0]], known[1])
 
     def _refuse_large(self, text: Text) -> None:
         # A shape says nothing of the size of its messages, and one that is too large is refused elsewhere.

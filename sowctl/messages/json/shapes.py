@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from sowctl.messages.json.digits import doubles, whole_numbers
-from sowctl.messages.json.template import Unshaped
+from sowctl.messages.json.template import Unshaped, exactly, is_text
 
 if TYPE_CHECKING:
     import numpy
@@ -94,11 +94,8 @@ class Text:
 
     def __init__(self, lines: bytes, messages: Sequence[bytes], places: Numbers | None = None) -> None:
         # Line breaks neither complete nor break a sequence of UTF-8: what holds for all of them holds for each.
-        if not lines.isascii():
-            try:
-                lines.decode()
-            except UnicodeDecodeError:
-                raise Unshaped from None
+        if not is_text(lines):
+            raise Unshaped
         self.lines = lines
         self.messages = messages
         self.places = places
@@ -155,9 +152,9 @@ class Shape:
         # Replacements that depend on whether a group took part would tell it, too, and take longer.
         parts = [rb"\G\x20*+(?:(\{)"]
         for place, (slot, fixed) in enumerate(zip(template.slots, template.fixed, strict=False)):
-            parts += [_spelled(fixed[1:] if not place else fixed), self._slot(place, slot)]
+            parts += [exactly(fixed[1:] if not place else fixed), self._slot(place, slot)]
         last = template.fixed[-1]
-        parts += [_spelled(last if template.slots else last[1:]), rb"|[^\n]*+)\n"]
+        parts += [exactly(last if template.slots else last[1:]), rb"|[^\n]*+)\n"]
         values = _BEHIND.join([b"$%d" % (number + 2) for number in range(len(self._places))])
         self._replacement = b"$1" + values + LINE
         try:
@@ -270,16 +267,16 @@ class KnownShapes(Generic[T]):
         self._resting -= 1
         return True
 
-    def read(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers]:
-        """What shapes make of their messages, and which are left, in order. Raises Unshaped where that is too many."""
+    def read(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers] | None:
+        """What shapes make of their messages, and which are left, in order; None where that is too many."""
         try:
             found, left = self._match(text)
         except Unshaped:
             self.rest()
-            raise
+            return None
         if 2 * len(left) > len(text) or not found:
             self.rest()
-            raise Unshaped
+            return None
         self._pause = 0
         return found, left
 
@@ -325,11 +322,6 @@ class KnownShapes(Generic[T]):
         best = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
         self._known = [*best[: KEPT - 1], made]
         return made
-
-
-def _spelled(text: bytes) -> bytes:
-    """A pattern for these bytes and no others: not one of them can act as a part of the pattern."""
-    return b"".join([b"\\x%02x" % byte for byte in text])
 
 
 def _chosen(column: SlotData, rows: Numbers) -> SlotData:

@@ -1,7 +1,8 @@
 """What messages of one shape have in common: the bytes that stay the same, and the slots between them.
 
 Made of one message, which is known to be a JSON object. What no shape can be promised for is refused with
-:class:`Unshaped`: backslashes, line breaks, an object with a member twice, long messages.
+:class:`Unshaped`: backslashes, line breaks, an object with a member twice, long messages. What both ways of reading by
+shapes hold messages to is here as well: a shape's own bytes exactly, and text that is UTF-8.
 """
 
 from __future__ import annotations
@@ -112,3 +113,18 @@ class Template:
         if inside is not None and self._name is not None:
             inside[self._name] = value
             self._name = None
+
+
+def exactly(text: bytes) -> bytes:
+    """A pattern for these bytes and no others: not one of them can act as a part of the pattern."""
+    return b"".join([b"\\x%02x" % byte for byte in text])
+
+
+def is_text(raw: bytes) -> bool:
+    """Whether bytes are UTF-8, as the strings of a shape are taken to be."""
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return False
+    return True
