@@ -440,6 +440,25 @@ def damaged_block(path: Place, offset: int, first: int, last: int | None) -> Dam
     )
 
 
+def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
+    """DamageError ``SOW-JRN-054``: ``file`` was begun behind another file than ``before``; checksums of the block."""
+    if found is None:
+        what = f"and {before.path.name} has no block there: it is damaged, or of another copy"
+    else:
+        what = f"but that of {before.path.name} has {found:08x}: two histories meet"
+    return DamageError(
+        "SOW-JRN-054",
+        f"the file was begun behind a last block with checksum {expected:08x}, {what}",
+        place=str(file.path),
+        hint="copies of this journal went on separately, and files of both lie here: restore the files of one of them",
+        offset=0,
+        first_txid=file.header.first_txid,
+        last_txid=None,
+        written_behind=f"{expected:08x}",
+        stands_behind=None if found is None else f"{found:08x}",
+    )
+
+
 def has_gap(file: JournalFile, txid: int) -> bool:
     """Whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should be: all
     headers up to there are read."""

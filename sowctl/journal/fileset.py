@@ -15,7 +15,7 @@ from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.archive.joining import JoinedArchive, apart
 from sowctl.journal.archive.remotefile import open_file
 from sowctl.journal.block import Ended, FileInfo, Position
-from sowctl.journal.files import JournalFile, has_gap, refuse_other
+from sowctl.journal.files import JournalFile, foreign_file, has_gap, refuse_other
 from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
 from sowctl.journal.listing import list_files, list_places, searched
 from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
@@ -478,22 +478,3 @@ class FileSet:
             return False
         # A gap may go on with a group that began in it.
         return ref.header.group == ref.header.first_txid or ref.header.is_gap
-
-
-def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
-    """DamageError ``SOW-JRN-054``: ``file`` was begun behind another file than ``before``; checksums of the block."""
-    if found is None:
-        what = f"and {before.path.name} has no block there: it is damaged, or of another copy"
-    else:
-        what = f"but that of {before.path.name} has {found:08x}: two histories meet"
-    return DamageError(
-        "SOW-JRN-054",
-        f"the file was begun behind a last block with checksum {expected:08x}, {what}",
-        place=str(file.path),
-        hint="copies of this journal went on separately, and files of both lie here: restore the files of one of them",
-        offset=0,
-        first_txid=file.header.first_txid,
-        last_txid=None,
-        written_behind=f"{expected:08x}",
-        stands_behind=None if found is None else f"{found:08x}",
-    )

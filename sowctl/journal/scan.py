@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
-from sowctl.journal.files import BlockRef, JournalFile, damaged_block, has_gap
-from sowctl.journal.fileset import REMOVED, FileSet, foreign_file
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block, foreign_file, has_gap
+from sowctl.journal.fileset import REMOVED, FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, witness
 from sowctl.journal.walk import Walker, lost_end
