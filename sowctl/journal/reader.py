@@ -17,7 +17,7 @@ from sowctl.journal.format import Topic
 from sowctl.journal.listing import list_files, require_whole
 from sowctl.journal.scan import JournalScan, again
 from sowctl.journal.state import NO_TOPIC, JournalState
-from sowctl.journal.stretch import SEARCH, Segment, Stretch, blocks_of, group_before, indexed, near_in
+from sowctl.journal.stretch import Segment, Stretch, blocks_of, group_before, indexed, near_in, sampled
 from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 
@@ -411,18 +411,12 @@ class Journal:
             self._folder.release(file)
 
     def sample(self, segment: Segment) -> BlockHeader | None:
-        """The header of a block about the middle of a file (of a compressed one the first), None where there is none:
-        how much its entries take, as against what is stored. Of a file in an archive at a URL: one for all of it."""
+        """As :func:`~sowctl.journal.stretch.sampled`; of a file in an archive at a URL one header for all of it."""
         if (archived := self._folder.archived(segment.number)) is not None:
             return archived.as_one_block()
         file = self._folder.open(segment.number)
         try:
-            begin = file.header.blocks_offset
-            if segment.is_packed:
-                ref = file.block_at(begin)
-            else:
-                ref = file.next_block(max(begin, segment.size // 2), SEARCH) or file.block_at(begin)
-            return None if ref is None else ref.header
+            return sampled(file, segment)
         finally:
             self._folder.release(file)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from sowctl.errors import DamageError
-from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE
+from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.walk import Walker
 
@@ -199,6 +199,17 @@ def group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[int, i
             ref = file.block_at(ref.end)
         wanted = begin
     return None
+
+
+def sampled(file: JournalFile, segment: Segment) -> BlockHeader | None:
+    """The header of a block about the middle of the file (of a compressed one the first), None where there is none: how
+    much its entries take, as against what is stored."""
+    begin = file.header.blocks_offset
+    if segment.is_packed:
+        ref = file.block_at(begin)
+    else:
+        ref = file.next_block(max(begin, segment.size // 2), SEARCH) or file.block_at(begin)
+    return None if ref is None else ref.header
 
 
 def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
