@@ -10,7 +10,7 @@ from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType, Summary
 
 if TYPE_CHECKING:
-    from sowctl.spark.jobs.stream import Shown
+    from sowctl.spark.jobs.stream import ShownEntry
 
 EXAMPLES = (
     "sowctl pipeline stream orders --console --available-now",
@@ -93,7 +93,7 @@ def run(
 
     out = invocation.streams.stdout
 
-    def printed(rows: list[Shown]) -> None:
+    def printed(rows: list[ShownEntry]) -> None:
         out.write(b"".join(line_of(row) + b"\n" for row in rows))
         out.flush()
 
@@ -122,7 +122,7 @@ def run(
     return 0
 
 
-def line_of(row: Shown) -> bytes:
+def line_of(row: ShownEntry) -> bytes:
     """What stands in the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
     if row.payload is not None:
         return row.payload

@@ -51,7 +51,7 @@ class Progress(Struct, frozen=True):
     bytes_behind: int = 0
 
 
-class Shown(NamedTuple):
+class ShownEntry(NamedTuple):
     """An entry that is shown. A deletion has no payload; ``topic`` is the logical one where there is one, ``sow_key``
     None of a topic without keys."""
 
@@ -62,7 +62,7 @@ class Shown(NamedTuple):
     sow_key: int | None
 
 
-Show = Callable[[list[Shown]], None]
+Show = Callable[[list[ShownEntry]], None]
 """Takes entries, some at a time, in txid order."""
 SHOWN = 4096
 """Rows that are shown at a time."""
@@ -312,7 +312,7 @@ class _Showing:
         rows = batch.selectExpr(*columns).toLocalIterator()
         while some := list(islice(rows, SHOWN)):
             found = [
-                Shown(
+                ShownEntry(
                     operation,
                     None if payload is None else bytes(payload),
                     txid,

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.cli.commands.pipeline_stream import line_of
 from sowctl.cli.main import main
-from sowctl.spark.jobs.stream import Shown, _Showing
+from sowctl.spark.jobs.stream import ShownEntry, _Showing
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -24,7 +24,7 @@ class Batch:
         self.rows = rows
 
     def selectExpr(self, *columns: str) -> Batch:
-        assert len(columns) == len(Shown._fields)
+        assert len(columns) == len(ShownEntry._fields)
         return self
 
     def toLocalIterator(self) -> object:
@@ -44,7 +44,7 @@ def test_a_deletion_is_told_as_by_journal_dump(tmp_path: Path) -> None:
         stderr=io.BytesIO(),
     )
     published, deleted = map(json.loads, out.getvalue().splitlines())
-    shown: list[Shown] = []
+    shown: list[ShownEntry] = []
     rows = [
         ("publish", bytearray(b'{"id":1}'), 1, "t", Decimal(published["sow_key"])),
         ("delete", None, 2, "t", Decimal(deleted["sow_key"])),
@@ -57,4 +57,4 @@ def test_a_deletion_is_told_as_by_journal_dump(tmp_path: Path) -> None:
     told = json.loads(second)
     assert list(told) == ["topic", "sow_key", "txid", "operation"]
     assert told.items() <= deleted.items() and told["operation"] == "delete"
-    assert json.loads(line_of(Shown("delete", None, 7, "free", None)))["sow_key"] is None
+    assert json.loads(line_of(ShownEntry("delete", None, 7, "free", None)))["sow_key"] is None

@@ -15,7 +15,7 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete
 from sowctl.errors import UsageError
 from sowctl.spark.jobs import stream as streaming
-from sowctl.spark.jobs.stream import SEEN, Progress, Shown, StreamOptions, _Totals, stream
+from sowctl.spark.jobs.stream import SEEN, Progress, ShownEntry, StreamOptions, _Totals, stream
 from sowctl.spark.jobs.table import JOBS, find
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
@@ -69,7 +69,7 @@ def test_to_files_and_to_a_function(spark: SparkSession, tmp_path: Path) -> None
             (11, "c"),
             (12, "c"),
         ]
-        seen: list[Shown] = []
+        seen: list[ShownEntry] = []
         told = stream(spark, instance, instance.topic("c").config, StreamOptions(show=seen.extend, available_now=True))
         assert [one[:4] for one in seen] == [("publish", b'{"id":1}', 11, "c"), ("publish", b'{"id":2}', 12, "c")]
         assert len({one.sow_key for one in seen}) == 2
@@ -115,7 +115,7 @@ def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         instance = lab.open()
         lab.publish("a", message(id=1))
-        seen: list[Shown] = []
+        seen: list[ShownEntry] = []
         stream(spark, instance, None, StreamOptions(show=seen.extend), stop=lambda: bool(seen))
         assert len(seen) == 1
         assert not spark.streams.active
@@ -127,7 +127,7 @@ def test_a_long_batch_is_shown_in_parts(spark: SparkSession, tmp_path: Path, mon
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         for start in range(0, 30, 10):
             lab.publish("a", *[message(id=n) for n in range(start, start + 10)])
-        parts: list[list[Shown]] = []
+        parts: list[list[ShownEntry]] = []
         options = StreamOptions(show=parts.append, available_now=True, max_entries=20)
         report = stream(spark, lab.open(), None, options)
         assert [len(part) for part in parts] == [7, 7, 6, 7, 3]
