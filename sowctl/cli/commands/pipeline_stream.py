@@ -94,7 +94,7 @@ def run(
     out = invocation.streams.stdout
 
     def printed(rows: list[ShownEntry]) -> None:
-        out.write(b"".join(line_of(row) + b"\n" for row in rows))
+        out.write(b"".join(pipeline.line_of(row) + b"\n" for row in rows))
         out.flush()
 
     with invocation.open_instance() as instance:
@@ -120,14 +120,3 @@ def run(
             report = stream(spark, instance, wanted, options, tell=telling.batch)
     pipeline.show(invocation, report, summary)
     return 0
-
-
-def line_of(row: ShownEntry) -> bytes:
-    """What stands in the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
-    if row.payload is not None:
-        return row.payload
-    from sowctl.output.members import compact
-
-    key = None if row.sow_key is None else str(row.sow_key)
-    told = {"topic": row.topic, "sow_key": key, "txid": row.txid, "operation": row.operation}
-    return compact(told).encode()

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
-from sowctl.cli.commands.pipeline_stream import line_of
+from sowctl.cli.commands.bodies.pipeline import line_of
 from sowctl.cli.main import main
 from sowctl.spark.jobs.stream import ShownEntry, _Showing
 from tests.support.instances import Lab, config_xml, message, topic_xml

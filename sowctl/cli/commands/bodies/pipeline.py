@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.remote.place import Place
     from sowctl.spark.jobs.outputs.place import Output
     from sowctl.spark.jobs.report import JobReport
-    from sowctl.spark.jobs.stream import Progress
+    from sowctl.spark.jobs.stream import Progress, ShownEntry
 
 SPARK = "Spark options"
 SHORT_BYTES = 256 << 20
@@ -294,6 +294,17 @@ def show(invocation: Invocation, report: JobReport, summary: str | None) -> None
         invocation.streams.talk(in_words(report))
     else:
         invocation.note(in_words(report))
+
+
+def line_of(row: ShownEntry) -> bytes:
+    """What stands in the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
+    if row.payload is not None:
+        return row.payload
+    from sowctl.output.members import compact
+
+    key = None if row.sow_key is None else str(row.sow_key)
+    told = {"topic": row.topic, "sow_key": key, "txid": row.txid, "operation": row.operation}
+    return compact(told).encode()
 
 
 def in_words(report: JobReport) -> str:
