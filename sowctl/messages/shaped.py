@@ -7,16 +7,14 @@ used, not where it is imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, overload
-
-from sowctl.values.fields import Number
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import numpy
 
     from sowctl.messages.base import MessageType
-    from sowctl.values.fields import Slot
+    from sowctl.values.fields import Number, Slot
 
     Numbers = numpy.ndarray[Any, Any]
 
@@ -24,31 +22,6 @@ Lines: TypeAlias = "tuple[bytes, Numbers]"
 """Messages as lines of text, each perhaps behind spaces, and on which line each of them stands."""
 WORDS = (None, True, False)
 """What the codes of ``words`` stand for."""
-
-
-class Spelled(Sequence[Number]):
-    """Numbers with their texts, which lie from ``begins`` to ``ends`` in ``raw``: each is made when it is asked for."""
-
-    __slots__ = ("_begins", "_data", "_ends", "_raw")
-
-    def __init__(self, data: Numbers, raw: bytes, begins: Numbers, ends: Numbers) -> None:
-        self._data, self._raw, self._begins, self._ends = data, raw, begins, ends
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    @overload
-    def __getitem__(self, place: int) -> Number: ...
-    @overload
-    def __getitem__(self, place: slice) -> Spelled: ...
-    def __getitem__(self, place: int | slice) -> Number | Spelled:
-        if isinstance(place, slice):
-            return Spelled(self._data[place], self._raw, self._begins[place], self._ends[place])
-        return Number(self._data[place].item(), self._raw[self._begins[place] : self._ends[place]])
-
-    def __iter__(self) -> Iterator[Number]:
-        texts = map(self._raw.__getitem__, map(slice, self._begins.tolist(), self._ends.tolist()))
-        return map(Number, self._data.tolist(), texts)
 
 
 class SlotColumn(NamedTuple):

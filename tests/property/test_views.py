@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,13 +22,16 @@ from hypothesis import strategies as st
 from sowctl.config.model import OtherEntry
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.search import figures as search
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.views import columnar, computing, costs
+from sowctl.engine.views import computing, costs
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_target
 from sowctl.engine.views.view import open_computed
 from sowctl.errors import MissingError
+from sowctl.expressions.columns import grouping as grouped
+from sowctl.messages.json import columns
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -141,12 +144,18 @@ def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
 
 
 @contextmanager
-def figures(small: int) -> Iterator[None]:
+def figures(small: int, together: int) -> Iterator[None]:
     # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
     # the first change on, however many records it changes.
     from_then_on = patch.multiple(costs, SMALL=small, KEEPING=0, CHANGING=0, SHARE=0)
-    # Three rows at a time: columns go on from one batch of records to the next, and are cut between two.
-    with from_then_on, patch.object(computing, "COLUMNS", 0), patch.object(columnar, "ROWS", 3):
+    with ExitStack() as patches:
+        patches.enter_context(from_then_on)
+        # Three records at a time: columns go on from one batch of records to the next, and are cut between two.
+        patches.enter_context(patch.multiple(computing, COLUMNS=0, READ=3))
+        patches.enter_context(patch.object(search, "GROUPED", 3))
+        # They are grouped as they come, or many together; messages are read by their shapes, however few they are.
+        patches.enter_context(patch.object(grouped, "PER_GROUP", together))
+        patches.enter_context(patch.object(columns, "FEWEST", 0))
         yield
 
 
@@ -156,6 +165,7 @@ def figures(small: int) -> Iterator[None]:
     first=st.fixed_dictionaries({name: st.lists(MESSAGE, min_size=2, max_size=8) for name in "ABC"}),
     steps=st.lists(STEP, min_size=4, max_size=14),
     small=st.sampled_from([costs.SMALL, -1]),
+    together=st.sampled_from([0, 2, 32]),
     logged=st.sampled_from([("A", "B", "C"), ("A",), ("B", "C")]),
 )
 def test_a_cache_caught_up_shows_what_computing_anew_shows(
@@ -163,9 +173,10 @@ def test_a_cache_caught_up_shows_what_computing_anew_shows(
     first: dict[str, list[tuple[int, dict[str, Any]]]],
     steps: list[Step],
     small: int,
+    together: int,
     logged: tuple[str, ...],
 ) -> None:
-    with tempfile.TemporaryDirectory() as place, figures(small):
+    with tempfile.TemporaryDirectory() as place, figures(small, together):
         lab = Lab(Path(place) / "lab", config_xml(TOPICS + xml, logged))
         for step in [*(("publish", name, messages) for name, messages in first.items()), *steps]:
             if step[0] == "rebuild" and step[1] not in logged:

@@ -160,7 +160,7 @@ class Aggregation:
         read = BlockColumns(self._kind, self.program.slots, self._unreadable)
         for block in blocks(((None, some) for some in remaining) if whole is None else whole):
             for part in read.parts(block):
-                grouped.add_columns(Messages(*part))
+                grouped.add_columns(Messages(part.columns, part.txids, part.times))
 
     def _unreadable(self, refused: Refusal, key: bytes) -> InputError:
         # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.

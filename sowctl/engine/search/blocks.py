@@ -4,7 +4,7 @@ Where messages are of few shapes, their type reads them as columns of numpy (:mo
 no shape answers for are decoded, and come as columns of their own. So a block is one part or several, each with the
 records that it is of, and the values are those of the type's extractor, whichever way they were read. Loads numpy.
 
-Called by :mod:`~sowctl.engine.search.aggregate`.
+Called by :mod:`~sowctl.engine.search.aggregate`, and for views by :mod:`sowctl.engine.views.columnar`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sowctl.engine.search import figures
-from sowctl.expressions.columns.column import Array, Column, Kind, column_of
+from sowctl.expressions.columns.column import Array, Column, Kind, code_type, column_of
+from sowctl.expressions.columns.taking import stacked, taken
 from sowctl.messages.base import columns_of
 from sowctl.messages.shaped import shaped_of
 from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
+from sowctl.values.compare import text_of
+from sowctl.values.fields import Slot
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Matched
     from sowctl.messages.base import MessageType
     from sowctl.messages.shaped import Lines, SlotColumn
     from sowctl.store.read import RecordLines
-    from sowctl.values.fields import Refusal, Slot
+    from sowctl.values.fields import Refusal
+    from sowctl.values.paths import Path
 
     Unreadable = Callable[[Refusal, bytes], Exception]
 
@@ -46,11 +50,19 @@ class RecordBlock(NamedTuple):
 
 
 class BlockPart(NamedTuple):
-    """Some records of a block in their order: a column for each slot, and the stamps."""
+    """Some records of a block in their order: a column for each slot, the stamps, and the texts of key fields."""
 
     columns: Sequence[Column]
     txids: Array
     times: Array
+    texts: Sequence[Column] = ()
+
+
+class _Piece(NamedTuple):
+    """What was read in one way: of which records (None: of all), the columns of slots, and then those of key texts."""
+
+    places: Array | None
+    columns: Sequence[Column]
 
 
 def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[RecordBlock]:
@@ -81,43 +93,86 @@ def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Reco
 
 
 class BlockColumns:
-    """Reads ``slots`` of messages of one type, block by block. ``unreadable`` makes an error of a refusal and of the
-    key of its record."""
+    """Reads ``slots`` of messages of one type, block by block, and the texts of ``keys``: strings, or NULL.
 
-    def __init__(self, kind: MessageType, slots: Sequence[Slot], unreadable: Unreadable) -> None:
+    ``unreadable`` makes an error of a refusal and of the key of its record.
+    """
+
+    def __init__(
+        self, kind: MessageType, slots: Sequence[Slot], unreadable: Unreadable, keys: Sequence[Path] = ()
+    ) -> None:
+        self._width = len(slots)
         self._decoded = columns_of(kind.extractor(slots))
-        self._shaped = shaped_of(kind, slots)
+        self._key_texts = kind.key_texts(keys) if keys else None
+        self._shaped = shaped_of(kind, [*slots, *(Slot(path, text=True) for path in keys)])
         self._unreadable = unreadable
 
     def parts(self, block: RecordBlock) -> Iterator[BlockPart]:
         """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
+        pieces = self._pieces(block)
+        # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
+        if len(pieces) > 1 and len(np.unique(block.txids)) < len(block.txids):
+            pieces = [_merged(pieces)]
+        for piece in pieces:
+            yield self._part(block, piece)
+
+    def whole(self, block: RecordBlock) -> BlockPart:
+        """The columns of all records of a block, in their order. Raises what ``unreadable`` makes of a refusal."""
+        return self._part(block, _merged(self._pieces(block)))
+
+    def _part(self, block: RecordBlock, piece: _Piece) -> BlockPart:
+        columns, texts = piece.columns[: self._width], piece.columns[self._width :]
+        if piece.places is None:
+            return BlockPart(columns, block.txids, block.times, texts)
+        return BlockPart(columns, block.txids[piece.places], block.times[piece.places], texts)
+
+    def _pieces(self, block: RecordBlock) -> list[_Piece]:
         read = None
         if self._shaped is not None and not self._shaped.wait(len(block.messages)):
             read = self._shaped.read(block.messages, block.lines)
-        # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
-        whole = read is not None and len(read[0]) == 1 and not len(read[1])
-        if read is None or (not whole and len(np.unique(block.txids)) < len(block.txids)):
-            yield self._part(block, None, self._columns(block, block.messages, None))
-            return
-        pieces, left = read
-        for piece in pieces:
-            yield self._part(block, piece.rows, list(map(_column, piece.columns)))
+        if read is None:
+            return [_Piece(None, self._read(block, block.messages, None))]
+        shaped, left = read
+        pieces = [_Piece(piece.rows, self._shaped_columns(piece.columns)) for piece in shaped]
         if len(left):
             some = [block.messages[place] for place in left.tolist()]
-            yield self._part(block, left, self._columns(block, some, left))
+            pieces.append(_Piece(left, self._read(block, some, left)))
+        return pieces
 
-    def _part(self, block: RecordBlock, places: Array | None, columns: Sequence[Column]) -> BlockPart:
-        if places is None:
-            return BlockPart(columns, block.txids, block.times)
-        return BlockPart(columns, block.txids[places], block.times[places])
+    def _shaped_columns(self, columns: Sequence[SlotColumn]) -> list[Column]:
+        return [*map(_column, columns[: self._width]), *map(_key_column, columns[self._width :])]
 
-    def _columns(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
+    def _read(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
         columns, refused = self._decoded(list(messages))
         if refused:
             first = refused[0]
             start = KEY_SIZE * (first.index if places is None else int(places[first.index]))
             raise self._unreadable(first, block.keys[start : start + KEY_SIZE])
-        return list(map(column_of, columns))
+        found = list(map(column_of, columns))
+        if self._key_texts is not None:
+            found += map(column_of, map(list, zip(*self._key_texts(messages)[0], strict=True)))
+        return found
+
+
+def _merged(pieces: Sequence[_Piece]) -> _Piece:
+    """All records of a block, in their order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    order = np.argsort(np.concatenate([piece.places for piece in pieces if piece.places is not None]))
+    several = zip(*(piece.columns for piece in pieces), strict=True)
+    return _Piece(None, [taken(stacked(columns), order) for columns in several])
+
+
+def _key_column(read: SlotColumn) -> Column:
+    """The texts of a slot's column, as ``key_texts`` of a message type gives them."""
+    if read.data is None or read.kind == "texts":
+        return _column(read)
+    if read.kind == "integers":
+        # Each integer has one spelling.
+        known, codes = np.unique(read.data, return_inverse=True)
+        words = [b"%d" % number for number in known.tolist()]
+        return Column(Kind.STRING, read.size, codes.astype(code_type(len(words))), words=words)
+    return column_of(list(map(text_of, read.values())))
 
 
 def _column(read: SlotColumn) -> Column:
@@ -133,12 +188,12 @@ def _column(read: SlotColumn) -> Column:
 
 
 def _texts(codes: Array, texts: Sequence[bytes]) -> Column:
-    # NULL has the code behind those of the words. The smallest type that holds it, too.
+    # NULL has the code behind those of the words.
     words = [text for text in texts if text]
     nothing = len(words)
     if not words:
         return Column(Kind.NULL, len(codes))
-    kind = np.uint8 if nothing < 255 else np.uint16 if nothing < 65_535 else np.int32
+    kind = code_type(nothing)
     if nothing == len(texts):
         return Column(Kind.STRING, len(codes), codes.astype(kind), words=words)
     # The codes of what stands behind the empty text move by one, since that is no word.

@@ -83,7 +83,11 @@ class Grouped:
             from sowctl.expressions.columns.grouping import Grouper
 
             self._grouper = Grouper(self._projection, self._environment)
-        batch = self._grouper.batch(messages)
+        batch = self._grouper.gathered(messages)
+        if batch is not None:
+            self._add(batch)
+
+    def _add(self, batch: MessageBatch) -> None:
         # Asked before the groups are made. Once messages are written, those that follow are, too: within a part they
         # then stand in the order in which they came.
         groups = len(self.groups) + batch.count
@@ -116,6 +120,9 @@ class Grouped:
         The key is that of the grouping texts, txid and time are the highest of the group. Raises LimitError
         ``SOW-EXP-030``, StorageError ``SOW-ENG-040``.
         """
+        batch = self._grouper.rest() if self._grouper is not None else None
+        if batch is not None:
+            self._add(batch)
         if self._files is None:
             yield from self._written(self.groups)
             return

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.engine.views.definition import ViewRecord
     from sowctl.engine.views.moment import ViewInstant
+    from sowctl.store.read import LinedBatch
 
 READ = 1000
 COLUMNS = 20_000
@@ -28,19 +29,27 @@ def computed(moment: ViewInstant, program: Program, directory: Path) -> Iterator
     Groups take about ``moment.memory`` bytes; what is more goes to files without names in ``directory``.
     """
 
-    def pairs(number: int) -> Iterator[Pairs]:
-        return moment.source(program.query.sources[number]).batches(READ)
-
     def source(number: int) -> Iterator[list[ViewRecord]]:
-        return records_of(program, number, pairs(number))
+        return records_of(program, number, moment.source(program.query.sources[number]).batches(READ))
+
+    def lined(number: int) -> Iterator[LinedBatch]:
+        return _lined(moment, program, number)
 
     groups, records = Groups(program), _records(moment, program)
     with Spilling(program, records, directory, moment.memory) as spilling:
-        for rows in (
-            _by_columns(program, groups, pairs) if _suits(program, records) else _by_rows(program, groups, source)
+        for inputs in (
+            _by_columns(program, groups, lined) if _suits(program, records) else _by_rows(program, groups, source)
         ):
-            spilling.added(groups.groups, rows)
+            spilling.added(groups.groups, inputs)
         yield from spilling.messages(groups.groups) if spilling.spilled else groups.messages()
+
+
+def _lined(moment: ViewInstant, program: Program, number: int) -> Iterator[LinedBatch]:
+    """The records of a source, as lines of text where its store shows them so and no filter is asked of them."""
+    source = moment.source(program.query.sources[number])
+    filtered = program.query.filter is not None and not program.joins
+    parts = source.stored.lined(READ) if source.stored is not None and not filtered else None
+    return ((None, some) for some in source.batches(READ)) if parts is None else parts
 
 
 def _suits(program: Program, records: int) -> bool:
@@ -51,20 +60,20 @@ def _suits(program: Program, records: int) -> bool:
     return suits(program)
 
 
-def _by_columns(program: Program, groups: Groups, source: Callable[[int], Iterable[Pairs]]) -> Iterator[int]:
-    """Add all rows; how many, after each batch."""
+def _by_columns(program: Program, groups: Groups, source: Callable[[int], Iterable[LinedBatch]]) -> Iterator[int]:
+    """Add all rows; how many inputs the groups got in lists, after each batch."""
     from sowctl.engine.views.columnar import ColumnGroups
 
     return ColumnGroups(program, source, groups.groups).compute()
 
 
 def _by_rows(program: Program, groups: Groups, source: Callable[[int], Iterable[list[ViewRecord]]]) -> Iterator[int]:
-    """Add all rows; how many, after each batch."""
+    """Add all rows; how many inputs the groups got, after each batch."""
     partners = JoinTable(program, source)
     for some in source(0):
         rows = rows_of(program, some, partners)
         groups.add(rows)
-        yield len(rows)
+        yield len(rows) * len(program.projection.aggregates)
 
 
 def _records(moment: ViewInstant, program: Program) -> int:

@@ -34,11 +34,7 @@ class RecordReader:
     def __init__(self, program: Program, number: int) -> None:
         message_type, self._topic = program.query.sources[number]
         kind = program.instance.type_of(message_type)
-        # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
-        text = program.query.filter if len(program.query.sources) == 1 else None
-        self._matcher = Matcher(
-            text, kind, self._topic, program.environment, functions=program.functions, view_of=program.query.sources
-        )
+        self._matcher = matcher_of(program, number)
         self._extract = kind.extractor(program.slots[number])
         sides = program.sides[number]
         self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None
@@ -53,7 +49,7 @@ class RecordReader:
         rows, refused = self._extract(messages)
         # A record that cannot be read fails the view: without it the groups would be wrong in silence.
         if refused:
-            raise _unreadable(refused[0], keys, self._topic)
+            raise unreadable(refused[0], keys[refused[0].index], self._topic)
         texts: Sequence[Texts] = self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
         return SourceRecords(keys, values, rows, texts)
 
@@ -64,14 +60,23 @@ class RecordReader:
         return list(map(ViewRecord, keys, all_stamps(values), headers, rows, texts))
 
 
-def _unreadable(refused: Refusal, keys: Sequence[bytes], topic: str) -> InputError:
+def matcher_of(program: Program, number: int) -> Matcher:
+    """What tells which records of the source ``number`` the view's filter leaves."""
+    message_type, topic = program.query.sources[number]
+    # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
+    text = program.query.filter if len(program.query.sources) == 1 else None
+    kind = program.instance.type_of(message_type)
+    return Matcher(text, kind, topic, program.environment, functions=program.functions, view_of=program.query.sources)
+
+
+def unreadable(refused: Refusal, key: bytes, topic: str) -> InputError:
     """The error for a record that is no message of its type."""
-    key = str(int.from_bytes(keys[refused.index], "big"))
+    number = str(int.from_bytes(key, "big"))
     return InputError(
         "SOW-QRY-004",
-        f"the message of record {key} cannot be read: {refused.message}",
+        f"the message of record {number} cannot be read: {refused.message}",
         place=topic,
-        sow_key=key,
+        sow_key=number,
     )
 
 

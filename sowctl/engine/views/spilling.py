@@ -47,8 +47,8 @@ class Spilling:
         self._records, self._directory = records, directory
         self._limit = MEMORY if limit is None else limit
         projection = program.projection
-        self._row = len(projection.aggregates) * INPUT_BYTES + (STAMP_BYTES if any(projection.ordered) else 0)
-        self._rows = 0
+        self._input_bytes = INPUT_BYTES + (STAMP_BYTES if any(projection.ordered) else 0)
+        self._inputs = 0
         self._part = 0
         self._buckets: Buckets | None = None
         self._retractable = Retractable(projection)
@@ -66,10 +66,10 @@ class Spilling:
         """Whether there are states in files."""
         return self._buckets is not None
 
-    def added(self, groups: dict[GroupKey, GroupState], rows: int) -> None:
-        """Say that so many rows were added to the groups; they are empty afterwards if that was too much."""
-        self._rows += rows
-        if len(groups) * GROUP_BYTES + self._rows * self._row > self._limit:
+    def added(self, groups: dict[GroupKey, GroupState], inputs: int) -> None:
+        """Say that the groups got so many inputs in lists; they are empty afterwards if that was too much."""
+        self._inputs += inputs
+        if len(groups) * GROUP_BYTES + self._inputs * self._input_bytes > self._limit:
             self._spill(groups)
 
     def messages(self, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
@@ -108,7 +108,7 @@ class Spilling:
         self._buckets.add(b"".join(digest[:8] for digest in digests), data)
         groups.clear()
         self._part += 1
-        self._rows = 0
+        self._inputs = 0
 
     def _states(self) -> Iterator[bytes]:
         """Digest and state, those of one group side by side."""

@@ -157,6 +157,11 @@ class Column:
         return np.broadcast_to(found, (size,)) if len(found) != size else found
 
 
+def code_type(words: int) -> Any:
+    """The smallest type of numpy for the codes of so many words and the one of NULL behind them."""
+    return np.uint8 if words < 255 else np.uint16 if words < 65_535 else np.int32
+
+
 def booleans(mask: Array, nulls: Array | None = None) -> Column:
     """A column of truths. ``mask`` must be False where ``nulls``; an array of size 1 is a constant."""
     size = len(mask)
@@ -243,16 +248,13 @@ def _of_strings(values: Sequence[Any], decoded: bool) -> Column:
         index = dict(codes)
         index[b""] = None
     words = list(codes)
-    # The code for NULL is the number of words, so it must fit as well.
-    kind = np.uint8 if len(words) < 255 else np.uint16 if len(words) < 65_535 else np.int32
     nothing = len(words)
     places = {value: nothing if code is None else code for value, code in index.items()}
     places[None] = nothing
     if not words:
         return Column(Kind.NULL, len(values))
-    return Column(
-        Kind.STRING, len(values), np.fromiter(map(places.__getitem__, values), kind, len(values)), words=words
-    )
+    data = np.fromiter(map(places.__getitem__, values), code_type(len(words)), len(values))
+    return Column(Kind.STRING, len(values), data, words=words)
 
 
 def _nulls(values: Sequence[Any]) -> Array | None:

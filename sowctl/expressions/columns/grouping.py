@@ -12,20 +12,25 @@ from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.column import NUMERIC, Array, Column, Kind, column_of
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.sums import sums_of
+from sowctl.expressions.columns.taking import picked, stacked, taken
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.aggregates import ORDERED
 from sowctl.expressions.rows.program import Value
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.sums import ADDING
 from sowctl.values.compare import text_of
-from sowctl.values.fields import Row, SlotValue
+from sowctl.values.fields import Row
 from sowctl.values.paths import Path
 
 _MOST_CODES = 1 << 40
 _FEW_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
-SUMMED = 16
-"""Messages per group from which on inputs are added up: of fewer, a list is shorter than a sum. Not measured."""
+SUMMED = 2
+"""Messages per group from which on inputs are added up. COUNT, SUM and MAX of 1,000,000 joined orders in 5,000 groups,
+13,000 rows at a time: 2.8 s of processor time in lists, 2.0 added up, which also takes less memory."""
+PER_GROUP, TOGETHER = 32, 1 << 17
+"""Messages per group that are waited for, and messages that wait at most, a bound of memory. The same without waiting
+2.2 s; with 16, 32 and 64 per group 1.2. Three groups take 0.6 either way."""
 Known: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
 _WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
@@ -58,17 +63,43 @@ class Messages(NamedTuple):
 
     def at(self, places: Any) -> Messages:
         """Some of them: an array of places in their order, or a slice."""
-        columns = [column if column.constant else _cut(column, places) for column in self.columns]
+        columns = [column if column.constant else taken(column, places) for column in self.columns]
         return Messages(columns, self.txids[places], self.times[places])
 
 
 class Grouper:
-    """A projection over columns, compiled once for all batches."""
+    """A projection over columns, compiled once for all batches.
+
+    A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gathered`).
+    """
 
     def __init__(self, projection: Projection, env: Environment) -> None:
         self.projection = projection
         self._env = env
         self._programs = [(part, ColumnProgram(part)) for part in projection.parts()]
+        self._waiting: list[Messages] = []
+        self._size = self._wanted = 0
+
+    def gathered(self, messages: Messages) -> MessageBatch | None:
+        """A batch of these messages, one at least, and of those that wait; None where they wait, too.
+
+        Messages of a batch are in the order in which they came. Raises as :meth:`batch`.
+        """
+        self._waiting.append(messages)
+        self._size += messages.size
+        return self.rest() if self._size >= self._wanted else None
+
+    def rest(self) -> MessageBatch | None:
+        """A batch of all that wait; None where nothing does."""
+        held, self._waiting, self._size = self._waiting, [], 0
+        if not held:
+            return None
+        batch = self.batch(held[0] if len(held) == 1 else _joined(held))
+        # What follows will have about as many groups. Where nearly each message is a group of its own, it takes a step
+        # of Python in any case.
+        alone = 2 * batch.count > batch.messages.size
+        self._wanted = 0 if alone else min(PER_GROUP * batch.count, TOGETHER)
+        return batch
 
     def batch(self, messages: Messages) -> MessageBatch:
         """Messages with the group of each, one at least. Raises LimitError ``SOW-EXP-030`` for a pattern."""
@@ -87,6 +118,12 @@ class Grouper:
         return program.column(ColumnBatch(columns, size), self._env)
 
 
+def _joined(several: Sequence[Messages]) -> Messages:
+    columns = [stacked(some) for some in zip(*(messages.columns for messages in several), strict=True)]
+    txids, times = [messages.txids for messages in several], [messages.times for messages in several]
+    return Messages(columns, np.concatenate(txids), np.concatenate(times))
+
+
 class MessageBatch:
     """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
 
@@ -96,10 +133,10 @@ class MessageBatch:
         self._projection = projection
         self._inputs = inputs
         self.messages = messages
-        self.codes, self.count = _numbered(keys, messages.size)
+        self.codes, self.count = numbered(keys, messages.size)
         self._latest = _latest(self)
         # The latest message stands for the group's key, too: all of its messages have the same texts.
-        self._keys = [_picked(column, self._latest) for column in keys]
+        self._keys = [picked(column, self._latest) for column in keys]
 
     def keys(self) -> list[GroupKey]:
         """The texts of each group. Groups are found by them, so two numbers with the same texts meet in one group."""
@@ -121,7 +158,7 @@ class MessageBatch:
         listed = 0
         for number, (call, column) in enumerate(zip(projection.aggregates, self._inputs, strict=True)):
             listed += _add_inputs(states, number, call.name, column, self)
-        columns = [_picked(column, latest) for column in messages.columns]
+        columns = [picked(column, latest) for column in messages.columns]
         rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
         counts = np.bincount(self.codes, minlength=self.count).tolist()
         for state, stamp, row, count in zip(states, self.stamps(latest), rows, counts, strict=False):
@@ -162,7 +199,7 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
     ordered = name in ORDERED
     places = _needed(name, column, batch)
     bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
-    values: Any = _picked(column, places)
+    values: Any = picked(column, places)
     stamps = batch.stamps(places) if ordered else []
     for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
         if start == stop:
@@ -256,8 +293,11 @@ def _edge(messages: Messages, places: Array | None, codes: Array, *, latest: boo
     return np.sort(found[order[np.append(chosen[1:] != chosen[:-1], True)]])
 
 
-def _numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
-    """One number per message for its whole key, which messages of a group share, and how many numbers there are."""
+def numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
+    """One number per message for its whole key, which messages of a group share, and how many numbers there are.
+
+    Numbers have no gaps. Keys of one group have the same texts.
+    """
     codes = None
     for column in keys:
         if column.constant or column.kind is Kind.NULL:
@@ -314,48 +354,3 @@ def _codes(column: Column, size: int) -> Array:
         # NULL is a group of its own.
         found = np.where(column.nulls, 0, found + 1)
     return found
-
-
-def _picked(column: Column, places: Array) -> list[SlotValue]:
-    """The slot values of a column at some places."""
-    if column.constant:
-        return list(repeat(column.values()[0], len(places)))
-    if column.source is not None:
-        return list(map(column.source.__getitem__, places.tolist()))
-    if column.kind is Kind.NULL:
-        return [None] * len(places)
-    nulls = column.nulls[places] if column.nulls is not None and column.kind is not Kind.STRING else None
-    ints = None if column.ints is None else column.ints[places]
-    some = Column(column.kind, len(places), column.data[places], nulls, ints=ints, words=column.words)
-    return list(some.values())
-
-
-def _cut(column: Column, places: Any) -> Column:
-    """A column of some places of one that is no constant, with no more words than it needs."""
-    source = None
-    if column.source is not None:
-        source = column.source[places] if isinstance(places, slice) else _picked(column, places)
-    if column.array is None:
-        size = len(source) if source is not None else len(np.empty(column.size, np.bool_)[places])
-        return Column(column.kind, size, source=source, texts=column.texts, listed=column.listed)
-    data, words = column.array[places], column.words
-    if column.kind is Kind.STRING and len(data) < len(words):
-        # The code behind the last word stands for NULL: the highest one here, and again behind the last word.
-        used, codes = np.unique(data, return_inverse=True)
-        words = [words[code] for code in used.tolist() if code < len(words)]
-        data = codes.astype(np.uint8 if len(words) < 255 else np.uint16 if len(words) < 65_535 else np.int32)
-    nulls = column.nulls[places] if column.nulls is not None and column.kind is not Kind.STRING else None
-    if nulls is not None and not nulls.any():
-        nulls = None
-    ints = None if column.ints is None else column.ints[places]
-    return Column(
-        column.kind,
-        len(data),
-        data,
-        nulls,
-        ints=ints,
-        words=words,
-        source=source,
-        texts=column.texts,
-        listed=column.listed,
-    )

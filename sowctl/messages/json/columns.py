@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.messages.json.shapes import LINE, KnownShapes, MadeShape, Match, Shape, Text
 from sowctl.messages.json.template import LISTED, Template, Unshaped
-from sowctl.messages.shaped import Piece, SlotColumn, Spelled
+from sowctl.messages.shaped import Piece, SlotColumn
 from sowctl.values.fields import Number, Row, Slot
+from sowctl.values.spelled import Spelled
 
 if TYPE_CHECKING:
     import numpy
@@ -72,7 +73,7 @@ class ShapedSlots:
         places = [_place(slot, template, wanted) for slot in self._slots]
 
         def build(match: Match) -> Columns:
-            return [_column(place, template, match) for place in places]
+            return [_column(place, template, match, slot) for place, slot in zip(places, self._slots, strict=True)]
 
         shape = Shape(template, wanted)
         alone = shape.match(Text(message + LINE, [message]), None)
@@ -111,7 +112,7 @@ def _place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | N
     return node
 
 
-def _column(place: int | None, template: Template, match: Match) -> SlotColumn:
+def _column(place: int | None, template: Template, match: Match, slot: Slot) -> SlotColumn:
     if place is None:
         return SlotColumn(match.size, "nothing")
     column = match.values[place]
@@ -123,7 +124,8 @@ def _column(place: int | None, template: Template, match: Match) -> SlotColumn:
     if data.dtype.kind != "f":
         # An integer has one spelling, since no shape takes -0 for one: its text need not be kept.
         return SlotColumn(match.size, "integers", data)
-    spelled = None if column.begins is None else Spelled(data, match.raw, *column.places)
+    # Another slot of the same field may have asked for the texts alone.
+    spelled = Spelled(data, match.raw, *column.places) if slot.text and column.begins is not None else None
     return SlotColumn(match.size, "doubles", data, spelled=spelled)
 
 

@@ -162,7 +162,8 @@ def _of_part(
 def _by_columns(
     program: Program, count: int, index: int, source: Callable[[int], Iterable[Pairs]]
 ) -> Iterator[tuple[int, bytes]]:
-    found = ColumnGroups(program, source)
+    # No lines of text: a part is a range of a store, and the joined sources came here as records.
+    found = ColumnGroups(program, lambda number: ((None, some) for some in source(number)))
     for _ in found.compute():
         pass
     groups: dict[GroupKey, RetractableGroup] = {}
