@@ -147,7 +147,7 @@ def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
 def figures(small: int, together: int) -> Iterator[None]:
     # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
     # the first change on, however many records it changes.
-    from_then_on = patch.multiple(costs, SMALL=small, KEEPING=0, CHANGING=0, SHARE=0)
+    from_then_on = patch.multiple(costs, SMALL=small, KEEPING=1e-9, CHANGING=0)
     with ExitStack() as patches:
         patches.enter_context(from_then_on)
         # Three records at a time: columns go on from one batch of records to the next, and are cut between two.

@@ -52,9 +52,24 @@ def catching_up(changed: int) -> float:
 
 
 def test_rows_are_kept_when_doing_without_has_cost_as_much() -> None:
-    assert spending([1] * 8)[1] == ["computed"] * 5 + ["kept", "caught up", "caught up"]
-    # 10,000 changes cost half of computing everything, so twice as many of them pay for the rows.
-    assert spending([10_000] * 10)[1] == ["computed"] * 8 + ["kept", "caught up"]
+    assert spending([1] * 24)[1] == ["computed"] * 21 + ["kept", "caught up", "caught up"]
+    # 2,000 changes cost half of computing everything, so twice as many of them pay for the rows.
+    assert spending([2_000] * 42)[1] == ["computed"] * 40 + ["kept", "caught up"]
+
+
+def test_catching_up_is_given_up_where_messages_alone_cost_less() -> None:
+    # 150 times what a record costs: of 600,000 records 4,000 changes cost as much as all of them.
+    kept = state(kept=True, full=FULL * costs.KEEPING)
+    assert [catches_up(kept, changed, RECORDS) for changed in (1, 3_999, 4_000, 600_000)] == [True, True, False, False]
+    # What it has cost tells more, where it was more than the cost of a transaction.
+    dear, cheap = replace(kept, change=1.0, changed=100), replace(kept, change=0.01, changed=100)
+    assert [catches_up(dear, changed, RECORDS) for changed in (1_000, 1_001)] == [True, False]
+    assert [catches_up(cheap, changed, RECORDS) for changed in (69_999, 70_000)] == [True, False]
+    assert catches_up(replace(kept, change=1.0, changed=1), 3_999, RECORDS)
+    # Of few records, computing them anew keeps rows again, which costs more.
+    few = costs.SMALL
+    assert catches_up(kept, few // 10, few)
+    assert not catches_up(kept, few // 7, few)
 
 
 @pytest.mark.parametrize("changed", [20_000, 200_000, 550_000])
@@ -82,9 +97,9 @@ def test_what_was_spent_is_forgotten_with_the_rows_and_the_definition() -> None:
     ("given", "changed", "why"),
     [
         ({}, 1, "no rows and groups are kept yet"),
-        ({"spent": 7.04}, 1, "rows are kept once doing without has cost 28.0 s; so far 7.0 s"),
-        ({"spent": 28.1}, 1, "to keep rows from now on, after 28.1 s without them"),
-        ({"spent": 28.1}, 300_000, "that is cheaper than catching up"),
+        ({"spent": 7.04}, 1, "rows are kept once doing without has cost 140.0 s; so far 7.0 s"),
+        ({"spent": 140.1}, 1, "to keep rows from now on, after 140.1 s without them"),
+        ({"spent": 140.1}, 300_000, "that is cheaper than catching up"),
         ({"kept": True}, 300_000, "that is cheaper than catching up"),
     ],
 )
