@@ -68,6 +68,34 @@ class ColumnBuilder:
             self._leave_strings()
         self._add_words(values)
 
+    def add_numbers(self, numbers: Array, nulls: Array | None, *, whole: bool) -> None:
+        """The values of the next records: Doubles, none of them NaN, or Integers within 2**53, and 0 for NULL."""
+        marks = np.full(len(numbers), INTEGER if whole else 0, np.uint8)
+        if nulls is not None:
+            marks[nulls] = NULL
+        numbers = numbers.astype(np.float64)
+        if self._numbers is None:
+            self.add(_slot_values(numbers, marks))
+            return
+        self._records += len(numbers)
+        self._numbers.append((numbers, marks))
+
+    def add_strings(self, codes: Array, words: Sequence[str]) -> None:
+        """The values of the next records: codes of distinct words, and that behind the last one for NULL."""
+        if (self._numbers and not _all_null(self._numbers)) or self._strings is None:
+            self.add(list(map([*words, None].__getitem__, codes.tolist())))
+            return
+        if self._numbers is not None:
+            self._leave_numbers()
+        self._records += len(codes)
+        if any(word not in self._strings for word in words):
+            # In the order in which they come, as :meth:`add` meets them: where they are kept in this order, the same
+            # records make the same file.
+            seen, places = np.unique(codes, return_index=True)
+            known = seen < len(words)
+            self._coded_strings([words[code] for code in seen[known][np.argsort(places[known])].tolist()])
+        self._codes.append(np.append(self._coded_strings(words), np.int32(-1))[codes])
+
     def extend(self, other: ColumnBuilder) -> None:
         """The values of the records behind these, which ``other`` was fed with."""
         self._spoiled |= other._spoiled or other._overflowed
@@ -107,7 +135,7 @@ class ColumnBuilder:
         if not earlier:
             return
         # Only NULLs so far: they fit any form, so Strings are still possible.
-        if all((marks == NULL).all() for _, marks in earlier):
+        if _all_null(earlier):
             for _, marks in earlier:
                 self._add_strings([None] * len(marks))
             return
@@ -236,6 +264,10 @@ def _numeric(values: Sequence[SlotValue], kinds: set[type]) -> tuple[Array, Arra
         return np.array(values, np.float64), np.full(len(values), mark, np.uint8)
     marks = np.array([_MARKS[type(value)] for value in values], np.uint8)
     return np.array([0 if value is None else value for value in values], np.float64), marks
+
+
+def _all_null(parts: Sequence[tuple[Array, Array]]) -> bool:
+    return all((marks == NULL).all() for _, marks in parts)
 
 
 def _slot_values(numbers: Array, marks: Array) -> list[SlotValue]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -81,6 +82,39 @@ def test_a_column_of_two_parts_is_that_of_one(kind: st.SearchStrategy[SlotValue]
             builder.add(values[start : start + 5])
     part.extend(behind)
     assert b"".join(part.parts(77)) == b"".join(whole.parts(77))
+
+
+def _coded(values: Sequence[SlotValue], order: int) -> tuple[Any, list[str]]:
+    """Codes of texts, given in any order, and the texts."""
+    words = sorted({value for value in values if isinstance(value, str) and value}, reverse=bool(order))
+    return numpy.array([words.index(value) if value else len(words) for value in values], numpy.uint8), words  # type: ignore[arg-type]
+
+
+def _add(builder: ColumnBuilder, values: Sequence[SlotValue], order: int) -> None:
+    """Add values as arrays where they are of one kind."""
+    kinds = {type(value) for value in values} - {type(None)}
+    nulls = numpy.array([value is None for value in values])
+    if kinds == {str}:
+        builder.add_strings(*_coded(values, order))
+    elif len(kinds) == 1 and kinds <= {int, float} and all(abs(value or 0) <= 2**53 for value in values):  # type: ignore[arg-type,operator]
+        numbers = numpy.array([value or 0 for value in values], "i8" if kinds == {int} else "f8")
+        builder.add_numbers(numbers, nulls if nulls.any() else None, whole=kinds == {int})
+    else:
+        builder.add(values)
+
+
+@pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data())
+def test_arrays_make_the_file_that_values_make(kind: st.SearchStrategy[SlotValue], data: st.DataObject) -> None:
+    # Empty Strings are NULL, as in a column of two parts.
+    some = st.one_of(st.none(), kind, kind, _TEXTS).map(lambda value: None if value in ("", b"") else value)
+    parts = data.draw(st.lists(st.lists(some, min_size=1, max_size=6), max_size=5))
+    by_values, by_arrays = ColumnBuilder("name"), ColumnBuilder("name")
+    for values in parts:
+        by_values.add(values)
+        _add(by_arrays, values, data.draw(st.integers(0, 1)))
+    assert b"".join(by_arrays.parts(77)) == b"".join(by_values.parts(77))
 
 
 @pytest.mark.parametrize("spoiled", [0, 1])

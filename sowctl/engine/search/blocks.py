@@ -87,9 +87,14 @@ def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[Reco
             yield held()
             keys, stamps, messages, size = bytearray(), bytearray(), [], 0
         if lines is not None:
-            yield RecordBlock(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
+            yield lined_block(lines)
     if messages:
         yield held()
+
+
+def lined_block(lines: RecordLines) -> RecordBlock:
+    """Records that come as lines."""
+    return RecordBlock(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
 
 
 class BlockColumns:
@@ -120,6 +125,11 @@ class BlockColumns:
         """The columns of all records of a block, in their order. Raises what ``unreadable`` makes of a refusal."""
         return self._part(block, _merged(self._pieces(block)))
 
+    def shaped(self, block: RecordBlock) -> BlockPart | None:
+        """As :meth:`whole`; None where the messages are read better one by one."""
+        pieces = self._shaped_pieces(block)
+        return None if pieces is None else self._part(block, _merged(pieces))
+
     def _part(self, block: RecordBlock, piece: _Piece) -> BlockPart:
         columns, texts = piece.columns[: self._width], piece.columns[self._width :]
         if piece.places is None:
@@ -127,11 +137,15 @@ class BlockColumns:
         return BlockPart(columns, block.txids[piece.places], block.times[piece.places], texts)
 
     def _pieces(self, block: RecordBlock) -> list[_Piece]:
-        read = None
-        if self._shaped is not None and not self._shaped.wait(len(block.messages)):
-            read = self._shaped.read(block.messages, block.lines)
+        pieces = self._shaped_pieces(block)
+        return [_Piece(None, self._read(block, block.messages, None))] if pieces is None else pieces
+
+    def _shaped_pieces(self, block: RecordBlock) -> list[_Piece] | None:
+        if self._shaped is None or self._shaped.wait(len(block.messages)):
+            return None
+        read = self._shaped.read(block.messages, block.lines)
         if read is None:
-            return [_Piece(None, self._read(block, block.messages, None))]
+            return None
         shaped, left = read
         pieces = [_Piece(piece.rows, self._shaped_columns(piece.columns)) for piece in shaped]
         if len(left):

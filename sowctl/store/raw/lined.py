@@ -111,7 +111,7 @@ class LinedPages:
             if int(keys[0]) <= last or (keys[1:] <= keys[:-1]).any():
                 raise Astray("keys do not ascend")
             last = int(keys[-1])
-            yield leaves.keys, _lines(self._data, self._state.page_size, leaves)
+            yield leaves.keys, lines_of(self._data, self._state.page_size, leaves)
 
 
 def lined_pages(file: DataFile | None, txnid: int) -> LinedPages | None:
@@ -122,8 +122,11 @@ def lined_pages(file: DataFile | None, txnid: int) -> LinedPages | None:
         return None
 
 
-def _lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | None:
-    """The records of some pages, in the order of keys, as lines; None where one is not as it should be."""
+def lines_of(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | None:
+    """The records of some pages, one at least, in the order of keys, as lines; None where one is not as it should be.
+
+    Of a page of which only some records are asked for, these are shown if they lie one behind the other.
+    """
     sizes = leaves.sizes
     if int(sizes.min()) < OVERHEAD:
         return None
@@ -191,4 +194,4 @@ def _clear(text: bytearray, words: Array, begins: Array, ends: Array) -> None:
     words[begins[1:] - _STEP] = _SPACE
 
 
-__all__ = ["LinedPages", "PageLines", "Payloads", "lined_pages"]
+__all__ = ["BYTES", "LinedPages", "PageLines", "Payloads", "lined_pages", "lines_of"]

@@ -7,7 +7,8 @@ may go on reading while the first process holds the state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +16,22 @@ import numpy as np
 
 from sowctl.store.codec import KEY_SIZE, OVERHEAD, Offsets
 from sowctl.store.opening.environment import RECORDS
+from sowctl.store.raw import lined
 from sowctl.store.raw.offsets import values_at
-from sowctl.store.raw.tree import Astray, Leaves, survey
+from sowctl.store.raw.tree import Astray, Leaves, entries, leaf_pages
 
 if TYPE_CHECKING:
+    from sowctl.store.raw.lined import PageLines
     from sowctl.store.raw.offsets import DataFile
 
 
 class Whole:
     """The records of a state, by number in key order. Made by :func:`whole_of`."""
 
-    def __init__(self, file: DataFile, leaves: Leaves) -> None:
+    def __init__(self, file: DataFile, leaves: Leaves, page_size: int) -> None:
         self.keys = leaves.keys
         self._file = file
+        self._leaves, self._page_size = leaves, page_size
         self._sums = leaves.sums
         self._offsets = Offsets(leaves.starts, leaves.sizes, leaves.sums.tobytes())
 
@@ -57,20 +61,35 @@ class Whole:
             return None
         return None if wrong else values
 
+    def lined(self, start: int, stop: int) -> Iterator[tuple[int, int, PageLines | None]]:
+        """Records in parts of some pages: from which number to which; as lines, where the pages show them so."""
+        pages = self._leaves.starts[start:stop] // self._page_size
+        # Where a page begins; a value on pages of its own begins one, too.
+        begun = np.flatnonzero(np.append(True, pages[1:] != pages[:-1])) + start
+        bounds = [*begun[:: max(lined.BYTES // self._page_size, 1)].tolist(), stop] if len(pages) else []
+        for low, high in pairwise(bounds):
+            part = slice(low, high)
+            keys = self.keys[KEY_SIZE * low : KEY_SIZE * high]
+            some = Leaves(keys, *(column[part] for column in self._leaves[1:]))
+            yield low, high, lined.lines_of(self._file.mapped(), self._page_size, some)
+
 
 def whole_of(file: DataFile | None, txnid: int, count: int) -> Whole | None:
     """The ``count`` records of the state of a transaction; None where the file does not show just these."""
     try:
-        leaves = None if file is None else survey(file.mapped(), txnid, RECORDS)
+        if file is None:
+            return None
+        meta, pages = leaf_pages(file.mapped(), txnid, RECORDS)
+        leaves = entries(file.mapped(), meta, pages)
     except (Astray, OSError, ValueError):
         return None
-    if file is None or leaves is None or len(leaves.sums) != count:
+    if len(leaves.sums) != count:
         return None
     keys = np.frombuffer(leaves.keys, ">u8")
     # Sizes are proven before stamps are read by them; a page out of its place breaks the order of keys.
     if (keys[1:] <= keys[:-1]).any() or int(leaves.sizes.min(initial=OVERHEAD)) < OVERHEAD:
         return None
-    return Whole(file, leaves)
+    return Whole(file, leaves, meta.page_size)
 
 
 __all__ = ["Whole", "whole_of"]

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.search import figures, gather
+from sowctl.engine.search.blocks import BlockColumns
 from sowctl.engine.search.forked import Forked
 from sowctl.errors import InputError
 from sowctl.memo.format import MemoFile, MemoKind
+from sowctl.store.raw import lined
 from sowctl.store.snapshot import Snapshot
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -51,6 +53,35 @@ def test_every_way_makes_the_same_files(lab: Lab, monkeypatch: pytest.MonkeyPatc
     assert forks == [True, False]
     monkeypatch.setattr(Snapshot, "whole", lambda _: None)
     assert _built(lab) == alone
+
+
+def test_lines_of_few_shapes_make_the_files_of_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns without an object for each value, among them records that no shape answers for."""
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    odd = {
+        7: {"s": 'a"b'},
+        90: {"mixed": 1},
+        91: {"mixed": None},
+        1900: {"n": 2.5},
+        1901: {"n": 1 << 60},
+        5: {"s": [1]},
+    }
+    rows = [{"id": n, "n": n % 70, "s": "xyz"[n // 1000], "mixed": "y"} | odd.get(n, {}) for n in range(2500)]
+    lab.publish("t", *(message(**row) for row in rows), message(id=3000, n=1, s="x", mixed="y" * 9000))
+    found = []
+    shaped = BlockColumns.shaped
+    monkeypatch.setattr(BlockColumns, "shaped", lambda *a: found.append(part := shaped(*a)) or part)
+    monkeypatch.setattr(lined, "BYTES", 100_000)
+    by_shapes = _built(lab)
+    assert sum(part is not None for part in found) > 1
+    for large in (100, 1 << 40):
+        monkeypatch.setattr(figures, "LARGE", large)
+        monkeypatch.setattr(gather, "processors", lambda: 2)
+        assert _built(lab) == by_shapes
+    monkeypatch.setattr(BlockColumns, "shaped", lambda *_: None)
+    assert _built(lab) == by_shapes
+    monkeypatch.setattr(gather, "shaped_of", lambda *_: None)
+    assert _built(lab) == by_shapes
 
 
 @pytest.mark.parametrize("large", [1, 1 << 40])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.store import codec
 from sowctl.store.env import Store
+from sowctl.store.raw import lined
 from sowctl.store.raw.whole import whole_of
 from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
@@ -30,6 +32,17 @@ def _is_the_scan(path: Path, step: int = 700) -> None:
             assert part is not None
             found += list(part)
         assert found == values
+        for start, stop in ((0, len(keys)), (len(keys) // 3, len(keys) - len(keys) // 5)):
+            shown = start
+            for low, high, lines in whole.lined(start, stop):
+                assert low == shown < high <= stop
+                shown = high
+                if lines is not None:
+                    assert lines.keys == b"".join(keys[low:high])
+                    assert list(lines.messages) == codec.payloads(values[low:high])
+                    text = lines.text.split(b"\n")
+                    assert [text[place].lstrip() for place in lines.places] == list(lines.messages)
+            assert shown == stop
         txids, times = whole.stamps()
         assert list(zip(txids.tolist(), times.tolist(), strict=True)) == codec.all_stamps(values)
         located = snapshot.located(whole.keys)
@@ -39,7 +52,8 @@ def _is_the_scan(path: Path, step: int = 700) -> None:
 
 @pytest.mark.parametrize(("records", "size"), [(0, 60), (1, 60), (40, 2500), (3, 9000), (5000, 60)])
 def test_all_records_are_those_of_a_scan(tmp_path: Path, records: int, size: int) -> None:
-    _is_the_scan(new_store(tmp_path / "t.sow", records, size=size))
+    with patch.object(lined, "BYTES", 20_000):
+        _is_the_scan(new_store(tmp_path / "t.sow", records, size=size))
 
 
 @settings(max_examples=examples(15), deadline=None)
@@ -62,6 +76,8 @@ def test_a_damaged_record_is_not_given(tmp_path: Path) -> None:
         assert whole is not None
         assert whole.values(0, 150) is not None
         assert whole.values(100, 200) is None
+        # One checksum is over all of a part: its records are read one by one then, which tells the bad one.
+        assert [lines is None for _, _, lines in whole.lined(0, 300)] == [True]
 
 
 def test_another_state_or_count_gives_nothing(tmp_path: Path) -> None:
