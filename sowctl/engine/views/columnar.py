@@ -3,8 +3,7 @@
 Records are read as those of queries are (:mod:`sowctl.engine.search.blocks`): messages of few shapes without a value of
 Python for each field. A step of a join looks up every distinct combination of texts once; each record of the attached
 source has a number, and a joined row is the numbers of its records. The result is that of rows one by one
-(:mod:`sowctl.engine.views.computing`), which also does what is not done here: projections that ask for metadata, and
-filters over joined rows.
+(:mod:`sowctl.engine.views.computing`), which also does what is not done here: projections that ask for metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import Texts
 from sowctl.engine.views.records import matcher_of, unreadable
 from sowctl.expressions.columns.column import Array, Column, Kind, column_of
-from sowctl.expressions.columns.grouping import Grouper, Messages, numbered
+from sowctl.expressions.columns.grouping import ColumnBatch, Grouper, Messages, numbered
+from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.taking import picked, stacked, taken
 from sowctl.values.fields import Values
 
@@ -36,7 +36,7 @@ _EARLIEST = np.iinfo(np.int64).min
 
 def suits(program: Program) -> bool:
     """Whether a view can be computed so."""
-    return program.filter is None and not program.projection.uses_header
+    return not program.projection.uses_header
 
 
 def batches(program: Program, number: int, found: Iterable[LinedBatch]) -> Iterator[BlockPart]:
@@ -136,6 +136,7 @@ class ColumnGroups:
         self._source = source
         self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
         self._grouper = Grouper(program.projection, program.environment)
+        self._filter = None if program.filter is None else ColumnProgram(program.filter, program.functions)
         self._attached: dict[int, Attached] = {}
         for step, (place, _, _) in enumerate(program.meetings):
             self._attached[place] = Attached(program, step, list(batches(program, place, source(place))))
@@ -143,7 +144,8 @@ class ColumnGroups:
     def compute(self) -> Iterator[int]:
         """Add all rows; how many inputs the groups got in lists, batch by batch. Raises LimitError ``SOW-EXP-030``."""
         for part in batches(self._program, 0, self._source(0)):
-            batch = self._grouper.gathered(self._rows(part))
+            messages = self._rows(part)
+            batch = self._grouper.gathered(messages) if messages.size else None
             if batch is not None:
                 yield batch.add(self.groups)
         batch = self._grouper.rest()
@@ -164,6 +166,8 @@ class ColumnGroups:
                 rows = more if rows is None else rows[more]
                 numbers = {other: some[more] for other, some in numbers.items()}
             numbers[place] = numbers_of
+        if self._filter is not None:
+            rows, numbers = self._tested(self._filter, part, rows, numbers)
         txids, times = (part.txids, part.times) if rows is None else (part.txids[rows], part.times[rows])
         for place, some in numbers.items():
             others, moments = self._attached[place].txids[some], self._attached[place].times[some]
@@ -172,6 +176,15 @@ class ColumnGroups:
             txids, times = np.where(newer, others, txids), np.where(newer, moments, times)
         columns = [self._at(part, rows, numbers, source, slot) for source, slot, _ in program.places]
         return Messages(columns, txids, times)
+
+    def _tested(
+        self, condition: ColumnProgram, part: BlockPart, rows: Array | None, numbers: Numbers
+    ) -> tuple[Array, Numbers]:
+        """The joined rows that the view's filter leaves."""
+        columns = [self._at(part, rows, numbers, source, slot) for source, slot, _ in self._program.tested]
+        size = len(part.txids) if rows is None else len(rows)
+        left = np.flatnonzero(condition.mask(ColumnBatch(columns, size), self._program.environment))
+        return left if rows is None else rows[left], {place: some[left] for place, some in numbers.items()}
 
     def _at(
         self, part: BlockPart, rows: Array | None, numbers: Numbers, source: int, number: int, *, texts: bool = False

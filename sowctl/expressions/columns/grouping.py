@@ -76,7 +76,7 @@ class Grouper:
     def __init__(self, projection: Projection, env: Environment) -> None:
         self.projection = projection
         self._env = env
-        self._programs = [(part, ColumnProgram(part)) for part in projection.parts()]
+        self._programs = [(part, ColumnProgram(part, projection.functions)) for part in projection.parts()]
         self._waiting: list[Messages] = []
         self._size = self._wanted = 0
 

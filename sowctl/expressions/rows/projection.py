@@ -102,7 +102,8 @@ class Projection:
         # Before the programs are made: it still adds slots to the reader, whose row is the one that a group keeps.
         self._needs = _shared_slots(reader, maker)
         self._parts = [*grouping, *(call.argument for call in self.aggregates)]
-        self._extra = extra
+        self.functions = extra
+        """Functions of loaded modules, by name."""
         self.width = len(grouping)
         self.keeps = tuple(place for result, place in self._needs if not result)
         """Places in a message's row of what a group's fields read from its last message."""
@@ -115,7 +116,7 @@ class Projection:
 
     def parts(self) -> list[Value]:
         """What is computed of each message, one by one: the grouping fields, then the inputs of the aggregates."""
-        return [value_of(part.node, part.text, self._extra) for part in self._parts]
+        return [value_of(part.node, part.text, self.functions) for part in self._parts]
 
     def add(
         self,

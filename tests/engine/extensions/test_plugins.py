@@ -13,8 +13,10 @@ import pytest
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.search import figures
 from sowctl.engine.topics.targets import find_topic
 from sowctl.engine.verbs.key import KeyTeller
+from sowctl.engine.views import computing
 from sowctl.errors import ConfigError, InputError, LimitError
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
@@ -181,6 +183,26 @@ def test_the_functions_of_the_page(make_lab: MakeLab) -> None:
     assert len({row["ticket"] for row in found.values()}) == 3
     assert [json.loads(text)["id"] for text in lab.query("t", "midpoint(/bid, /ask) > 2")] == [3]
     assert lab.open().topic("t").delete(filter="MIDPOINT(/bid, /ask) IS NULL").deleted == 1
+
+
+@pytest.mark.usefixtures("acme")
+def test_groups_of_many_records_call_them_too(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By columns as row by row: in a query, and in a view whose rows are joined."""
+    fields = "<Field>/g</Field><Field>SUM(MIDPOINT(/id, 4)) AS /sum</Field>"
+    view = (
+        "<View><Name>sums</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>"
+        f"<Projection>{fields}</Projection><Grouping><Field>/g</Field></Grouping></View>"
+    )
+    xml = config_xml(topic_xml("t") + view, ("t",))
+    lab = make_lab(with_modules(xml, example("functions.xml")))
+    lab.publish("t", *(message(id=n, g="xy"[n % 2]) for n in range(40)))
+    for least in (1 << 60, 0):
+        monkeypatch.setattr(figures, "LASTING_ARRAYS", least)
+        monkeypatch.setattr(computing, "COLUMNS", least)
+        asked = {"projection": "/g, SUM(MIDPOINT(/id, 4)) AS /sum", "grouping": "/g", "index_from": None}
+        for found in (lab.query("t", **asked), lab.query("sums")):
+            assert sorted(found) == ['{"g":"x","sum":230.0}', '{"g":"y","sum":240.0}']
+        shutil.rmtree(lab.store("t").parent / "t.json.sow-views")
 
 
 @pytest.mark.usefixtures("acme")

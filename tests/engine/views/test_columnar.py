@@ -6,16 +6,20 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
+from sowctl.config.derived import View
 from sowctl.config.model import OtherEntry
 from sowctl.engine.search import blocks
 from sowctl.engine.search import figures as search
 from sowctl.engine.views import computing
-from sowctl.engine.views.moment import at_one_instant
+from sowctl.engine.views.definition import Program, query_of
+from sowctl.engine.views.moment import ViewInstant, at_one_instant
 from sowctl.engine.views.view import open_computed
 from sowctl.errors import InputError
 from sowctl.expressions.columns import grouping
@@ -115,6 +119,27 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
         assert shown(filled, name, 0) == wanted, size
     # Shapes were of use, more than one of them, and what they left was decoded.
     assert max(several) > 2
+
+
+@pytest.mark.parametrize("filter", ["[B]./v > 1 OR [A]./h = 'x'", "[B]./name IS NULL", "[A]./id < 300", "1 = 2"])
+@pytest.mark.parametrize("name", ["number", "chain"])
+def test_a_filter_of_joined_rows(filled: Lab, name: str, filter: str, tmp_path: Path) -> None:
+    """No configuration has one; Spark's job takes it."""
+    instance = filled.open()
+    assert instance.config is not None
+    (entry,) = instance.config.find(name)
+    assert isinstance(entry, View)
+    program = Program(instance, replace(query_of(instance, entry), filter=filter))
+
+    def messages(moment: ViewInstant) -> list[tuple[bytes, bytes]]:
+        return [pair for some in computing.computed(moment, program, tmp_path) for pair in zip(*some, strict=True)]
+
+    found = []
+    for records in (1 << 60, 0):
+        with patch.object(computing, "COLUMNS", records):
+            found.append(at_one_instant(instance, entry, None, open_computed, messages))
+    assert found[0] == found[1]
+    assert (filter == "1 = 2") == (not found[0])
 
 
 def test_a_message_that_cannot_be_read_is_named_as_by_rows(make_lab: Callable[..., Lab]) -> None:

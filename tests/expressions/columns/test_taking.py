@@ -30,7 +30,7 @@ ANY = st.one_of(LIKE, LIKE, st.lists(st.one_of(*KINDS), max_size=5))
 def told(values: Sequence[SlotValue]) -> list[Any]:
     """Values so that only those of one type are equal; texts are bytes, and the empty one is NULL."""
     plain = [value.encode() if isinstance(value, str) else value for value in values]
-    return [None if value == b"" else (type(value), repr(value)) for value in plain]
+    return [None if value in (b"", None) else (type(value), repr(value)) for value in plain]
 
 
 def spelled(texts: Sequence[bytes]) -> Column:
