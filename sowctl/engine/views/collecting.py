@@ -1,8 +1,8 @@
 """Python's search for cycles, left out while views and figures of many records are computed.
 
 What the groups of a view hold are values, hundreds of thousands of them, and no cycles among them. Looking through all
-of it again and again took a quarter of the time: 500,000 orders joined with 5,000 customers take 5.2 to 6.3 s of
-processor time without, and 7.4 to 7.6 with it.
+of it again and again took a quarter of the time: 500,000 orders in 257,513 groups take 4.6 s of processor time without,
+and 6.1 with it.
 """
 
 from __future__ import annotations
