@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.errors import UsageError
+from sowctl.config.matching import is_pattern
+from sowctl.engine.topics.patterns import matching
+from sowctl.engine.topics.targets import Target, resolve, split_target
+from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import placed
 
 if TYPE_CHECKING:
@@ -15,16 +17,41 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 
-def topics(instance: Instance, names: Sequence[str], *, regex: bool = False) -> list[TopicConfig]:
+def topics(instance: Instance, names: Sequence[str], *, regex: bool | None = None) -> list[TopicConfig]:
     """The topics of these names, all where there are none; patterns only with ``regex``. Raises as ``resolve`` does.
 
-    The name of a logical topic stands for the Pattern topic that has its records.
+    The name of a logical topic stands for the Pattern topic that has its records. ``regex`` is None for commands that
+    have no such option.
     """
     if not names:
         return list(instance.topics)
-    found = [target for name in names for target in resolve(instance, name, literal=not regex)]
+    found = [
+        target
+        for name in names
+        for target in (resolve(instance, name, literal=True) if regex is None else chosen(instance, name, regex=regex))
+    ]
     # Several names may lead to one topic, which is worked on once.
     return list(dict.fromkeys(_topic(target).whole for target in found))
+
+
+def chosen(instance: Instance, text: str, message_type: str | None = None, *, regex: bool) -> list[Target]:
+    """The targets of a name that is a pattern only with ``regex``, the option of the command that asks.
+
+    Raises as ``resolve`` does; the hint names the option where what was given would match as a pattern.
+    """
+    try:
+        return resolve(instance, text, message_type, literal=not regex)
+    except MissingError as error:
+        name, kind = split_target(text, message_type)
+        if not regex and is_pattern(name):
+            try:
+                found = list(dict.fromkeys(_called(topic) for topic in matching(instance, name, kind)))
+            except UsageError:
+                found = []  # no expression either: the name alone is wrong
+            if found:
+                more = ", ..." if len(found) > 3 else ""
+                error.hint = f"--regex takes it as a pattern, of {', '.join(found[:3])}{more}"
+        raise
 
 
 def one(instance: Instance, text: str, message_type: str | None) -> Target:
@@ -51,6 +78,11 @@ def archived(instance: Instance, archive: str | None, journal: str | None) -> In
             hint="leave one of them out",
         )
     return instance.with_archive(placed(Path(), archive))
+
+
+def _called(topic: TopicConfig) -> str:
+    """A topic that a pattern takes, or may take a part of, in words."""
+    return topic.name if topic.logical is None else f"logical topics of {topic.name}"
 
 
 def _topic(target: Target) -> TopicConfig:

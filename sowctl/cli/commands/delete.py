@@ -54,9 +54,9 @@ def run(
         )
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.cli.io.sources import framing_of, read_messages
+    from sowctl.cli.lookup import chosen
     from sowctl.cli.words.when import sow_keys
     from sowctl.engine.options import DeleteOptions, QueryOptions
-    from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.delete import delete
     from sowctl.engine.verbs.query import tell_unknown
 
@@ -74,7 +74,7 @@ def run(
         )
 
     with invocation.open_instance() as instance:
-        targets = resolve(instance, target, message_type, literal=not regex)
+        targets = chosen(instance, target, message_type, regex=regex)
         if data is not None:
             messages = read_messages(invocation, data, framing_of(instance, target, message_type))
         if filter is not None and filter.strip():
