@@ -7,16 +7,25 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sowctl.cli.manual.expressionpage import NAME
-from sowctl.expressions.compile import compile_filter
+from sowctl.expressions.columns.column import column_of
+from sowctl.expressions.columns.grouping import Messages, add_columns
+from sowctl.expressions.compile import compile_filter, compile_projection
 from sowctl.expressions.context import Context
+from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.table import TABLE, TITLES, FunctionEntry, described, listed
+from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
+from sowctl.messages.json.text import json_text
+from tests.support import jsonslots
 
 MAN = Path(__file__).parents[2] / "man"
+ENV = Environment(lambda: 0)
+SUMS = re.findall(r"^    of (.+) are (\S+) and (\S+)$", (MAN / NAME).read_text().replace("\\-", "-"), re.MULTILINE)
 every = pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
 
 
@@ -72,3 +81,22 @@ def test_lists_and_descriptions() -> None:
     (uuid,) = (entry for entry in TABLE if entry.name == "UUID7")
     assert described(uuid)[-1].startswith("  note:      not deterministic")
     assert substr.facts()["call"] == substr.call
+
+
+@pytest.mark.parametrize(("values", "total", "mean"), SUMS)
+def test_sums_and_averages_are_those_of_the_page(values: str, total: str, mean: str) -> None:
+    """By rows and on columns: a number beyond the Doubles, or none at all, is written as null."""
+    program = compile_projection("SUM(/v) AS /s, AVG(/v) AS /a", "/g")
+    rows = [jsonslots.row(f'{{"v":{value}}}', program.slots) for value in values.split(", ")]
+    groups: list[dict[GroupKey, GroupState]] = [{}, {}]
+    program.add(groups[0], rows, ENV)
+    columns = [column_of([row[place] for row in rows]) for place in range(len(program.slots))]
+    stamps = np.arange(len(rows), dtype=np.int64)
+    add_columns(program, groups[1], Messages(columns, stamps, stamps), ENV)
+    for found in groups:
+        [group] = found.values()
+        assert [json_text(value).decode() for value in program.fields(group, ENV)] == [total, mean]
+
+
+def test_the_page_has_sums_beyond_every_range() -> None:
+    assert len(SUMS) >= 7 and {"null", "1.8446744073709552e+19"} <= {total for _, total, _ in SUMS}
