@@ -43,7 +43,9 @@ def run(
     _expiration, _topic, _message_type, _logical_topic, _user_key, _correlation_id, and of entries _operation, _client,
     _sequence, _bookmark; of a topic, * names those that the statement names itself. Names do not depend on capitals.
 
-    Types are those of sowctl export, but numbers with a fraction are doubles, as in filters. Only the tables and
+    Types are those of sowctl export, but numbers with a fraction are doubles, as in filters. DuckDB adds doubles in an
+    order of its own and rounds on the way, so that sum and avg of them may differ in the last digits from SUM and AVG
+    of query, which round once; a sum of integers is exact, beyond 64 bits too. Only the tables and
     columns that a statement names are read, each table once: memo indexes give columns without a look at the records,
     and are built where fields are asked for again, as by query. Of a large topic whose types an earlier statement has
     seen, records that WHERE refuses are not decoded, where it compares columns with constants by = < <= > >=, IN,

@@ -109,6 +109,21 @@ def test_statements(shop: InstanceHandle, text: str, expected: list[tuple[Any, .
     assert rows(shop, text) == [expected]
 
 
+def test_doubles_are_added_in_duckdbs_way_and_integers_exactly(shop: InstanceHandle) -> None:
+    """What the page of sql says: sums of Doubles are rounded on the way, those of query once, at the end."""
+    orders = shop.topic("orders")
+    orders.publish([b'{"id":%d,"side":"tenth","price":0.1,"qty":4611686018427387904}' % one for one in range(10, 20)])
+    [mine] = orders.query(
+        "/side = 'tenth'", projection="SUM(/price) AS /p, SUM(/qty) AS /q", grouping="/side"
+    ).to_dicts()
+    assert mine == {"p": 1.0, "q": float(10 << 62)}
+    [[(price, fraction, whole)]] = rows(
+        shop, "SELECT sum(price), sum(price) - 1, sum(qty) FROM orders WHERE side = 'tenth'"
+    )
+    assert price == pytest.approx(1.0) and 0 < abs(fraction) < 1e-15
+    assert whole == 10 << 62
+
+
 def test_statements_in_turn_share_what_they_create(shop: InstanceHandle) -> None:
     text = """
         CREATE TABLE t AS SELECT id, qty FROM orders; INSERT INTO t VALUES (8, 8);
