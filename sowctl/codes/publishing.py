@@ -6,7 +6,7 @@ CODES: dict[str, str] = {
     "SOW-PUB-001": """3 a message larger than a slab
 
         Why: The topic's SlabSize leaves room for smaller messages only; a server would refuse it as well.
-        Do: Raise SlabSize, or make the message smaller.
+        Do: Raise SlabSize of the topic, to 1GB at most, or make the message smaller.
         """,
     "SOW-PUB-002": """3 a missing key field
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.routing import Share
 
 
+_ON = "--on-error skip --rejects FILE goes on past bad messages and keeps them"
+_HINTS = {"SOW-PUB-001": f"SlabSize of the topic may be raised, to 1GB at most; {_ON}"}
+"""Hints of a run that a message ends, by codes; of all others :data:`_ON`."""
+
+
 class Refusals:
     """The policy of one run (``--on-error``, ``--max-errors``), and the count of what was refused."""
 
@@ -115,7 +120,7 @@ class Refusals:
             one.code,
             f"{one.message}. Nothing was published." if self._on_error == "abort" else one.message,
             place=one.place,
-            hint="--on-error skip --rejects FILE goes on past bad messages and keeps them",
+            hint=_HINTS.get(one.code, _ON),
             line=one.line,
             column=one.column,
             byte=one.offset,

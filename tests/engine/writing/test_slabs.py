@@ -33,6 +33,7 @@ def test_the_largest_message(make_lab, parts: str, slab: int) -> None:  # type: 
         lab.publish("t", _of_size(slab - OVERHEAD + 1))
     assert caught.value.code == "SOW-PUB-001"
     assert f"SlabSize {slab} leaves {slab - OVERHEAD}" in caught.value.message
+    assert (caught.value.hint or "").startswith("SlabSize of the topic may be raised, to 1GB at most; --on-error skip ")
 
 
 def test_counts_are_hints(make_lab) -> None:  # type: ignore[no-untyped-def]
