@@ -73,6 +73,7 @@ DEFECTS: list[tuple[str, Edits]] = [
     ("S055", [(90, 90, "<Action><Do><Module>amps-action-do-nothing</Module></Do></Action></Actions>")]),
     ("S057", [(79, 79, "")]),
     ("S058", [(79, 79, "<Every>25:00</Every>")]),
+    ("S058", [(79, 79, "<Every>10:00 Z</Every>")]),
     ("S063", [(70, 70, "<Name>orders(</Name>")]),
     ("S063", [(62, 62, "<UnderlyingTopic>*orders</UnderlyingTopic>"), (64, 63, "")]),
     ("S064", [(67, 67, "")]),

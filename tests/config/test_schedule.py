@@ -41,7 +41,20 @@ def berlin() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "25:00", "3", "noon", "Someday at 03:00", "Sunday 03:00", "03:60", "-4h", "4 hours"]
+    "text",
+    [
+        "",
+        "25:00",
+        "3",
+        "noon",
+        "Someday at 03:00",
+        "Sunday 03:00",
+        "03:60",
+        "-4h",
+        "4 hours",
+        "10:00 Z",
+        "Sunday at 10:00 Z",
+    ],
 )
 def test_what_is_none(text: str) -> None:
     if text == "3":
@@ -75,7 +88,7 @@ def test_a_time_of_day_in_utc() -> None:
 
 
 def test_a_weekday() -> None:
-    every = parse_every("sunday AT 3:00 z")
+    every = parse_every("sunday AT 3:00z")
     last = at("2026-01-05T00:00")  # a Monday
     assert shown(every.due(last, last)) == "Sun 2026-01-11 03:00"
     assert not every.is_due(last, at("2026-01-11T02:59")) and every.is_due(last, at("2026-01-11T03:00"))
