@@ -52,4 +52,10 @@ CODES = {
         There is no file under its name at the URL, or the one from before.
         Do: Look at its permissions and at the disk, and run the command again.
         """,
+    "SOW-RMT-009": """6 a file from a URL that cannot be written here
+
+        Why: Bringing it to this machine failed at this end: the disk is full, or its directory may not be written to.
+        At the URL nothing was changed, and of a run with staging there nothing was committed.
+        Do: Make room, look at the permissions of the directory, and run the command again.
+        """,
 }

@@ -18,7 +18,7 @@ from sowctl.breaks import unbroken
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import RemotePath, url_of
-from sowctl.remote.trouble import no_such_server, of, shortened, unread
+from sowctl.remote.trouble import no_such_server, of, shortened, unread, unwritten
 from sowctl.seam import Seam
 
 FIRST = 64 << 10
@@ -373,10 +373,14 @@ def send(path: Path, place: RemotePath) -> int:
 
 
 def fetch(place: RemotePath, path: Path) -> None:
-    """A file at a URL to this machine."""
-    with path.open("wb") as file:
-        for chunk in chunks(place):
-            file.write(chunk)
+    """A file at a URL to this machine. Raises StorageError ``SOW-RMT-009`` where it cannot be written here."""
+    try:
+        with path.open("wb") as file:
+            for chunk in chunks(place):
+                file.write(chunk)
+    except OSError as error:
+        # What fails at the URL is no OSError any more, so this is about the file here.
+        raise unwritten(error, path) from error
 
 
 def delete(place: RemotePath) -> None:

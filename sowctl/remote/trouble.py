@@ -96,6 +96,16 @@ def unread(error: OSError, path: Path) -> StorageError:
     )
 
 
+def unwritten(error: OSError, path: Path) -> StorageError:
+    """StorageError ``SOW-RMT-009``: a file of this machine cannot be written, which came from a URL."""
+    return StorageError(
+        "SOW-RMT-009",
+        f"the file that comes from a URL cannot be written on this machine: {error.strerror or error}",
+        place=str(path),
+        hint="make room there, and look at the permissions of the directory, then run it again",
+    )
+
+
 def shortened(error: Exception) -> str:
     """What a library said, in one line and without what only its support needs."""
     text = " ".join(_NOISE.sub("", str(error)).split()) or type(error).__name__

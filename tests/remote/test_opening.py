@@ -218,3 +218,18 @@ def test_what_cannot_be_read_here_is_told_of_the_file_here(root: RemotePath, tmp
     assert not opening.exists(root / "file") or opening.read(root / "file") == b"before"
     (tmp_path / "sent").write_bytes(b"after")
     assert opening.send(tmp_path / "sent", root / "file") == 5 and opening.read(root / "file") == b"after"
+
+
+def test_what_cannot_be_written_here_is_told_of_the_file_here(root: RemotePath, tmp_path: Path) -> None:
+    opening.write(root / "file", [b"content"])
+    full = Path("/dev/full")  # takes any name, and no byte
+    for path in (tmp_path / "no" / "directory", tmp_path, *([full] if full.exists() else [])):
+        with pytest.raises(SowError) as caught:
+            opening.fetch(root / "file", path)
+        error = caught.value
+        assert (error.code, error.exit_status, error.place) == ("SOW-RMT-009", 6, str(path)) and error.hint
+    with pytest.raises(SowError, match="there is no such file") as caught:
+        opening.fetch(root / "gone", tmp_path / "fetched")
+    assert caught.value.code == "SOW-RMT-002"
+    opening.fetch(root / "file", tmp_path / "fetched")
+    assert (tmp_path / "fetched").read_bytes() == b"content"
