@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -28,10 +28,14 @@ _PART = 8192
 """Bytes of a part, or those of one member."""
 _DEEPEST = 100
 """Brackets within each other in an object that is read in parts: no reader of one of its values gives up at that."""
-_SETS = 64
-"""Sets into which the hashes of names are divided, so that one of them at a time is looked through."""
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
 """A text, or a mark that opens, closes or separates."""
+_NEXT = re.compile(rb',\s*+"')
+"""A comma behind which the name of a member may begin."""
+_GUESSES = 8
+"""Such commas that are tried; each costs a tenth of what it costs to look at all marks of a part."""
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
 def raw_members(text: bytes) -> RawMembers | None:
@@ -43,12 +47,7 @@ def raw_members(text: bytes) -> RawMembers | None:
         found = _decode(text)
     except (ValueError, RecursionError):
         return None
-    # The least that these members take: braces, and for each two quotes, a colon and a comma, the last one without. An
-    # object of just this length has room for no other member.
-    least = sum(map(len, found)) + sum(map(len, found.values())) + 4 * len(found) + 1
-    if len(text) == least or _each_once(text, found):
-        return found
-    return None
+    return found if _are_all(text, found) else None
 
 
 class LongObject:
@@ -74,44 +73,88 @@ def in_parts(text: bytes) -> LongObject | None:
     """
     if len(text) < LONG or text[:1] != b"{":
         return None
-    cuts, sizes = array("Q", [0]), array("Q")
-    depth = members = 0
-    for token in TOKEN.finditer(text):
+    import numpy as np  # behind the length: few commands read an object as long as that
+
+    cuts, hashes = array("Q", [0]), array("q")
+    while cuts[-1] < len(text):
+        start = cuts[-1]
+        # Any comma will do that has members on both sides. One behind which a name may begin mostly is such a one;
+        # where it stands within a value, what is before it is no object, and another one is tried.
+        found = None
+        for stop in _likely_cuts(text, start):
+            if (found := _checked(text, start, stop)) is not None:
+                break
+        else:
+            stop = _cut(text, start)
+            found = _checked(text, start, stop)
+        if found is None:
+            return None
+        # Each part is an object of one member or more. So the parts, put together, are an object again, whose members
+        # are those of the parts: nothing hides at a cut.
+        cuts.append(stop)
+        hashes.extend(map(hash, found))
+    # Two names of one hash may be two names; that is as good as never, and costs memory alone.
+    ordered = np.frombuffer(hashes, np.int64)
+    ordered.sort()
+    if (ordered[1:] == ordered[:-1]).any():
+        return None
+    return LongObject(text, cuts, len(ordered))
+
+
+def _likely_cuts(text: bytes, start: int) -> Iterator[int]:
+    """Some places for the cut behind ``start``: guesses, which are wrong within values."""
+    comma = None
+    for comma in islice(_NEXT.finditer(text, start + _PART), _GUESSES):
+        yield comma.start()
+    if comma is None:
+        yield len(text)
+
+
+def _cut(text: bytes, start: int) -> int:
+    """The next comma between members, at least a part behind ``start``, where members or the object begin; or the end.
+
+    Of a text that is no object anything.
+    """
+    depth = 1 if start else 0
+    for token in TOKEN.finditer(text, start + 1 if start else 0):
         at = token.start()
         mark = text[at]
         if mark == 0x2C:
-            if depth == 1:
-                members += 1
-                if at - cuts[-1] >= _PART:
-                    cuts.append(at)
-                    sizes.append(members)
-                    members = 0
+            if depth == 1 and at - start >= _PART:
+                return at
+        elif mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+    return len(text)
+
+
+def _checked(text: bytes, start: int, stop: int) -> RawMembers | None:
+    """The members between two cuts; None where that is no object of some, or one is there twice, or is too deep."""
+    part = _part(text, start, stop)
+    try:
+        part.decode()
+        found = _decode(part)
+    except (ValueError, RecursionError):
+        return None
+    if not found:
+        return None
+    # Mostly the length or the quotes prove that each member is there once.
+    if len(part) <= 4 * _PART and _are_all(part, found):
+        return None if _is_deep(part) else found
+    depth = members = 0
+    for token in TOKEN.finditer(part):
+        mark = part[token.start()]
+        if mark == 0x2C:
+            members += depth == 1
         elif mark in b"{[":
             depth += 1
             if depth > _DEEPEST:
                 return None
         elif mark in b"}]":
             depth -= 1
-    cuts.append(len(text))
-    sizes.append(members + 1)
-    # Each part is an object with as many members as it has commas of its own, and one. So the parts, put together,
-    # are an object again, whose members are those of the parts: nothing hides at a cut.
-    hashes = [array("q") for _ in range(_SETS)]
-    for (start, stop), size in zip(pairwise(cuts), sizes, strict=True):
-        part = _part(text, start, stop)
-        try:
-            part.decode()
-            found = _decode(part)
-        except (ValueError, RecursionError):
-            return None
-        if len(found) != size:
-            return None
-        for hashed in map(hash, found):
-            hashes[hashed % _SETS].append(hashed)
-    # Two names of one hash may be two names; that is as good as never, and costs memory alone.
-    if any(len(set(some)) != len(some) for some in hashes):
-        return None
-    return LongObject(text, cuts, sum(sizes))
+    # It has as many members as commas of its own, and one.
+    return found if len(found) == members + 1 else None
 
 
 def _part(text: bytes, start: int, stop: int) -> bytes:
@@ -119,6 +162,26 @@ def _part(text: bytes, start: int, stop: int) -> bytes:
     front = b"{" if start else b""
     back = b"}" if stop < len(text) else b""
     return b"%b%b%b" % (front, text[start + 1 if start else 0 : stop], back)
+
+
+def _is_deep(part: bytes) -> bool:
+    """Whether too many brackets stand within each other."""
+    if part.count(b"{") + part.count(b"[") <= _DEEPEST:
+        return False
+    depth = 0
+    for mark in _TEXT.sub(b"", part).translate(None, _NO_BRACKETS):
+        depth += 1 if mark in b"{[" else -1
+        if depth > _DEEPEST:
+            return True
+    return False
+
+
+def _are_all(text: bytes, found: RawMembers) -> bool:
+    """Whether an object surely has these members and no other one, each once."""
+    # The least that these members take: braces, and for each two quotes, a colon and a comma, the last one without. An
+    # object of just this length has room for no other member.
+    least = sum(map(len, found)) + sum(map(len, found.values())) + 4 * len(found) + 1
+    return len(text) == least or _each_once(text, found)
 
 
 def _each_once(text: bytes, found: RawMembers) -> bool:

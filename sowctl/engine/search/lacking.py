@@ -207,22 +207,35 @@ def _present(kind: MessageType, values: Sequence[bytes], missing: set[Path]) -> 
     texts = [b"".join(values)] if sum(map(len, values)) < LONG else values
     # An escape may spell a name in another way, so that its bytes are not found.
     escaped = any(b"\\u" in text for text in texts)
-    for path in missing:
-        name = msgspec.json.encode(path.names[-1])
-        if not escaped and not any(name in text for text in texts):
-            continue
-        chosen = (one for value in values if name in value or b"\\u" in value for one in payloads((value,)))
-        if any(_has_field(one, path.steps) for one in chosen):
-            yield path
+    names = {path: msgspec.json.encode(path.names[-1]) for path in missing}
+    wanted = [path for path, name in names.items() if escaped or any(name in text for text in texts)]
+    for value in values if wanted else ():
+        near = wanted if b"\\u" in value else [path for path in wanted if names[path] in value]
+        for one in payloads((value,)) if near else ():
+            # A message is read once for all fields that it may have.
+            found = _having(one, near)
+            yield from found
+            wanted = [path for path in wanted if path not in found]
+        if not wanted:
+            return
 
 
-def _has_field(message: bytes, steps: Sequence[Step]) -> bool:
-    """Whether a JSON message has a field. Of a long one no more than some members at a time are made into values."""
+def _having(message: bytes, paths: Sequence[Path]) -> list[Path]:
+    """Those of some fields that a JSON message has. Of a long one no more than some members at a time are made into
+    values."""
     parts = in_parts(message)
     if parts is None:
-        return _has(_tree(message), steps)
-    name = steps[0].name
-    return any(_has({name: _tree(bytes(part[name]))}, steps) for part in parts if name in part)
+        tree = _tree(message)
+        return [path for path in paths if _has(tree, path.steps)]
+    by_member: dict[str, list[Path]] = {}
+    for path in paths:
+        by_member.setdefault(path.steps[0].name, []).append(path)
+    found = []
+    for part in parts:
+        for name in by_member.keys() & part.keys():
+            tree = {name: _tree(bytes(part[name]))}
+            found += [path for path in by_member[name] if _has(tree, path.steps)]
+    return found
 
 
 def _tree(message: bytes) -> Any:

@@ -14,7 +14,7 @@ Accepted is the JSON grammar (RFC 8259) in UTF-8, with white space around the va
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NoReturn, TypeAlias, cast
 
 from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
@@ -27,6 +27,10 @@ _PLAIN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
 _STRING = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
 _STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_PIECE = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+"){1,4096}+', re.DOTALL)
+"""Some strings and what stands between them."""
+_LONG = 1 << 18
+"""Bytes of a payload whose depth is looked for in pieces."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
 _RISE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
 _STEP = (-1, 1)
@@ -87,9 +91,11 @@ def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
     # Each container takes two bytes and one opening bracket: most payloads are decided by their length or one count.
     if len(payload) <= 2 * max_depth or payload.count(b"{") + payload.count(b"[") <= max_depth:
         return False
-    # Brackets inside strings do not count. What is left rises and falls; its highest point is the depth.
-    brackets = _ANY_STRING.sub(b"", payload).translate(_RISE, _NO_BRACKETS)
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_depth
+    # Brackets inside strings do not count. What is left rises and falls; its highest point is the depth. The pieces end
+    # where no string does not, so that a long payload with many strings is not taken apart as a whole.
+    pieces = (piece[0] for piece in _PIECE.finditer(payload)) if len(payload) > _LONG else (payload,)
+    brackets = (_ANY_STRING.sub(b"", piece).translate(_RISE, _NO_BRACKETS) for piece in pieces)
+    return max(accumulate(map(_STEP.__getitem__, chain.from_iterable(brackets))), default=0) > max_depth
 
 
 def number_of(text: bytes) -> int | float:

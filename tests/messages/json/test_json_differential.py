@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path as File
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.base import HalfPair
+from sowctl.messages.json import exact
 from sowctl.messages.json import fast as jsonfast
 from sowctl.messages.json.type import JsonType
 from sowctl.values.fields import Slot
@@ -206,6 +208,16 @@ TRICKS = [
 @pytest.mark.parametrize("payload", TRICKS)
 def test_brackets_in_strings_are_not_depth(payload: bytes) -> None:
     agree([payload, b'{"b":1}'], [Slot(parse_path("/a"), listed=True), Slot(parse_path("/b"))])
+
+
+@pytest.mark.parametrize("payload", TRICKS)
+def test_the_depth_of_a_long_payload_is_that_of_its_pieces(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = (1, 2, 3, 254, 255, 256, 300, 599, 600)
+    at_once = [exact.is_deep(payload, limit) for limit in limits]
+    monkeypatch.setattr(exact, "_LONG", 0)
+    monkeypatch.setattr(exact, "_PIECE", re.compile(exact._PIECE.pattern.replace(b"4096", b"2"), re.DOTALL))
+    assert len(exact._PIECE.findall(payload)) > 1 or payload.count(b'"') < 3
+    assert [exact.is_deep(payload, limit) for limit in limits] == at_once
 
 
 @pytest.mark.parametrize(("extra", "refused"), [(0, False), (1, True)])
