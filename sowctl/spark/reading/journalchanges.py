@@ -21,6 +21,8 @@ from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.fold.blocks import places_of, values_at
 from sowctl.engine.fold.changefeed import DELETION, PREIMAGE, TYPES, Before, State, advance, records_at, rows_of
 from sowctl.errors import UsageError
+from sowctl.journal.stretch import Segment, Stretch
+from sowctl.remote.place import RemotePath
 from sowctl.spark.catalog import is_mark
 from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery
 from sowctl.spark.reading.journalplan import open_journal, partition_bytes
@@ -43,12 +45,15 @@ IMAGE = (PAYLOAD, "_expiration", "_user_key", "_correlation_id")
 
 class FeedStretch(InputPartition):
     """The txids above ``after`` and not above ``until``, and the ``before``: txids of the records, in the journal
-    before them, that they replace or delete, as unsigned 64-bit numbers in ascending order."""
+    before them, that they replace or delete, as unsigned 64-bit numbers in ascending order.
 
-    def __init__(self, after: int, until: int, before: bytes) -> None:
+    ``parts`` are the files in an archive at a URL that hold any of these txids, so that no other archive's are read."""
+
+    def __init__(self, after: int, until: int, before: bytes, parts: tuple[Stretch, ...]) -> None:
         self.after = after
         self.until = until
         self.before = before
+        self.parts = parts
 
 
 class ChangePlan:
@@ -71,15 +76,15 @@ class ChangePlan:
         parts = _cuts(log, max(after, log.first_txid - 1), until, self._query.partition_bytes)
         if not self._images:
             # What is asked for stands in the entries themselves.
-            return [FeedStretch(low, high, b"") for low, high in parts]
+            return _stretches(log, [(low, high, None) for low, high in parts])
         known = self._before
         # Spark plans a batch again after a failure: then this begins before what is known.
         if known is None or known.upto > after:
             known = self._before = Before(ref)
-        made: list[InputPartition] = []
+        made: list[tuple[int, int, Any]] = []
         for low, high in parts:
             known.reach(log, low)
-            made.append(FeedStretch(low, high, known.needed(log, high).tobytes()))
+            made.append((low, high, known.needed(log, high)))
         # Up to here: a part that ends before the topic's first entry, or behind its last one that is left, has no rows.
         if known.lacks_keys:
             raise UsageError(
@@ -87,7 +92,43 @@ class ChangePlan:
                 f"topic {ref[0]!r} keeps no records, so its entries change none",
                 hint="read its entries, without option changes",
             )
-        return made
+        return _stretches(log, made)
+
+
+def _stretches(log: Journal, parts: list[tuple[int, int, Any]]) -> list[InputPartition]:
+    """The parts, each with its files in an archive at a URL; given are two txids, and those of the records before
+    them, None where none are read."""
+    files = list[Segment]()
+    if isinstance(log.directory, RemotePath) or isinstance(log.archive, RemotePath):
+        first = min([low + 1 for low, _, _ in parts] + [int(before[0]) for _, _, before in parts if _some(before)])
+        # Those of this machine, whose headers are asked as well, have no mark.
+        files = [file for file in log.segments(first - 1, parts[-1][1]) if file.mark]
+    return [
+        FeedStretch(
+            low,
+            high,
+            before.tobytes() if before is not None else b"",
+            tuple(
+                Stretch(file.number, 0, None, file.last_txid, file.last_block, mark=file.mark)
+                for file in files
+                if (file.first_txid <= high and file.last_txid > low) or _is_any_in(file, before)
+            ),
+        )
+        for low, high, before in parts
+    ]
+
+
+def _some(txids: Any) -> bool:
+    return txids is not None and len(txids) > 0
+
+
+def _is_any_in(file: Segment, txids: Any) -> bool:
+    """Whether a file holds any of these ascending txids."""
+    if not _some(txids):
+        return False
+    number = txids.dtype.type
+    low, high = txids.searchsorted([number(file.first_txid), number(file.last_txid + 1)])
+    return bool(low < high)
 
 
 def _cuts(log: Journal, after: int, until: int, size: int | None) -> list[tuple[int, int]]:

@@ -54,6 +54,11 @@ class _Task(Protocol):
         """The last txid."""
         ...
 
+    @property
+    def parts(self) -> tuple[Stretch, ...]:
+        """Of each file in an archive at a URL that it reads a part, or all of it."""
+        ...
+
 
 def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = None) -> Journal:
     """The journal for reading; ``whole``: its end is asked of all stores. ``task``: the part that a task is to read,
@@ -64,7 +69,7 @@ def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = No
     """
     if task is None:
         return _opened(origin, whole=whole)
-    parts = task.parts if isinstance(task, PlannedStretch) else ()
+    parts = task.parts
     # This process may have read the manifest of an archive that was made anew at its URL since: then what it says does
     # not fit what the plan has seen, or what lies here.
     with suppress(DamageError), ExitStack() as held:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,26 @@ from pyspark.sql.types import (
 )
 
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.errors import UsageError
+from sowctl.journal.archive import manifest
+from sowctl.journal.reader import Journal
+from sowctl.journal.upkeep.packing import pack
+from sowctl.remote.place import url_of
+from sowctl.seam import SEAM
 from sowctl.spark.errors import CarriedError, unpacked
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_origin
+from sowctl.spark.reading.journalbatches import JournalQuery
+from sowctl.spark.reading.journalchanges import FeedStretch
+from sowctl.spark.reading.journalplan import origin_of
+from sowctl.spark.reading.journalreader import JournalReader
 from sowctl.spark.reading.journalstream import JournalStreamReader
 from sowctl.spark.writing.attempts import find_staging
 from sowctl.spark.writing.writers import WriteRequest
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, rows_of
-from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.instances import START, Lab, config_xml, message, topic_xml
 
 XML = config_xml(topic_xml("a") + topic_xml("b") + topic_xml("own", key=None), ("a", "b", "own", "logged"))
 KEYS = StructType().add("_change_type", StringType()).add("_txid", LongType())
@@ -228,3 +240,38 @@ def test_what_has_no_changes_is_refused(lab: Lab) -> None:
     assert refused(lab, topic="logged", **place).code == "SOW-SPK-131"
     with pytest.raises(CarriedError, match="changes=true"):
         journal(lab, topic="a").reader(KEYS)
+
+
+def test_a_feed_of_an_archive_that_was_made_anew_is_refused(tmp_path: Path) -> None:
+    """What was planned of one archive is not read from another: neither its entries nor the records before them."""
+    labs = {name: Lab(tmp_path / name, XML, journal_size=700) for name in ("one", "two")}
+    for name, lab in labs.items():
+        for turn in range(5):
+            lab.publish("a", *[message(id=one, of=name, turn=turn) for one in range(8 if turn else 12)])
+    far = tmp_path / "far"
+
+    def remade(name: str) -> None:
+        shutil.rmtree(far, ignore_errors=True)
+        list(archive_to(labs[name].open(), url_of(str(far))))
+
+    remade("one")
+    with Journal.open(url_of(str(far)), "test") as log:
+        origin, last = origin_of(log, START), log.last_txid()
+    begun = JournalReader(JournalQuery(origin, "a", "json", changes=True, partition_bytes=1), ROWS)
+    parts: list[FeedStretch] = pickle.loads(pickle.dumps(list(begun.partitions())))
+    found = rows_of(begun, parts)
+    assert len(found) > 50 and all(b'"one"' in row["payload"] for row in found)
+    # Each knows the files of its entries and of the records before them, and no other ones.
+    assert [part.after for part in parts[1:]] == [part.until for part in parts[:-1]] and parts[-1].until == last
+    assert {len(part.parts) for part in parts if not part.before} == {1}
+    assert any(1 < len(part.parts) < len(parts) for part in parts)
+    for file in sorted((tmp_path / "one").rglob("*.journal"))[:-1]:
+        pack(file, ".zst", SEAM)
+    remade("one")
+    manifest._HELD.clear()
+    assert rows_of(begun, parts) == found  # other files of the same entries
+    remade("two")
+    manifest._HELD.clear()
+    for part in parts:
+        with pytest.raises(CarriedError, match="SOW-JRN-084: the archive was made anew since this was planned"):
+            rows_of(begun, [part])
