@@ -193,9 +193,15 @@ class FileSet:
 
     def last(self) -> JournalFile:
         """The file that grows."""
-        if self._last is None or self._last.number != self.youngest:
+        while self._last is None or self._last.number != self.youngest:
+            youngest = self.youngest
             # The one before is closed by the walk that still goes through it.
-            self._last = self._opened(self.youngest)
+            try:
+                self._last = self._opened(youngest)
+            except MissingError as error:
+                # It was rolled and removed since it was seen. Each round begins with a later one, so they end.
+                if error.code != REMOVED or self.youngest <= youngest:
+                    raise
         return self._last
 
     def archived(self, number: int) -> ArchivedFile | None:

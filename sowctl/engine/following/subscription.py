@@ -20,10 +20,12 @@ from sowctl.engine.following.instant import Together, open_together
 from sowctl.engine.following.interest import compiled, is_page
 from sowctl.engine.following.iterated import Iterated
 from sowctl.engine.following.newcomers import Newcomers
-from sowctl.engine.following.tail import Tail
+from sowctl.engine.following.tail import GONE, Tail
 from sowctl.engine.following.waking import Waker
-from sowctl.errors import UsageError
+from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import Bookmark
+from sowctl.journal.fileset import REMOVED
+from sowctl.journal.reader import LOOKS
 from sowctl.values.times import SECOND
 
 if TYPE_CHECKING:
@@ -269,7 +271,22 @@ class Subscription(Iterated):
             yield last
 
     def _beginning(self) -> Together:
-        """The states to begin with; the tail stands behind them."""
+        """The states to begin with; the tail stands behind them.
+
+        Raises MissingError ``SOW-FOL-001`` and ``SOW-JRN-063`` where files are removed faster than they are read.
+        """
+        looks = LOOKS
+        while True:
+            try:
+                return self._looked()
+            except MissingError as error:
+                # Files with entries behind the states were removed before the tail stood there. Nothing has been told
+                # yet: states that are read now have those entries, so the subscription begins at a later instant.
+                looks -= 1
+                if error.code not in (GONE, REMOVED) or not looks:
+                    raise
+
+    def _looked(self) -> Together:
         replay, sow = self._replay, self.options.sow
         if replay is not None and sow and not replay.with_states:
             # Behaviour 11.61: there is no past state to begin with.
@@ -277,7 +294,11 @@ class Subscription(Iterated):
             replay = self._replay = None
         if replay is None:
             together = self._opened(self._followed)
-            self._tail.begin(together.txid)
+            try:
+                self._tail.begin(together.txid)
+            except BaseException:
+                together.close()
+                raise
             self._until = together.txid if self.options.until_now else None
             return together
         together, self._until = replay.begin(self._tail, sow=sow, until_now=self.options.until_now)

@@ -83,6 +83,7 @@ class Tail:
         log = self._opened()
         self._waited = log is None
         if log is not None:
+            log.state()  # which files there are is looked at anew: it was known before the states were read
             self._refuse_pruned(log)
 
     def blocks(self, until: int | None = None) -> Iterator[Block]:

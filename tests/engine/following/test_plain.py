@@ -5,18 +5,24 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sowctl.engine.following.tail import Tail
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.writing.batching import Listed
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.hashes import client_hash
+from sowctl.journal.files import JournalFile
+from sowctl.journal.fileset import FileSet
+from sowctl.journal.reader import LOOKS
 from tests.support.following import following, news, told
 from tests.support.instances import Lab, config_xml, message, numbered, topic_xml
+from tests.support.processes import Child
 
 MakeLab = Callable[..., Lab]
 
@@ -203,6 +209,71 @@ def test_entries_that_are_removed_while_others_are_read_are_an_error(lab: Lab) -
     lab.forget("t")
     for path in (lab.directory / "journal").iterdir():
         path.unlink()
+
+
+def _removing(lab: Lab) -> None:
+    """Three messages, each in a journal file of its own, of which the last one alone is left."""
+    for number in range(4, 7):
+        lab.publish("t", message(id=number, pad=os.urandom(1500).hex()))
+    for path in lab.journals()[:-1]:
+        path.unlink()
+
+
+@pytest.mark.parametrize("times", [1, LOOKS])
+def test_what_is_removed_before_anything_is_told_makes_a_subscription_begin_later(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    lab.journal_size = 1
+    numbered(lab, "t", 1, 3)
+
+    def work(child: Child) -> None:
+        while os.read(child.inlet, 1):
+            _removing(lab)
+            child.say(b"done")
+
+    # Forked before a store is open here: a process opens a store once.
+    child, begin, begun = Child(work), Tail.begin, list[int]()
+
+    def late(tail: Tail, after: int) -> None:
+        begun.append(after)
+        if len(begun) <= times:
+            child.write(b"x")
+            child.wait_for(b"done\n" * len(begun))
+        begin(tail, after)
+
+    monkeypatch.setattr(Tail, "begin", late)
+    try:
+        with following(lab, "t") as subscription:
+            if times == LOOKS:
+                with pytest.raises(MissingError) as caught:
+                    news(subscription)
+                assert (caught.value.code, begun) == ("SOW-FOL-001", [3, 6, 9, 12, 15])
+                return
+            events = news(subscription)
+            assert {event.txid for event in (events[0], events[-1])} == {6} and begun == [3, 6]
+            assert {json.loads(event.data or b"")["id"] for event in events[1:-1]} == set(range(1, 7))
+            numbered(lab, "t", 7, 7)
+            assert told(news(subscription), "command", "txid") == [("publish", 7)]
+    finally:
+        child.close()
+
+
+def test_the_file_that_grows_may_be_removed_before_it_is_opened(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.journal_size = 1
+    numbered(lab, "t", 1, 3)
+    opened, removed = FileSet._opened, list[int]()
+
+    def late(files: FileSet, number: int) -> JournalFile:
+        if not removed:
+            removed.append(number)
+            _removing(lab)
+        return opened(files, number)
+
+    monkeypatch.setattr(FileSet, "_opened", late)
+    with following(lab, "t") as subscription:
+        events = news(subscription)
+    assert events[0].txid == 6 and len(events) == 8
+    assert not lab.journals()[0].name.endswith(f"{removed[0]:010d}.journal")
 
 
 def test_a_subscription_that_is_forgotten_leaves_no_descriptors(lab: Lab) -> None:
