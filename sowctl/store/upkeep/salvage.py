@@ -44,6 +44,8 @@ _END = b"\xff" * (HISTORY_KEY_SIZE + 1)
 _USUAL = 4096
 """Size of pages where no meta page tells it."""
 _Bounds: TypeAlias = tuple[bytes, bytes]
+_Leaf: TypeAlias = tuple[bytes, bytes, int]
+"""The first and the last key of a leaf, and its page."""
 Pairs: TypeAlias = tuple[list[bytes], list[bytes]]
 
 
@@ -102,6 +104,7 @@ class Salvage:
         self._counted = [0, 0]
         self._visited: set[int] = set()
         self._free: set[int] = set()
+        self._large = 0
         self._expiry: Tree | None = None
         self._saved = {b"records": _Saved(KEY_SIZE), b"history": _Saved(HISTORY_KEY_SIZE)}
         with explained(path, "read the store"):
@@ -165,6 +168,9 @@ class Salvage:
         if free is not None:
             self._free = free.own.union(*free.freed.values())
         trees = main_trees(self._file, state) or {}
+        # Where a tree is missing, its pages cannot be counted.
+        counted = trees.keys() >= {*NAMES}
+        self._large = sum(tree.overflow_pages for tree in trees.values()) if counted else state.last_page
         # A page belongs to one place: what was seen once is not followed again, so that a ring of wrong branches ends.
         self._visited = {0, 1}
         if trees:
@@ -322,11 +328,22 @@ class Salvage:
         """The pages of a sub-database that is made anew: they hold no records."""
         for node in self._entries(tree):
             if node.value is None:
-                self._visited.update(range(node.page, node.page + self._file.overflow_pages(node.size)))
+                # No checksum is asked here: of the size and of what the pages say themselves, either may be what is
+                # wrong. What both claim is of this value; a leaf behind it must not be passed over with it.
+                count = min(self._file.overflow_pages(node.size), self._claimed(node.page))
+                self._visited.update(range(node.page, node.page + count))
+
+    def _claimed(self, number: int) -> int:
+        """How many pages the run of a large value has, as its first page says; 0 where it cannot be so many."""
+        data = self._file.page(number)
+        count = 0 if data is None else self._file.following(data, number)
+        # No value has more pages than all of them together, and none that is free or another's.
+        run = range(number, number + count)
+        return 0 if count > self._large or any(page in self._visited or page in self._free for page in run) else count
 
     def _adopt(self, state: MetaPage) -> None:
         """Take the leaves to which no branch leads: in use, for they are not free, and their keys are missing."""
-        found: dict[bytes, list[tuple[bytes, bytes, int]]] = {name: [] for name in self._saved}
+        found: dict[bytes, list[_Leaf]] = {name: [] for name in self._saved}
         number = 2
         while number <= min(state.last_page, self._file.size // state.page_size):
             data = None if number in self._visited or number in self._free else self._file.page(number)
@@ -336,11 +353,11 @@ class Salvage:
             if kind_of(data, number) == LEAF:
                 self._offer(data, number, found)
             # The inside of a large value may look like a page: the run is passed over as a whole.
-            number += max(1, self._file.following(data, number))
+            number += max(1, self._claimed(number))
         for name, leaves in found.items():
             self._adopt_leaves(self._saved[name], sorted(leaves))
 
-    def _offer(self, data: bytes, number: int, found: dict[bytes, list[tuple[bytes, bytes, int]]]) -> None:
+    def _offer(self, data: bytes, number: int, found: dict[bytes, list[_Leaf]]) -> None:
         nodes = [node for node in leaf(data) if node is not None]
         if self.meta is None and any(node.key == META_KEY for node in nodes):
             for node in nodes:
@@ -353,7 +370,7 @@ class Salvage:
             if keys and keys == sorted(keys) and any(gap.low <= keys[0] and keys[-1] < gap.high for gap in saved.gaps):
                 found[name].append((keys[0], keys[-1], number))
 
-    def _adopt_leaves(self, saved: _Saved, leaves: list[tuple[bytes, bytes, int]]) -> None:
+    def _adopt_leaves(self, saved: _Saved, leaves: list[_Leaf]) -> None:
         if not leaves:
             return
         tree = saved.tree
@@ -425,7 +442,7 @@ def _wrong(number: int) -> str:
     return f"page {number} is damaged, or not the one that it should be"
 
 
-def _between(gap: _Gap, leaves: list[tuple[bytes, bytes, int]]) -> Iterator[_Gap]:
+def _between(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
     """What of a gap is left between leaves that were found."""
     low = gap.low
     for first, last, _ in leaves:

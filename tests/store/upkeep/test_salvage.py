@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
 
 from sowctl.store.env import Store
+from sowctl.store.upkeep.pagefile import leaf
 from sowctl.store.upkeep.salvage import LAST, Salvage
-from tests.support.damage import flip_bit, overwrite, truncate
+from tests.support.damage import flip_bit, flipped, overwrite, truncate
 from tests.support.stores import batch, contents, key_of, new_store, tamper, value_of
 
 Found = tuple[dict[bytes, bytes], dict[bytes, bytes]]
@@ -129,6 +131,47 @@ def test_one_bit_in_the_size_of_a_large_value_costs_that_record_alone(sample: Pa
         lost.append(judge(path, sample, f"node at {at}")[0])
     # Pages of states before hold some of these heads, too, and nothing depends on them.
     assert set(lost) <= {0, 1} and sum(lost) > 2
+
+
+def _pages(content: bytes, kind: int) -> list[int]:
+    """The pages of a kind: 1 branches, 2 leaves, 4 the first ones of large values."""
+    heads = [(page, *struct.unpack_from("=QHH", content, 4096 * page)) for page in range(2, len(content) // 4096)]
+    return [page for page, number, _, flags in heads if (number, flags) == (page, kind)]
+
+
+@pytest.mark.parametrize("bit", [4, 6, 8])
+def test_a_large_value_that_claims_too_many_pages_hides_no_leaves(sample: Path, tmp_path: Path, bit: int) -> None:
+    """Without the branch that leads to them, leaves are looked for page by page, and large values are passed over."""
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    for branch in _pages(content, 1):
+        spoiled = content[: 4096 * branch] + bytes(4096) + content[4096 * (branch + 1) :]
+        path.write_bytes(spoiled)
+        assert judge(path, sample, f"branch {branch}")[0] == 0
+        for head in _pages(content, 4)[::3]:
+            path.write_bytes(flipped(spoiled, 8 * (4096 * head + 12) + bit))
+            assert judge(path, sample, f"branch {branch}, value in page {head}")[0] == 0
+
+
+def test_an_index_entry_that_claims_too_many_pages_hides_no_leaves(sample: Path, tmp_path: Path) -> None:
+    """The list of changes has large values as well, and no checksum is asked for their sizes."""
+    path = copied(sample, tmp_path)
+    content = path.read_bytes()
+    # Of records all large values have one size; these have another one.
+    heads = [
+        (page, struct.pack("=IHH", node.size, 1, len(node.key)))
+        for page in _pages(content, 2)
+        for node in leaf(content[4096 * page : 4096 * (page + 1)])
+        if node is not None and node.value is None and node.size > 6000
+    ]
+    entries = [content.index(head, 4096 * page, 4096 * (page + 1)) for page, head in heads]
+    assert entries
+    for branch in _pages(content, 1):
+        for at in entries:
+            for bit in (15, 17):
+                spoiled = content[: 4096 * branch] + bytes(4096) + content[4096 * (branch + 1) :]
+                path.write_bytes(flipped(spoiled, 8 * at + bit))
+                assert judge(path, sample, f"branch {branch}, entry at {at}")[0] == 0
 
 
 def test_one_bit_in_the_name_of_a_tree_costs_nothing(sample: Path, tmp_path: Path) -> None:
