@@ -49,7 +49,7 @@ class _Unreadable(Exception):
     """A message of a block cannot be read."""
 
 
-class Fields:
+class GatheredFields:
     """The fields that are gathered, and the names of their columns."""
 
     def __init__(self, kind: MessageType, slots: Sequence[Slot], names: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ def _count(nulls: Any) -> int:
     return 0 if nulls is None else int(np.count_nonzero(nulls))
 
 
-def gathered(snapshot: Snapshot, fields: Fields, on_read: Told) -> Gathered:
+def gathered(snapshot: Snapshot, fields: GatheredFields, on_read: Told) -> Gathered:
     """The fields of all records. Raises DamageError. ``on_read`` is told how many of how many this process has read."""
     whole = snapshot.whole()
     columns = None if whole is None else _shown(whole, fields, on_read)
@@ -121,7 +121,7 @@ def gathered(snapshot: Snapshot, fields: Fields, on_read: Told) -> Gathered:
     return Gathered(whole.keys, *whole.stamps(), whole.spots(), columns)
 
 
-def _shown(whole: AllRecords, fields: Fields, on_read: Told) -> list[ColumnBuilder] | None:
+def _shown(whole: AllRecords, fields: GatheredFields, on_read: Told) -> list[ColumnBuilder] | None:
     """The values of all records that the file shows; None where some record is not what was expected there."""
     count = len(whole)
     if count < figures.LARGE or processors() < figures.PROCESSES:
@@ -144,7 +144,7 @@ def _shown(whole: AllRecords, fields: Fields, on_read: Told) -> list[ColumnBuild
 
 
 def _part(
-    whole: AllRecords, fields: Fields, start: int, stop: int, on_read: Told | None = None
+    whole: AllRecords, fields: GatheredFields, start: int, stop: int, on_read: Told | None = None
 ) -> list[ColumnBuilder] | None:
     columns = fields.columns()
     # Values are told to be sound in both ways: under their keys, by their checksums.
@@ -166,7 +166,7 @@ def _part(
     return columns
 
 
-def _scanned(snapshot: Snapshot, fields: Fields, on_read: Told) -> Gathered:
+def _scanned(snapshot: Snapshot, fields: GatheredFields, on_read: Told) -> Gathered:
     columns = fields.columns()
     keys, stamped = bytearray(), bytearray()
     for batch, values in snapshot.scan(batch=figures.BUILT):
@@ -178,4 +178,4 @@ def _scanned(snapshot: Snapshot, fields: Fields, on_read: Told) -> Gathered:
     return Gathered(bytes(keys), stamps["txid"], stamps["time"], snapshot.located(bytes(keys)), columns)
 
 
-__all__ = ["Fields", "Gathered", "gathered"]
+__all__ = ["Gathered", "GatheredFields", "gathered"]

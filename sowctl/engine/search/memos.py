@@ -223,7 +223,7 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
 
     Records that cannot be read leave their columns unfit; a query of such a field reads the records instead.
     """
-    from sowctl.engine.search.gather import Fields, gathered
+    from sowctl.engine.search.gather import GatheredFields, gathered
     from sowctl.memo.build import key_parts, spot_parts
 
     digest = source.meta.digest
@@ -232,7 +232,7 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
     # Row numbers belong to a state: with a new list of keys, every column that is to be kept is built again.
     wanted = existing(instance, directory, source) | names if fresh else names
     slots = [slot for slot, name in wanted.items() if directory.column(name, digest) is None]
-    fields = Fields(instance.type_of(source.message_type), slots, [wanted[slot] for slot in slots])
+    fields = GatheredFields(instance.type_of(source.message_type), slots, [wanted[slot] for slot in slots])
     # The store alone, without the overlay and with what has expired: the columns are of the state that the digest
     # names. One reading fills all columns that are missing.
     found = gathered(source.snapshot, fields, instance.watching("records to index"))
