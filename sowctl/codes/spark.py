@@ -318,12 +318,12 @@ CODES: dict[str, str] = {
         Why: With ``mergeSchema`` the declared fields are put together with those that messages have besides.
         Do: Write names and types, such as ``id BIGINT, trader STRUCT<id: BIGINT>``.
         """,
-    "SOW-SPK-140": """2 a URL to which nothing can be sent
+    "SOW-SPK-140": """2 a table of a lake at a URL that Spark does not know
 
-        Why: Spark has no file system for the scheme of the output, so the files are made in a directory that driver
-        and executors share, and then sent. On a cluster that directory has to be named.
-        Do: Give ``--staging``; or give Spark the jars for the scheme, such as hadoop-aws for s3a.
-        See: sowctl-pipeline(1)
+        Why: Delta and Iceberg commit a table through Hadoop, which has no file system for the scheme. Data sets of
+        Parquet, ORC, NDJSON and CSV, and stores, need none.
+        Do: Give Spark the jars for the scheme, such as hadoop-aws for s3a, and write the URL with it; or write Parquet.
+        See: sowctl-spark(7)
         """,
     "SOW-SPK-141": """4 executors that see other files
 
@@ -372,6 +372,21 @@ CODES: dict[str, str] = {
         Why: ``sow`` reads states of topics and publishes to them, ``sow-journal`` reads entries, also as a stream. A
         stream of states, or rows written into a journal past its topics, there is not.
         Do: Stream from ``sow-journal``, and write to ``sow``.
+        See: sowctl-spark(7)
+        """,
+    "SOW-SPK-168": """2 an option that has no effect on a data set at a URL
+
+        Why: Where Spark has no file system for the scheme of an output, the tasks write its files by themselves. They
+        take the options of Spark's writers that are named in the hint; another one would be passed over.
+        Do: Leave the option out, or choose a value from the hint; or give Spark the jars for the scheme.
+        See: sowctl-spark(7)
+        """,
+    "SOW-SPK-169": """2 a time that ORC cannot get at a URL
+
+        Why: Where Spark has no file system for the scheme of an output, Arrow writes the ORC files. Java's readers take
+        its times before October 15th, 1582, for those of another calendar, and fail on instants before 1970 that have a
+        fraction of a second. Nothing was put in place.
+        Do: Write Parquet, declare the field as STRING, or give Spark the jars for the scheme.
         See: sowctl-spark(7)
         """,
     "SOW-SPK-158": """5 a staged file that is missing

@@ -18,7 +18,7 @@ from sowctl.breaks import unbroken
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import RemotePath, url_of
-from sowctl.remote.trouble import no_such_server, of, shortened, unread, unwritten
+from sowctl.remote.trouble import no_such_file, no_such_server, of, shortened, unread, unwritten
 from sowctl.seam import Seam
 
 FIRST = 64 << 10
@@ -30,6 +30,8 @@ CHUNK = 4 << 20
 FILE_MODE = 0o640
 PATIENCE = 20
 """Seconds for which a store that does not answer is asked again, where its library would go on for minutes."""
+LARGEST_COPY = 5 << 30
+"""Bytes of the largest object that S3 copies by one request."""
 _WHOLE = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
 """Stores in which a file is there when all of it was written, and not before."""
 
@@ -381,6 +383,30 @@ def fetch(place: RemotePath, path: Path) -> None:
     except OSError as error:
         # What fails at the URL is no OSError any more, so this is about the file here.
         raise unwritten(error, path) from error
+
+
+def rename(source: RemotePath, place: RemotePath) -> None:
+    """Give a file another name in the same file system; a second time it does nothing.
+
+    Object stores copy it by themselves, and the file stays under its first name, too, until that is deleted.
+    """
+    system, path = _at(source)
+    _, target = _at(place)
+    size = size_of(source)
+    if size is None:
+        if place.scheme not in _WHOLE and size_of(place) is not None:
+            return
+        raise no_such_file(source)
+    try:
+        if place.scheme not in _WHOLE:
+            system.create_dir(target.rpartition("/")[0], recursive=True)
+            _renamed(system, path, target)
+        elif size > LARGEST_COPY:
+            write(place, chunks(source))
+        else:
+            system.copy_file(path, target)
+    except _failures() as error:
+        raise of(error, place, "written") from error
 
 
 def delete(place: RemotePath) -> None:

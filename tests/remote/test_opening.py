@@ -58,6 +58,25 @@ def test_what_is_written_is_there(root: RemotePath) -> None:
     assert opening.listed(root, below=True) == []
 
 
+def test_a_file_gets_another_name_once(root: RemotePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, then = root / "hidden/7 a=é%" / "one", root / "kind=x%2F é" / "two"
+    opening.write(first, [b"content"])
+    opening.write(then, [b"older"])
+    opening.rename(first, then)
+    assert opening.read(then) == b"content"
+    # A task that is run again comes upon what it has done; in an object store the first name is still there.
+    opening.rename(first, then)
+    assert opening.read(then) == b"content" and (opening.size_of(first) is not None) == (root.scheme == "s3")
+    with pytest.raises(SowError) as caught:
+        opening.rename(root / "nothing", root / "three")
+    assert caught.value.code == "SOW-RMT-002" and opening.size_of(root / "three") is None
+    # What is too large for one request is copied by reading it.
+    monkeypatch.setattr(opening, "LARGEST_COPY", 3)
+    opening.write(first, [b"large ", b"content"])
+    opening.rename(first, then)
+    assert opening.read(then) == b"large content"
+
+
 def test_a_file_of_this_machine_is_for_those_who_may_read_the_journal(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     left = tmp_path / "far" / ".one.new"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -16,13 +15,13 @@ from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, write_frame, write_state
+from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, write_rows, write_state
 from sowctl.spark.jobs.outputs.place import Output, Written
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.state import parts_of, state_of
-from sowctl.spark.jobs.tasks import frame_of, gaps_of, tell_gaps
+from sowctl.spark.jobs.tasks import TaskRows, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.values.paths import parse_path
@@ -30,7 +29,7 @@ from sowctl.values.paths import parse_path
 if TYPE_CHECKING:
     import pyarrow
     from pyspark import Accumulator
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.datasource import InputPartition
 
     from sowctl.config.model import TopicConfig
@@ -102,7 +101,7 @@ def export(
     if output.table is not None and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a table holds one topic", hint="export topics one by one")
     for topic in topics:
-        place = output if len(topics) == 1 else replace(output, path=f"{output.path}/_topic={_escaped(topic.label)}")
+        place = output if len(topics) == 1 else replace(output, path=output.below(f"_topic={_escaped(topic.label)}"))
         # The ending that told the format is that of the whole output, and the directories of topics have none.
         place = replace(place, format=output.kind)
         with staging(instance, topic, directory=staging_directory) as area:
@@ -141,8 +140,8 @@ def export_journal(
     origin = Origin(instance.config, None, None, None, instance.now)
     told = gaps_of(spark)
     lines = output.kind == "ndjson"
-    frame = _lines(spark, origin, entries, told) if lines else _columns(spark, origin, entries, output)
-    written = write_frame(frame, output, f"export {output.path}")
+    rows = _lines(spark, origin, entries, told) if lines else _columns(spark, origin, entries, output)
+    written = write_rows(rows, output, f"export {output.shown}")
     tell_gaps(told, lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note))
     names = tuple(dict.fromkeys(name for name, _ in entries.topics))
     report = JobReport("export", names, output.path)
@@ -174,14 +173,14 @@ def _escaped(name: str) -> str:
     return quote(name, safe=" ")
 
 
-def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries, told: Accumulator[Any]) -> DataFrame:
+def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries, told: Accumulator[Any]) -> TaskRows[Any]:
     """Entries as envelopes, one a line."""
     from sowctl.engine.topics.positions import open_log
 
     # The end is fixed here, so that entries that are written meanwhile belong to no task.
     with open_log(origin.instance(), whole=True) as log:
         parts = plan_stretches(log, entries.from_txid - 1, entries.to_txid, None)
-    return frame_of(spark, parts, _Lines(origin, entries, told), LINE)
+    return TaskRows(spark, parts, _Lines(origin, entries, told), LINE)
 
 
 class _Lines:
@@ -219,9 +218,8 @@ def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
     return len(entry.payload), json_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
 
 
-def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, output: Output) -> DataFrame:
+def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, output: Output) -> TaskRows[Any]:
     """Entries with the columns of the data source."""
-    from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
     from sowctl.spark.reading.bounds import NumberRange
@@ -240,23 +238,15 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
     query = JournalQuery(origin, name, kind, txids=txids, times=times)
     reader = JournalReader(query, cast(StructType, StructType.fromDDL(columns)))
     made = f"_payload_bytes BIGINT, {columns}" + "".join(f", `{name_of(path)}` STRING" for path in paths)
-    frame = frame_of(spark, reader.partitions(), _Columns(reader, paths), made)
-    if len(entries.topics) > 1:
-        same = [(f.col("_topic") == name) & (f.col("_message_type") == kind) for name, kind in entries.topics]
-        # The reader takes one topic or all; of several the others are filtered out here.
-        frame = frame.where(reduce(or_, same))
-    for name, kind in entries.narrowed:
-        meant = [one[2] for one in entries.logical if one[:2] == (name, kind)]
-        other = (f.col("_topic") != name) | (f.col("_message_type") != kind)
-        frame = frame.where(other | f.col("_logical_topic").isin(meant))
-    return frame
+    return TaskRows(spark, reader.partitions(), _Columns(reader, entries, paths), made)
 
 
 class _Columns:
     """Reads the entries of a partition and adds what the output needs besides, on an executor."""
 
-    def __init__(self, reader: JournalReader, paths: tuple[FieldPath, ...]) -> None:
+    def __init__(self, reader: JournalReader, entries: ExportedEntries, paths: tuple[FieldPath, ...]) -> None:
         self.reader = reader
+        self.entries = entries
         self.paths = paths
 
     def __call__(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -268,6 +258,7 @@ class _Columns:
             kind = self.reader.query.origin.instance().type_of(self.reader.query.message_type)
             texts = kind.key_texts(self.paths)
         for batch in self.reader.read(partition):
+            batch = _chosen(batch, self.entries)
             payload = batch.column("payload")
             sizes = pc.fill_null(pc.binary_length(payload), 0).cast(pa.int64())
             columns, names = [sizes, *batch.columns], ["_payload_bytes", *batch.schema.names]
@@ -275,3 +266,20 @@ class _Columns:
                 columns += field_texts(texts, payload, len(self.paths))
                 names += map(name_of, self.paths)
             yield pa.RecordBatch.from_arrays(columns, names)
+
+
+def _chosen(batch: pyarrow.RecordBatch, entries: ExportedEntries) -> pyarrow.RecordBatch:
+    """The entries of the topics, and logical topics, that are wanted: a reader takes one topic or all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def of(name: str, kind: str) -> pyarrow.Array:
+        return pc.and_(pc.equal(batch.column("_topic"), name), pc.equal(batch.column("_message_type"), kind))
+
+    wanted = []
+    if len(entries.topics) > 1:
+        wanted.append(reduce(pc.or_, [of(*ref) for ref in entries.topics]))
+    for ref in entries.narrowed:
+        meant = pa.array([one[2] for one in entries.logical if one[:2] == ref], pa.string())
+        wanted.append(pc.or_(pc.invert(of(*ref)), pc.is_in(batch.column("_logical_topic"), meant)))
+    return batch.filter(reduce(pc.and_, wanted)) if wanted else batch

@@ -27,12 +27,11 @@ from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import UsageError
 from sowctl.remote.place import Place, url_of
-from sowctl.spark.errors import translated
 from sowctl.spark.jobs.inputs import PACKED, InputSplit, cut, expanded, lines_of, uncut
 from sowctl.spark.jobs.outputs.delivery import brought, hadoop_knows
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
-from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, map_batches, run
+from sowctl.spark.jobs.tasks import attempt, describe, run, worked_frame
 from sowctl.spark.paths import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -164,8 +163,6 @@ def _stage_rows(
     spark: SparkSession, files: Sequence[str], kind: str, plan: StagePlan, reader: Mapping[str, str], what: str
 ) -> list[Staged]:
     """Stage rows that Spark reads."""
-    import pickle
-
     from pyspark.sql import functions as f
 
     # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
@@ -181,9 +178,7 @@ def _stage_rows(
     describe(spark, what)
     numbers = {_path_of(file): number for number, file in enumerate(files)}
     stage = _RowStage(plan, numbers, verbatim=kind == "ndjson")
-    with translated():
-        rows = map_batches(frame, stage, "staged binary").collect()
-    return [pickle.loads(row.staged) for row in rows]
+    return worked_frame(frame, stage)
 
 
 def _path_of(text: str) -> str:
@@ -192,21 +187,14 @@ def _path_of(text: str) -> str:
 
 
 class _RowStage:
-    """Stages the rows of one task; gives one row: what it has staged."""
+    """Stages the rows of one task, and says what it has staged."""
 
     def __init__(self, plan: StagePlan, numbers: Mapping[str, int], *, verbatim: bool) -> None:
         self.plan = plan
         self.numbers = numbers
         self.verbatim = verbatim
 
-    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        return carried_iterator(self._staged(batches))
-
-    def _staged(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        import pickle
-
-        import pyarrow as pa
-
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Staged]:
         from sowctl.spark.jobs.messages import MessageBuilder
 
         builder = MessageBuilder(self.plan)
@@ -220,8 +208,8 @@ class _RowStage:
                     # rows of a block count from the block's own offset: later blocks lie behind
                     positions = range(block + start, block + start + part.num_rows)
                     self._add(task, builder, part, self.numbers.get(_path_of(path), 0), positions, path)
-            done = pickle.dumps(task.finish())
-        yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["staged"])
+            done = task.finish()
+        yield done
 
     def _add(
         self, task: StageTask, builder: Any, part: pyarrow.RecordBatch, number: int, positions: range, path: str

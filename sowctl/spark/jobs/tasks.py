@@ -38,17 +38,57 @@ def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what
         return spark.sparkContext.parallelize(list(items), len(items)).map(_Carried(work)).collect()
 
 
-def frame_of(
-    spark: SparkSession, items: Sequence[T] | RDD[T], read: Callable[[T], Iterator[pyarrow.RecordBatch]], schema: str
-) -> DataFrame:
-    """A DataFrame of what ``read`` yields for each of ``items`` on the executors, a partition for every item; of items
-    that the executors make themselves, in their partitions and their order."""
-    if isinstance(items, Sequence):
-        rows = [_row(item) for item in items]
-        pieces = spark.sparkContext.parallelize(rows, max(1, len(rows)))
-    else:
-        pieces = items.map(_row)
-    return map_batches(spark.createDataFrame(pieces, "item binary"), _Read(read), schema)
+class TaskRows(Generic[T]):
+    """Rows that tasks make of items: each item is a task of its own; items that the executors make themselves stay in
+    their partitions and their order. ``read`` makes batches of an item, with the columns of ``schema``, a DDL."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        items: Sequence[T] | RDD[T],
+        read: Callable[[T], Iterator[pyarrow.RecordBatch]],
+        schema: str,
+    ) -> None:
+        self.spark = spark
+        self.schema = schema
+        self._read = read
+        self._items = items
+
+    @property
+    def partitions(self) -> int:
+        """How many tasks make them."""
+        return max(1, len(self._items)) if isinstance(self._items, Sequence) else self._items.getNumPartitions()
+
+    def frame(self) -> DataFrame:
+        """The rows for Spark."""
+        pieces: Any = self._items
+        if isinstance(pieces, Sequence):
+            pieces = self.spark.sparkContext.parallelize(list(map(_row, pieces)), self.partitions)
+        else:
+            pieces = pieces.map(_row)
+        return map_batches(self.spark.createDataFrame(pieces, "item binary"), _Read(self._read), self.schema)
+
+    def worked(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
+        """What ``work`` makes of the batches of each task, in the process that reads them: Spark never sees them."""
+        items = self._items
+        pieces = self.spark.sparkContext.parallelize(items, self.partitions) if isinstance(items, Sequence) else items
+        with translated():
+            return pieces.mapPartitions(_Worked(self._read, work)).collect()
+
+
+class _Worked(Generic[T, R]):
+    """Reads the items of a task, and does the work on what comes."""
+
+    def __init__(
+        self,
+        read: Callable[[T], Iterator[pyarrow.RecordBatch]],
+        work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]],
+    ) -> None:
+        self._read = read
+        self._work = work
+
+    def __call__(self, items: Iterable[T]) -> Iterator[R]:
+        return carried_iterator(self._work(found for item in items for found in self._read(item)))
 
 
 def _row(item: object) -> tuple[bytearray]:
@@ -84,6 +124,30 @@ def map_batches(
     made = UserDefinedFunction(work, StructType.fromDDL(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     mapped = frame._jdf.mapInArrow(made(*columns)._jc, False, None)
     return DataFrame(mapped, frame.sparkSession)
+
+
+def worked_frame(frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
+    """What ``work`` makes of the rows of each partition of a frame."""
+    import pickle
+
+    with translated():
+        rows = map_batches(frame, _Pickled(work), "made binary").collect()
+    return [pickle.loads(row.made) for row in rows]
+
+
+class _Pickled(Generic[R]):
+    """Does the work on the rows of a task, and gives what it makes as rows."""
+
+    def __init__(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> None:
+        self._work = work
+
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pickle
+
+        import pyarrow as pa
+
+        for made in carried_iterator(self._work(batches)):
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(made)], pa.binary())], ["made"])
 
 
 class _Gaps(AccumulatorParam[Any]):

@@ -256,8 +256,8 @@ def output(
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
     found = directory(staging)
-    # What is to be sent to a URL is made by Spark in a directory first: staging at a URL does not give it one.
-    shared = str(found) if isinstance(found, Path) else None
+    # A store that is to be sent to a URL is made by the driver in a directory: staging at a URL gives it none.
+    own = str(found) if isinstance(found, Path) else None
     made = Output(
         place_of(path, format),
         format,
@@ -266,7 +266,7 @@ def output(
         meta,
         force,
         pairs("--writer", writer),
-        shared,
+        own,
     )
     made.check()
     return made

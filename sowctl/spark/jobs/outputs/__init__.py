@@ -4,5 +4,7 @@
 * ``lakes``: Delta and Iceberg, where their packages are there
 * ``datasets``: records as rows of Parquet, ORC, NDJSON, CSV and tables of lakes
 * ``storefile``: records as one ``.sow`` file
-* ``delivery``: files to and from URLs that Spark itself does not know
+* ``partfiles``: files of Parquet, ORC and lines as tasks write them without Spark's writers
+* ``sending``: data sets at URLs that Spark itself does not know: tasks write them, the driver puts them in place
+* ``delivery``: which URLs Spark knows; stores that are sent to URLs, and inputs that are fetched from there
 """

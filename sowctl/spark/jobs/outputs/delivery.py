@@ -1,9 +1,8 @@
-"""Data sets and stores to URLs that Spark itself cannot write, and inputs from there.
+"""Outputs and inputs at URLs: which of them Spark reaches by itself, stores that are sent, files that are fetched.
 
 Called by what writes data sets and stores, and by the job that loads. Where Hadoop knows the scheme of a URL, Spark
-reads and writes there as ever. Elsewhere the files are made in a directory that driver and executors share, so that
-they are the same whatever the place, and sent through :mod:`sowctl.remote.opening`, a task for each. ``_SUCCESS`` comes
-last: without it a data set is not whole. ``sowctl-pipeline(1)``, OUTPUT.
+reads and writes there as ever. Elsewhere tasks write data sets through the door to URLs
+(:mod:`sowctl.spark.jobs.outputs.sending`), and a store is made by the driver and sent. ``sowctl-pipeline(1)``, OUTPUT.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
-from sowctl.errors import RefusedError, StorageError, UsageError
+from sowctl.errors import StorageError, UsageError
 from sowctl.remote import opening
-from sowctl.remote.place import RemotePath, is_file_url, is_url, local_path, url_of
+from sowctl.remote.place import is_file_url, is_url, local_path, url_of
+from sowctl.spark.jobs.outputs.lakes import LAKES
+from sowctl.spark.jobs.outputs.sending import require_free
 from sowctl.spark.jobs.tasks import attempt, run
 from sowctl.spark.jvm.masters import is_local
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from sowctl.engine.bulk.staging import Area
     from sowctl.spark.jobs.outputs.place import Output
-
-DONE = "_SUCCESS"
 
 
 def hadoop_knows(spark: SparkSession, url: str) -> bool:
@@ -47,56 +44,54 @@ def hadoop_knows(spark: SparkSession, url: str) -> bool:
     return True
 
 
-@contextmanager
-def delivered(spark: SparkSession, output: Output) -> Iterator[Output]:
-    """The output to write to in the block: itself, or a local one that is sent to it at the end of the block.
-
-    Raises RefusedError ``SOW-SPK-064`` where something is there, UsageError ``SOW-SPK-140`` where no directory is
-    known that executors share, and what writing at a URL raises.
-    """
-    if is_file_url(output.path):
-        # Hadoop takes percent signs as they are, and a store is made at a path.
-        path = str(local_path(output.path))
-        yield replace(output, path=path if output.kind == "sow" else f"file://{path}", format=output.kind)
-        return
-    if not is_url(output.path) or (output.kind != "sow" and hadoop_knows(spark, output.path)):
-        yield output
-        return
-    target = url_of(output.path)
-    there = opening.exists(target)
-    if there and not output.force:
-        raise RefusedError("SOW-SPK-064", "the output exists already", place=str(target), hint="--force replaces it")
-    with _scratch(spark, output) as directory:
-        # The ending of a name can tell the format.
-        made = directory / (target.name or "output")
-        yield replace(output, path=str(made), format=output.kind)
-        if there:
-            opening.delete_all(target)
-            opening.delete(target)
-        if made.is_file():
-            _Send(str(made.parent), target.up())(made.name)
-            return
-        names = sorted(str(one.relative_to(made)) for one in made.rglob("*") if one.is_file() and one.suffix != ".crc")
-        send = _Send(str(made), target)
-        run(spark, [name for name in names if name != DONE], send, what=f"send {target}")
-        if DONE in names:
-            send(DONE)
+def is_beyond(spark: SparkSession, output: Output) -> bool:
+    """Whether a data set lies at a URL that Spark's writers do not reach."""
+    return is_url(output.path) and not hadoop_knows(spark, output.path)
 
 
-@contextmanager
-def _scratch(spark: SparkSession, output: Output) -> Iterator[Path]:
-    """A directory that is there until the end of the block."""
-    root = output.staging
-    if root is None and not is_local(spark.sparkContext.master or ""):
+def require_reached(output: Output) -> None:
+    """Raise UsageError ``SOW-SPK-140`` for a table of a lake where Spark's writers do not reach."""
+    if output.kind in LAKES:
         raise UsageError(
             "SOW-SPK-140",
-            f"Spark has no file system for this URL, and no directory is named in which executors can write: "
+            f"{output.kind} commits its tables through Hadoop, which has no file system for this URL: "
             f"{url_of(output.path)}",
-            hint="--staging names a directory that driver and executors share; or give Spark the jars for the scheme",
+            hint="give Spark the jars for the scheme, such as hadoop-aws for s3a; or write parquet, which needs none",
         )
-    if root is not None:
-        Path(root).mkdir(parents=True, exist_ok=True)
+
+
+def spark_path(output: Output) -> str:
+    """The path of an output for Spark's writers."""
+    # Hadoop takes percent signs as they are.
+    return f"file://{local_path(output.path)}" if is_file_url(output.path) else output.path
+
+
+@contextmanager
+def delivered(output: Output) -> Iterator[Path]:
+    """Where to make a store in the block: its own path, or one of this machine that is sent to its URL at the end.
+
+    Raises RefusedError ``SOW-SPK-064`` where something is there, and what writing at a URL raises.
+    """
+    if not is_url(output.path):
+        yield local_path(output.path)
+        return
+    target = url_of(output.path)
+    require_free(target, force=output.force)
+    with _scratch(output.staging) as directory:
+        made = directory / (target.name or "output")
+        yield made
+        if opening.size_of(target) is None and opening.exists(target):
+            # A data set. A file is replaced when the new one is whole.
+            opening.delete_all(target)
+        opening.send(made, target)
+
+
+@contextmanager
+def _scratch(root: str | None) -> Iterator[Path]:
+    """A directory of the driver's that is there until the end of the block."""
     try:
+        if root is not None:
+            Path(root).mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix="sowctl-output-", dir=root))
     except OSError as error:
         raise StorageError(
@@ -106,22 +101,9 @@ def _scratch(spark: SparkSession, output: Output) -> Iterator[Path]:
             hint="make room there, or give another --staging directory",
         ) from error
     try:
-        # Executors may run as somebody else of the same group.
-        directory.chmod(0o770)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-class _Send:
-    """Sends a file of a directory, on an executor."""
-
-    def __init__(self, root: str, target: RemotePath) -> None:
-        self.root = root
-        self.target = target
-
-    def __call__(self, name: str) -> int:
-        return opening.send(Path(self.root) / name, self.target / name)
 
 
 def brought(spark: SparkSession, files: Sequence[str], area: Area) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from sowctl.errors import RefusedError, UsageError
+from sowctl.remote.place import url_of
 from sowctl.spark.jobs.outputs.lakes import LAKES, is_table
 from sowctl.spark.paths import is_remote, local_path
 
@@ -36,8 +37,8 @@ class Output(Struct, frozen=True):
 
     ``partition_by`` are paths of fields whose values make directories. ``fields`` is the DDL of the message's fields as
     columns, "" to infer it, None for the message's bytes; CSV always has fields. ``meta``: NDJSON lines are envelopes.
-    ``force`` replaces what is there. ``writer`` are options of Spark's writer. ``staging`` is a directory that driver
-    and executors share, for what has to be sent to a URL.
+    ``force`` replaces what is there. ``writer`` are options of Spark's writer. ``staging`` is a directory where the
+    driver makes a store that is then sent to a URL.
     """
 
     path: str
@@ -75,6 +76,19 @@ class Output(Struct, frozen=True):
     def local(self) -> Path | None:
         """The path, where it is one of this machine."""
         return None if is_remote(self.path) or self.table is not None else local_path(self.path)
+
+    @property
+    def shown(self) -> str:
+        """The path for people: of a URL without user, password and options."""
+        return str(url_of(self.path)) if is_remote(self.path) else self.path
+
+    def below(self, name: str) -> str:
+        """The path of a directory in it."""
+        if not is_remote(self.path):
+            return f"{self.path}/{name}"
+        # The options of the connection stand behind the path.
+        path, mark, options = self.path.partition("?")
+        return f"{path}/{name}{mark}{options}"
 
     @property
     def table(self) -> str | None:

@@ -7,7 +7,6 @@ written; sow-store(5) what stands in the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -43,23 +42,24 @@ def write_store(
     spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Place
 ) -> Written:
     """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
-    files = run(spark, list(parts), _Sorted(place), what=f"gather {output.path}")
-    with delivered(spark, output) as where:
-        path = Path(where.path)
-        with build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder:
-            for file in files:
-                append_sorted(builder, read_pairs(file.place))
+    files = run(spark, list(parts), _Sorted(place), what=f"gather {output.shown}")
+    with (
+        delivered(output) as path,
+        build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder,
+    ):
+        for file in files:
+            append_sorted(builder, read_pairs(file.place))
 
-            def position(txn: WriteTxn) -> None:
-                # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids
-                # stay as they were.
-                txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
-                txn.raise_last_time(max((file.last_time for file in files), default=0))
+        def position(txn: WriteTxn) -> None:
+            # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids
+            # stay as they were.
+            txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
+            txn.raise_last_time(max((file.last_time for file in files), default=0))
 
-            builder.flush()
-            builder.change(position)
-            builder.put_in_place(wait=instance.lock_wait)
-            meta = builder.meta
+        builder.flush()
+        builder.change(position)
+        builder.put_in_place(wait=instance.lock_wait)
+        meta = builder.meta
     return Written(meta.records, meta.payload_bytes, len(parts))
 
 

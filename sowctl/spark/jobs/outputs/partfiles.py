@@ -1,0 +1,407 @@
+"""Part files of data sets as tasks write them without Spark's writers: Parquet, ORC and lines of text.
+
+Called where Spark has no file system for an output, so that its writers cannot reach it
+(:mod:`sowctl.spark.jobs.outputs.sending`). The driver reads settings and options once, into a :class:`PartFormat`; each
+task opens files by it. Names, types and compression are those of Spark's writers, so that a data set is the same
+whoever wrote its files; an option that would make another file than Spark does is refused, not passed over.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from datetime import date
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+HELD_BYTES = 64 << 20
+"""Bytes of columns that a task holds, as Arrow has them, before they become a row group: what a reader takes at a time.
+
+Spark's own bound is 128 MiB of encoded columns, in Java's memory; a Python worker has what is left beside that."""
+_PARQUET = {
+    "none": ("none", ""),
+    "uncompressed": ("none", ""),
+    "snappy": ("snappy", ".snappy"),
+    "gzip": ("gzip", ".gz"),
+    "zstd": ("zstd", ".zstd"),
+    "lz4_raw": ("lz4", ".lz4raw"),
+}
+_ORC = {
+    "none": ("uncompressed", ""),
+    "uncompressed": ("uncompressed", ""),
+    "zlib": ("zlib", ".zlib"),
+    "snappy": ("snappy", ".snappy"),
+    "lz4": ("lz4", ".lz4"),
+    "zstd": ("zstd", ".zstd"),
+}
+_LINES = {
+    "none": ("", ""),
+    "uncompressed": ("", ""),
+    "gzip": ("gzip", ".gz"),
+    "bzip2": ("bz2", ".bz2"),
+    "deflate": ("deflate", ".deflate"),
+    "snappy": ("snappy", ".snappy"),
+    "lz4": ("lz4_raw", ".lz4"),
+}
+"""What Spark calls a compression, what Arrow calls it, and what stands in the names of files. Of Spark's, LZO,
+Brotli and Parquet's old LZ4 lack: Arrow does not write them, or Spark itself reads them with other packages alone."""
+_TIMES = {"INT96": "int96", "TIMESTAMP_MILLIS": "ms"}
+"""How Spark's setting calls the forms of an instant in Parquet; else microseconds."""
+_MOST = "spark.sql.files.maxRecordsPerFile"
+_ENCODINGS = {
+    "UTF-8": ("utf-8", b""),
+    "US-ASCII": ("ascii", b""),
+    "ISO-8859-1": ("latin-1", b""),
+    "UTF-16": ("utf-16-be", b"\xfe\xff"),
+    "UTF-16BE": ("utf-16-be", b""),
+    "UTF-16LE": ("utf-16-le", b""),
+    "UTF-32": ("utf-32-be", b""),
+}
+"""The encodings of Spark's CSV, as Java writes them: Python's name, and what stands at the beginning of a file."""
+_GREGORIAN = date(1582, 10, 15)
+_PACKED_BYTES = 64 << 10
+"""Bytes that Hadoop's Snappy and LZ4 pack at a time; its readers have room for 256 KiB."""
+
+
+class PartFormat(Struct, frozen=True):
+    """How the part files of one data set are written.
+
+    ``kind`` is ``parquet``, ``orc`` or ``lines``; ``codec`` the compression as Arrow calls it; ``suffix`` the end of a
+    file's name. ``schema`` are the columns of columnar files. ``most`` rows go into a file, 0: all. ``held`` bytes of
+    columns make a row group. ``times`` are how Parquet holds instants: INT96, or a unit. Lines end with ``end``, and
+    ``begin`` stands before the first of a file.
+    """
+
+    kind: str
+    codec: str
+    suffix: str
+    schema: pyarrow.Schema
+    most: int = 0
+    held: int = HELD_BYTES
+    times: str = "us"
+    encoding: str = "utf-8"
+    begin: bytes = b""
+    end: bytes = b"\n"
+
+    def open(self, file: IO[bytes]) -> PartFile:
+        """A part file that is written into ``file``, on an executor."""
+        if self.kind == "lines":
+            return _Lines(self, file)
+        return _Columns(self, _parquet(self, file) if self.kind == "parquet" else _orc(self, file))
+
+
+class PartFile(Protocol):
+    """A part file that is being written."""
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Add rows."""
+        ...
+
+    def close(self) -> None:
+        """Write what is held, and the end of the file."""
+        ...
+
+
+class WriterChoice:
+    """The options that a user has given for Spark's writer, by the names that Spark takes, whatever their case."""
+
+    def __init__(self, kind: str, given: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._left = {name.lower(): value for name, value in given.items()}
+
+    def take(self, *names: str, default: str = "") -> str:
+        """The first of these options that is given."""
+        found = [self._left.pop(name) for name in names if name in self._left]
+        return found[0] if found else default
+
+    def number(self, *names: str, default: int = 0) -> int:
+        """The same, as a number. Raises UsageError ``SOW-SPK-168``."""
+        text = self.take(*names, default=str(default))
+        try:
+            return int(text)
+        except ValueError:
+            raise UsageError("SOW-SPK-168", f"option {names[0]} of the writer is {text!r}, no number") from None
+
+    def codec(self, known: Mapping[str, tuple[str, str]], *names: str, default: str) -> tuple[str, str]:
+        """The compression, and how it ends names. Raises UsageError ``SOW-SPK-168``."""
+        text = self.take(*names, default=default)
+        if text.lower() not in known:
+            raise UsageError(
+                "SOW-SPK-168",
+                f"the compression {text!r} of {self.kind} cannot be written at a URL that Spark does not know",
+                hint="one of " + ", ".join(known),
+            )
+        return known[text.lower()]
+
+    def end(self, *known: str) -> None:
+        """Raise UsageError ``SOW-SPK-168`` where an option is left that nothing has taken."""
+        for name in self._left:
+            raise UsageError(
+                "SOW-SPK-168",
+                f"option {name} of Spark's writer of {self.kind} has no effect at a URL that Spark does not know",
+                hint=f"leave it out; there {self.kind} has " + ", ".join(known),
+            )
+
+
+def part_format(
+    spark: SparkSession, kind: str, given: Mapping[str, str], schema: StructType, header: str | None = None
+) -> PartFormat:
+    """How the files of a data set are written: from the session's settings, the writer's options by names in lower
+    case, and the columns, which are one of finished lines for ``ndjson`` and ``csv``. ``header`` begins files of CSV.
+
+    Raises UsageError ``SOW-SPK-168`` for an option that cannot have its effect.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    made = to_arrow_schema(schema, timezone="UTC")
+    chosen = WriterChoice(kind, given)
+    most = max(0, chosen.number("maxrecordsperfile", default=int(spark.conf.get(_MOST) or 0)))
+    if kind in ("ndjson", "csv"):
+        return _lines_format(chosen, made, most, header)
+    setting = str(spark.conf.get(f"spark.sql.{kind}.compression.codec"))
+    # Readers of Spark take dates before 1582 as they are where they know who has written them.
+    told = {"org.apache.spark.version": spark.version}
+    if kind == "orc":
+        codec, mark = chosen.codec(_ORC, "compression", "orc.compress", default=setting)
+        chosen.end("compression", "maxRecordsPerFile")
+        return PartFormat(kind, codec, f"{mark}.orc", _with_spark_types(made).with_metadata(told), most)
+    codec, mark = chosen.codec(_PARQUET, "compression", "parquet.compression", default=setting)
+    held = chosen.number("parquet.block.size", default=HELD_BYTES)
+    chosen.end("compression", "maxRecordsPerFile", "parquet.block.size")
+    times = _TIMES.get(str(spark.conf.get("spark.sql.parquet.outputTimestampType")), "us")
+    if times == "int96" and any(_has_local_times(one.type) for one in made):
+        # Arrow has INT96 for all times of a file or for none, and in that form Spark reads no times without a zone.
+        times = "us"
+    # The very types, as Spark's readers take them back.
+    told["org.apache.spark.sql.parquet.row.metadata"] = schema.json()
+    return PartFormat(kind, codec, f"{mark}.parquet", made.with_metadata(told), most, held, times)
+
+
+def _lines_format(chosen: WriterChoice, schema: pyarrow.Schema, most: int, header: str | None) -> PartFormat:
+    codec, mark = chosen.codec(_LINES, "compression", "codec", default="none")
+    end = chosen.take("linesep", default="\n")
+    if chosen.kind == "ndjson":
+        chosen.end("compression", "lineSep", "maxRecordsPerFile")
+        # The ending is that of Spark's writer of text.
+        return PartFormat("lines", codec, f".txt{mark}", schema, most, end=end.encode())
+    named = chosen.take("encoding", "charset", default="UTF-8").upper()
+    if named not in _ENCODINGS:
+        raise UsageError("SOW-SPK-168", f"CSV has no encoding {named!r}", hint="one of " + ", ".join(_ENCODINGS))
+    encoding, begin = _ENCODINGS[named]
+    if header is not None:
+        begin += (header + end).encode(encoding, "replace")
+    ends = end.encode(encoding, "replace")
+    return PartFormat("lines", codec, f".csv{mark}", schema, most, encoding=encoding, begin=begin, end=ends)
+
+
+def _has_local_times(kind: pyarrow.DataType) -> bool:
+    import pyarrow.types as t
+
+    if t.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_local_times(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _with_spark_types(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """ORC has no times without a zone as Spark means them: they are numbers there, and an attribute says so."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    def turned(kind: pyarrow.DataType) -> pyarrow.DataType:
+        if t.is_timestamp(kind) and kind.tz is None:
+            return pa.int64()
+        if t.is_struct(kind):
+            return pa.struct([field_of(kind.field(place)) for place in range(kind.num_fields)])
+        if t.is_list(kind):
+            return pa.list_(field_of(kind.value_field))
+        if t.is_map(kind):
+            return pa.map_(kind.key_type, field_of(kind.item_field))
+        return kind
+
+    def field_of(field: pyarrow.Field) -> pyarrow.Field:
+        local = t.is_timestamp(field.type) and field.type.tz is None
+        made = field.with_type(turned(field.type))
+        return made.with_metadata({"spark.sql.catalyst.type": "timestamp_ntz"}) if local else made
+
+    return pa.schema([field_of(one) for one in schema])
+
+
+def _parquet(form: PartFormat, file: IO[bytes]) -> Any:
+    import pyarrow.parquet as pq
+
+    writer = pq.ParquetWriter(
+        file,
+        form.schema,
+        compression=form.codec,
+        use_deprecated_int96_timestamps=form.times == "int96",
+        coerce_timestamps="ms" if form.times == "ms" else None,
+        allow_truncated_timestamps=True,
+        store_decimal_as_integer=True,
+        # Arrow's own copy of the schema would have its readers show other types than of Spark's files.
+        store_schema=False,
+    )
+    writer.add_key_value_metadata(form.schema.metadata)
+    return writer
+
+
+def _orc(form: PartFormat, file: IO[bytes]) -> Any:
+    from pyarrow import orc
+
+    return orc.ORCWriter(file, compression=form.codec)
+
+
+class _Columns:
+    """A file of Parquet or ORC: rows are held until there are enough for a row group."""
+
+    def __init__(self, form: PartFormat, writer: Any) -> None:
+        self._form = form
+        self._writer = writer
+        self._held: list[pyarrow.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Add rows."""
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= self._form.held:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is held, and the end of the file."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        held, self._held, self._bytes = self._held, [], 0
+        if not held and self._form.kind == "parquet":
+            return
+        # ORC takes its columns from the first rows, of which there may be none.
+        table = pa.Table.from_batches(held, held[0].schema if held else self._form.schema)
+        table = table.cast(self._form.schema)
+        if self._form.kind == "parquet":
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            return
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            for chunk in column.chunks:
+                _require_orc_times(chunk, name)
+        self._writer.write(table)
+
+
+def _require_orc_times(values: pyarrow.Array, name: str) -> None:
+    """Raise UsageError ``SOW-SPK-169`` for a time that Java's readers of ORC do not read as Arrow has written it.
+
+    Of an instant before 1970 Arrow counts the fraction of a second backwards, on which they fail. And it does not note
+    down which calendar it counts in, so that they take days before October 15th, 1582, for those of the Julian one.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as t
+
+    kind = values.type
+    if t.is_struct(kind):
+        for place in range(kind.num_fields):
+            _require_orc_times(values.field(place), f"{name}.{kind.field(place).name}")
+    elif t.is_list(kind):
+        _require_orc_times(values.flatten(), name)
+    elif t.is_map(kind):
+        _require_orc_times(values.items, name)
+    elif t.is_date(kind) or t.is_timestamp(kind):
+        wrong = pc.less(values, pa.scalar(_GREGORIAN, pa.date32()).cast(kind))
+        if t.is_timestamp(kind):
+            micros = values.cast(pa.int64())
+            rest = pc.subtract(micros, pc.multiply(pc.divide(micros, 1_000_000), 1_000_000))
+            wrong = pc.or_(wrong, pc.less(rest, 0))
+        if pc.any(wrong).as_py():
+            raise UsageError(
+                "SOW-SPK-169",
+                f"column {name} has a time that ORC cannot get at a URL that Spark does not know: before 1582, or "
+                "before 1970 with a fraction of a second",
+                hint="write parquet, which takes any; or give Spark the jars for the scheme",
+            )
+
+
+class _Lines:
+    """A file of lines, each of which is finished."""
+
+    def __init__(self, form: PartFormat, file: IO[bytes]) -> None:
+        self._form = form
+        self._sink = _packed(form.codec, file)
+        if form.begin:
+            self._sink.write(form.begin)
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Add rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        form, lines = self._form, batch.column(0)
+        if form.encoding != "utf-8":
+            rows = [line.encode(form.encoding, "replace") + form.end for line in lines.to_pylist()]
+            self._sink.write(b"".join(rows))
+            return
+        # The texts of a column lie one behind the other, so with their ends they are what the file holds.
+        wide = pa.large_binary()
+        ended = pc.binary_join_element_wise(lines.cast(wide), pa.scalar(form.end, wide), pa.scalar(b"", wide))
+        _, offsets, texts = ended.buffers()
+        bounds = memoryview(offsets).cast("q")
+        self._sink.write(texts[bounds[ended.offset] : bounds[ended.offset + len(ended)]])
+
+    def close(self) -> None:
+        """Write the end of the file."""
+        self._sink.close()
+
+
+def _packed(codec: str, file: IO[bytes]) -> Any:
+    """What takes the bytes of lines and writes them compressed. Closing it writes the end."""
+    import pyarrow as pa
+
+    if not codec:
+        return file
+    if codec in ("snappy", "lz4_raw"):
+        return _Blocks(pa.Codec(codec), file)
+    if codec == "deflate":
+        return _Deflated(file)
+    return pa.CompressedOutputStream(file, codec)
+
+
+class _Deflated:
+    """Hadoop's deflate: one stream of zlib."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._stream = zlib.compressobj()
+
+    def write(self, content: Any) -> None:
+        self._file.write(self._stream.compress(content))
+
+    def close(self) -> None:
+        self._file.write(self._stream.flush())
+
+
+class _Blocks:
+    """Hadoop's form of Snappy and LZ4: blocks, each with its size before and its size after packing in front."""
+
+    def __init__(self, codec: Any, file: IO[bytes]) -> None:
+        self._codec = codec
+        self._file = file
+
+    def write(self, content: Any) -> None:
+        whole = memoryview(content)
+        for start in range(0, len(whole), _PACKED_BYTES):
+            part = bytes(whole[start : start + _PACKED_BYTES])
+            packed = self._codec.compress(part, asbytes=True)
+            self._file.write(struct.pack(">II", len(part), len(packed)) + packed)
+
+    def close(self) -> None:
+        """Nothing is held, and nothing ends such a file."""
