@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 from sowctl.config.derived import View
 from sowctl.engine.api import InstanceHandle
 from sowctl.errors import SowError
+from sowctl.remote.place import Place, place_of
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import export
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs.place import Output
@@ -55,19 +57,29 @@ def _rebuild(spark: SparkSession, instance: InstanceHandle) -> JobReport:
     return rebuild(spark, instance, [instance.topic("orders").config])
 
 
-def _export(spark: SparkSession, instance: InstanceHandle, path: str) -> JobReport:
-    return export(spark, instance, [instance.topic("orders").config], Output(path, "ndjson"))
+def _export(
+    spark: SparkSession, instance: InstanceHandle, path: str, stage: str = "", kind: str = "ndjson", most: str = "0"
+) -> JobReport:
+    # Parts as small as they are asked for.
+    state.RECORDS_PER_PART = int(most) or state.RECORDS_PER_PART
+    output = Output(path, kind, force=bool(stage))
+    return export(spark, instance, [instance.topic("orders").config], output, staging_directory=_place(stage))
 
 
-def _snapshot(spark: SparkSession, instance: InstanceHandle, at: str, path: str) -> JobReport:
-    return snapshot(spark, instance, instance.topic("orders").config, int(at), Output(path, "ndjson"))
+def _snapshot(spark: SparkSession, instance: InstanceHandle, at: str, path: str, stage: str = "") -> JobReport:
+    topic, output = instance.topic("orders").config, Output(path, "ndjson")
+    return snapshot(spark, instance, topic, int(at), output, staging_directory=_place(stage))
 
 
-def _view(spark: SparkSession, instance: InstanceHandle, path: str) -> JobReport:
+def _view(spark: SparkSession, instance: InstanceHandle, path: str, stage: str = "") -> JobReport:
     assert instance.config is not None
     (entry,) = instance.config.find("totals")
     assert isinstance(entry, View)
-    return view(spark, instance, entry, Output(path, "ndjson"))
+    return view(spark, instance, entry, Output(path, "ndjson"), staging_directory=_place(stage))
+
+
+def _place(stage: str) -> Place | None:
+    return place_of(stage) if stage else None
 
 
 def _stream(spark: SparkSession, instance: InstanceHandle, checkpoint: str, most: str) -> JobReport:

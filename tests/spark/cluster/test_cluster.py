@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import signal
 import site
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sowctl.engine.instance import Instance
+from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import Target
 from tests.spark.cluster.conftest import WAIT, Cluster, until
 from tests.spark.cluster.driver import lab_in
 from tests.spark.cluster.environment import ROOT
 from tests.spark.jobs.test_outputs import read_lines
+from tests.spark.test_remote import with_key
 from tests.support.instances import START, Lab, message
+from tests.support.objectstore import ObjectStore, serving
 
 COUNT = 12_000
 DEVELOPED = (ROOT, Path(sys.prefix), *map(Path, site.getsitepackages()))
@@ -175,6 +181,79 @@ def test_an_executor_that_is_killed_under_a_stream_costs_nothing(
     assert lab.query("copy") == lab.query("orders")
     assert published(lab, "copy") == lines(1)
     assert lab.findings() == []
+
+
+@pytest.fixture
+def shore(cluster: Cluster) -> Iterator[ObjectStore]:
+    with serving() as store:
+        yield store
+
+
+def there(shore: ObjectStore, prefix: str) -> dict[str, bytes]:
+    """What readers see of a data set at a URL."""
+    names = [name for name in shore.names(prefix + "/") if name and name[-1] != "/" and not name.startswith("_temp")]
+    return {name: shore.objects[f"lake/{prefix}/{name}"] for name in names}
+
+
+def rows(files: dict[str, bytes]) -> list[str]:
+    return [line for name in sorted(files) if name.startswith("part-") for line in files[name].decode().splitlines()]
+
+
+def begun(shore: ObjectStore, prefix: str) -> list[str]:
+    """The files that attempts have written, and that are in no data set yet."""
+    return [name for name in shore.names(f"{prefix}/_temporary-") if "/part-" in name]
+
+
+def test_outputs_at_a_url_need_no_directory_that_is_shared(
+    cluster: Cluster, tmp_path: Path, shore: ObjectStore
+) -> None:
+    lab = engine(tmp_path / "lab", lines(1))
+    stage, out = with_key(shore, "stage"), lambda name: with_key(shore, name)
+    jobs = ["export", out("lines"), stage, ",", "export", out("columns"), stage, "parquet", "700"]
+    jobs += [",", "export", out("csv"), stage, "csv", "700", ",", "export", out("orders.sow"), stage, "sow"]
+    jobs += [",", "view", out("view"), stage, ",", "snapshot", str(START), out("past"), stage]
+    cluster.run(jobs[0], lab.directory, *jobs[1:])
+    wanted = lab.query("orders")
+    assert rows(there(shore, "lines")) == wanted == rows(there(shore, "past"))
+    assert rows(there(shore, "view")) == lab.query("totals")
+    pq = pytest.importorskip("pyarrow.parquet")
+    files = there(shore, "columns")
+    assert len(files) == len(wanted) // 700 + 2 and "_SUCCESS" in files
+    tables = [pq.read_table(io.BytesIO(files[name])) for name in sorted(files) if name.startswith("part-")]
+    assert [cell.decode() for one in tables for cell in one["payload"].to_pylist()] == wanted
+    table = [
+        line for name, text in sorted(there(shore, "csv").items()) if name != "_SUCCESS" for line in text.split()[1:]
+    ]
+    assert [int(line.split(b",")[0]) for line in table] == [json.loads(line)["id"] for line in wanted]
+    (tmp_path / "orders.sow").write_bytes(shore.objects["lake/orders.sow"])
+    copy = Target(path=tmp_path / "orders.sow")
+    assert digest(Instance(clock=lab.clock), copy).records == len(wanted)
+    # Executors have left nothing on this machine, nor at the place of staging but marks of directories.
+    assert not [name for name in shore.names("stage/") if shore.objects["lake/stage/" + name]]
+    assert not list(lab.directory.rglob("*.staging*"))
+
+
+def test_killed_under_an_export_to_a_url(cluster: Cluster, tmp_path: Path, shore: ObjectStore) -> None:
+    """An executor costs nothing; of a driver the old output stays, and the next run removes what it has left."""
+    lab = engine(tmp_path / "lab", lines(1))
+    stage, url = with_key(shore, "stage"), with_key(shore, "out")
+    driver = cluster.start("export", lab.directory, url, stage, "ndjson", "50")
+    killed = killed_when(cluster, lambda: len(begun(shore, "out")) > 3, "a part file at the URL")
+    status, said = cluster.end(driver)
+    assert status == 0 and killed not in cluster.executors(), said
+    first = there(shore, "out")
+    assert rows(first) == lab.query("orders") and "_SUCCESS" in first
+    assert len(first) == len(lab.query("orders")) // 50 + 2 and begun(shore, "out") == []
+    lab.publish("orders", message(id=-1))
+    driver = cluster.start("export", lab.directory, url, stage, "ndjson", "50")
+    until(lambda: len(begun(shore, "out")) > 3, "a part file at the URL")
+    driver.kill()
+    driver.wait()
+    until(lambda: not cluster.executors(), "the end of the dead driver's executors")
+    assert there(shore, "out") == first and begun(shore, "out")
+    cluster.run("export", lab.directory, url, stage)
+    assert rows(there(shore, "out")) == lab.query("orders") != rows(first)
+    assert len(there(shore, "out")) == 2 and begun(shore, "out") == []
 
 
 @pytest.mark.parametrize("job", ["rebuild", "count"])
