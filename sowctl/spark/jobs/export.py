@@ -95,7 +95,7 @@ def export(
     started = monotonic()
     output.check()
     assert instance.config is not None
-    report = JobReport("export", tuple(topic.label for topic in topics), output.path)
+    report = JobReport("export", tuple(topic.label for topic in topics), output.shown)
     if output.kind == "sow" and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a .sow file holds one topic", hint="export topics one by one")
     if output.table is not None and len(topics) != 1:
@@ -144,7 +144,7 @@ def export_journal(
     written = write_rows(rows, output, f"export {output.shown}")
     tell_gaps(told, lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note))
     names = tuple(dict.fromkeys(name for name, _ in entries.topics))
-    report = JobReport("export", names, output.path)
+    report = JobReport("export", names, output.shown)
     _count(report, written)
     report.details["format"] = output.kind
     report.seconds = monotonic() - started

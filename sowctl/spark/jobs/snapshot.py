@@ -51,7 +51,7 @@ def snapshot(
         else:
             found = state_of(spark, instance, topic, at, area.place, seen)
             written = write_state(spark, instance, topic, found, output)
-    report = JobReport("snapshot", (topic.label,), output.path, written.records, written.records, written.bytes)
+    report = JobReport("snapshot", (topic.label,), output.shown, written.records, written.records, written.bytes)
     report.partitions = written.partitions
     report.details["format"] = output.kind
     report.seconds = monotonic() - started

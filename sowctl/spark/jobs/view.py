@@ -79,7 +79,7 @@ def view(
             written = write_store(spark, instance, parts, output, _definition(instance, query), area.place)
         else:
             written = write_records(spark, instance, (query.name, query.message_type), parts, output)
-    report = JobReport("view", tuple(name for _, name in query.sources), output.path)
+    report = JobReport("view", tuple(name for _, name in query.sources), output.shown)
     report.read, report.records, report.bytes = sum(part.read for part in parts), written.records, written.bytes
     report.partitions = written.partitions
     report.details |= {"format": output.kind, "view": query.name}

@@ -423,6 +423,7 @@ def test_several_topics_and_the_journal(spark: SparkSession, mixed: Lab, shore: 
     topics = [one for one in instance.config.topics if one.name != "none"]
     report = export(spark, instance, topics, Output(with_key(shore, "many"), "ndjson"))
     assert report.records == 64 and "_SUCCESS" in shore.names("many/_topic=two/")
+    assert report.output == "s3://lake/many"  # without what the URL has of passwords
     assert lines_of(shore, "many/_topic=all") == mixed.query("all")
     assert lines_of(shore, "many/_topic=two") == mixed.query("two")
     refs = tuple((one.name, one.message_type) for one in topics)
