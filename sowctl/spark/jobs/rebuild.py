@@ -16,15 +16,15 @@ from msgspec.structs import asdict, replace
 from sowctl.engine.bulk.staging import staging
 from sowctl.engine.fold.folding import EntrySpan, RecordCheck, append_sorted
 from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, assemble
-from sowctl.engine.keys.presentkeys import KeyCheck
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import definition_of, open_log
 from sowctl.engine.verbs.replay import replay
-from sowctl.errors import UsageError
+from sowctl.errors import RefusedError, UsageError
 from sowctl.remote.place import Place, place_of
 from sowctl.spark.jobs.folds.folding import FoldResult, fold
 from sowctl.spark.jobs.folds.gathering import GatheredFold, gather, gathers
 from sowctl.spark.jobs.folds.pairfiles import missing, read_pairs
+from sowctl.spark.jobs.folds.sampling import PickedKeys
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.sight import require_sight
 from sowctl.spark.jobs.tasks import attempt, run
@@ -85,20 +85,17 @@ def rebuild(
             tell_uncut(instance, log)
             result: FoldResult | GatheredFold
             here = area.shared is None and is_local(spark.sparkContext.master or "")
-            origin = Origin(instance.config, None, None, None, instance.now)
             # Tasks of a gathering read parts of each other's files, anywhere in them: that takes a file system.
             if area.shared is None and gathers(log, wanted, until):
-                # What the types of messages are read from may lie on this machine alone.
-                check_of = _CheckOf(origin) if here else None
-                at = options.until_time
-                result = gather(spark, log, wanted, area.directory, until=until, at=at, check_of=check_of)
+                result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
             else:
-                folded = fold(spark, log, wanted, until=until, at=options.until_time, seen=seen)
+                folded = fold(spark, log, wanted, until=until, at=options.until_time, seen=seen, marked=True)
                 result = folded.files(area.place)
             # Tasks write files of LMDB on this machine alone, where they can be mapped. A single store is written where
             # it is to lie.
             made: Sequence[str] = ()
             if here and len(wanted) > 1 and result.bytes > APART_BYTES:
+                origin = Origin(instance.config, None, None, None, instance.now)
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
                 made = run(spark, range(len(wanted)), filler, what="fill the stores")
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
@@ -136,7 +133,7 @@ def _put(
         place = places[topic.name, topic.message_type]
 
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
-            if made:
+            if made and made[place]:
                 # The task that filled it has made the same check of its records.
                 path = Path(made[place])
                 if not path.exists():
@@ -147,22 +144,18 @@ def _put(
             return result.entries[place], result.latest[place], result.last_txid[place]
 
         span = EntrySpan(0, end, moment)
-        done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, check_of=check_of))
+        # Replay says that records are looked at. Here they come in another order, of which the same ones are picked,
+        # by this process: what the types of messages are read from may lie on its machine alone.
+        picked = partial(PickedKeys, instance, sample=result.sample) if check_of is not None else None
+        done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, check_of=picked))
     return done
 
 
-class _CheckOf:
-    """Makes the check of a topic's records, in a task."""
-
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-
-    def __call__(self, topic: TopicConfig) -> RecordCheck:
-        return KeyCheck(self.origin.instance(), topic)
-
-
 class _Filler:
-    """Puts the records of a topic into a file of LMDB beside the staged ones, as a task: so several are at once."""
+    """Puts the records of a topic into a file of LMDB beside the staged ones, as a task: so several are at once.
+
+    Where their keys are refused there is no file: the driver fills the store itself, and so says it topic by topic.
+    """
 
     def __init__(
         self,
@@ -189,9 +182,13 @@ class _Filler:
             applied=self.end,
             command=instance.holder,
         ) as builder:
-            check = KeyCheck(instance, topic)
+            check = PickedKeys(instance, topic, self.result.sample)
             _append(builder, check, self.result, place, self.directory)
-            check.finish()
+            try:
+                check.finish()
+            except RefusedError:
+                # The topics before this one are to be put in place, as a replay would have done.
+                return ""
             builder.leave(path)
         return str(path)
 
@@ -202,8 +199,7 @@ def _append(
     """The folded records of a topic, and versions, in key order, as the builder wants them."""
     if isinstance(result, GatheredFold):
         pairs = result.records(place)
-        # Tasks that have looked at some of every block have seen more than can be told apart here.
-        append_sorted(builder, pairs if check is None or result.checked else check.watching(pairs))
+        append_sorted(builder, pairs if check is None else check.watching(pairs))
         return
     for one in result.files[place]:
         pairs = read_pairs(directory / one.records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from sowctl.engine.verbs.snapshot import snapshot_file
 from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs.export import export
-from sowctl.spark.jobs.folds import folding, foldshape
+from sowctl.spark.jobs.folds import folding, foldshape, gathering
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs.place import Output
 from sowctl.spark.jobs.rebuild import rebuild
@@ -165,6 +166,42 @@ def instance_entries(lab: Lab) -> int:
     from sowctl.engine.verbs.journal import EntryFilter, dump
 
     return sum(len(batch.records) for batch in dump(lab.open(), EntryFilter()))
+
+
+@pytest.mark.parametrize("way", ["shuffled", "elsewhere"])
+def test_a_record_under_another_key_is_refused_as_by_a_replay(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Through a shuffle, and where tasks run on other machines; the error names the same record."""
+    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", 40)
+    monkeypatch.setattr(folding, "LEAST_BYTES", 1500)
+    if way == "shuffled":
+        monkeypatch.setattr(gathering, "GATHERED", 0)
+    else:
+        monkeypatch.setattr(rebuilding, "is_local", lambda _: False)
+    before, after = (config_xml(topic_xml("log", key=key), ("log",)) for key in ("/a", "/b"))
+    lab = Lab(tmp_path, before)
+    # Of what a block has left, every third record is looked at: the two that are found stand in different tasks, and
+    # one that is not found is between them; one was looked at before a later message replaced it.
+    wrong = {0: 9000, 120: 9120, 122: 9122, 240: 9240}
+    lab.publish("log", *[message(a=n, b=wrong.get(n, n)) for n in range(320)])
+    lab.publish("log", message(a=0, b=0))
+    options = ReplayOptions(into=str(tmp_path / "new"))
+    instance = Lab(tmp_path, after).open()
+    told = []
+    for made in (partial(rebuild, spark), replay):
+        with pytest.raises(RefusedError) as caught:
+            made(instance, instance.topics, options)
+        told.append((caught.value.code, str(caught.value), caught.value.place, caught.value.hint))
+        assert not list((tmp_path / "new").glob("*.sow"))
+    assert told[0] == told[1]
+    assert told[0][0] == "SOW-RPL-010"
+    lab = Lab(tmp_path, before)
+    lab.publish("log", message(a=120, b=120), message(a=240, b=240))
+    lab = Lab(tmp_path, after)
+    # What a replay does not look at, it takes, and so does a rebuild.
+    assert [one.records for one in replay(lab.open(), lab.open().topics, options)] == [320]
+    assert rebuild(spark, lab.open(), lab.open().topics, replace(options, force=True)).records == 320
 
 
 def lab_digest(lab: Lab, path: Path) -> tuple[str, int, int]:

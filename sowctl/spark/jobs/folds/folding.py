@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
@@ -28,6 +27,7 @@ from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folds.foldshape import MAPS, FoldShape, shaped
 from sowctl.spark.jobs.folds.pairfiles import PairFile, in_parts, write_pairs
 from sowctl.spark.jobs.folds.runs import Run, RunFacts, entries_of, latest, sorted_latest, stream, timelines
+from sowctl.spark.jobs.folds.sampling import Marks, TxidSet, choose, marks_of, noted, noting, winners_in
 from sowctl.spark.jobs.folds.spooling import RunSpool
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
@@ -54,12 +54,14 @@ R = TypeVar("R")
 
 
 class Folded(NamedTuple):
-    """A file of sorted records (and, of a topic with History, another of versions) that a reduce task left."""
+    """A file of sorted records that a reduce task left, and another: of versions where the topic keeps History, else of
+    the txids of the records."""
 
     topic: int
     bucket: int
     records: str
     versions: str
+    txids: str
     entries: int
     payload_bytes: int
 
@@ -77,14 +79,16 @@ class FoldPlan(DescribedStruct, frozen=True):
     shape: FoldShape
 
 
-class FoldResult(Struct, frozen=True):
-    """The files by topic, in key order; per topic entries folded, time and txid of the last one; tasks that ran."""
+class FoldResult(DescribedStruct, frozen=True):
+    """The files by topic, in key order; per topic entries folded, time and txid of the last one; tasks that ran; the
+    txids of the records whose keys are to be looked at."""
 
     files: tuple[tuple[Folded, ...], ...]
     entries: tuple[int, ...]
     latest: tuple[int, ...]
     last_txid: tuple[int, ...]
     partitions: int
+    sample: TxidSet
 
     @property
     def bytes(self) -> int:
@@ -100,6 +104,7 @@ class Fold(DescribedStruct):
     runs: RDD[Any] | None
     on_gap: Callable[[Gap], None]
     told: Accumulator[Any] | None = None
+    marks: Accumulator[Any] | None = None
 
     @property
     def topics(self) -> int:
@@ -107,7 +112,8 @@ class Fold(DescribedStruct):
         return len(self.plan.topics)
 
     def files(self, directory: Place) -> FoldResult:
-        """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``."""
+        """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``; and which records a
+        replay would look at, where the fold is ``marked``."""
         files: list[list[Folded]] = [[] for _ in self.plan.topics]
         entries, newest, last = ([0] * self.topics for _ in range(3))
         if self.runs is not None:
@@ -123,7 +129,26 @@ class Fold(DescribedStruct):
         # Buckets are ranges of the key space, so their files one after the other are in key order.
         ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
         tasks = self.plan.shape.tasks if self.runs is not None else 0
-        return FoldResult(ordered, tuple(entries), tuple(newest), tuple(last), tasks)
+        sample = self._sample(ordered, directory)
+        return FoldResult(ordered, tuple(entries), tuple(newest), tuple(last), tasks, sample)
+
+    def _sample(self, files: Sequence[Sequence[Folded]], directory: Place) -> TxidSet:
+        """The txids of the records that a replay looks at; none where no task has told of them."""
+        first, last = self.plan.after + 1, self.plan.until
+        sample = TxidSet(first, last)
+        told = self.marks.value if self.marks is not None else []
+        for topic, (rule, row) in enumerate(zip(self.plan.rules, files, strict=True)):
+            marked = sample if rule is not None else TxidSet(first, last)
+            for marks in told:
+                if marks.topic == topic:
+                    marked.add(marks.txids())
+            # Noted entries are looked at if they are records in the end; of blocks, what is left of them says which.
+            if rule is None and self.marks is not None:
+                winners = TxidSet(first, last)
+                for txids in winners_in(directory / one.txids for one in row):
+                    winners.add(txids)
+                choose(sample, marked, winners)
+        return sample
 
     def records(self, made: Callable[[Pairs], R]) -> RDD[R] | None:
         """What is ``made`` of the records of the one topic, on the executors, in key order within and between
@@ -146,17 +171,19 @@ def fold(
     until: int,
     at: int | None,
     seen: bool = True,
+    marked: bool = False,
 ) -> Fold:
     """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``. ``seen``: executors see the files of
-    the journal that lie here; else they read the archive at its URL, and this process what is here alone."""
+    the journal that lie here; else they read the archive at its URL, and this process what is here alone. ``marked``:
+    tasks tell what it takes to know which records a replay would look at, for :meth:`Fold.files`."""
     plan, stretches = planned(spark, log, topics, after, until, at, None if seen else log.archived)
     if not stretches:
         return Fold(plan, None, log.on_gap)
     describe(spark, "fold " + ", ".join(topic.name for topic in topics))
-    told = gaps_of(spark)
+    told, marks = gaps_of(spark), marks_of(spark) if marked else None
     own: list[tuple[int, Run]] = []
     if not seen:
-        here = _Mapper(plan, told)
+        here = _Mapper(plan, told, marks)
         mine = [one for one in stretches if not all(log.archived(part.number) for part in one.parts)]
         own = [run for stretch in mine for run in here.runs(stretch)]
         stretches = [one for one in stretches if one not in mine]
@@ -165,7 +192,8 @@ def fold(
     if not stretches and not own:
         # All files lie here, and none of them has an entry of these topics: there are no runs to shuffle.
         return Fold(plan, None, log.on_gap, told)
-    return Fold(plan, _shuffled(spark, plan, stretches, _Mapper(plan, told), own), log.on_gap, told)
+    runs = _shuffled(spark, plan, stretches, _Mapper(plan, told, marks), own)
+    return Fold(plan, runs, log.on_gap, told, marks)
 
 
 def planned(
@@ -265,9 +293,10 @@ def volume(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | Non
 
 
 class _Mapper:
-    def __init__(self, plan: FoldPlan, told: Accumulator[Any]) -> None:
+    def __init__(self, plan: FoldPlan, told: Accumulator[Any], marks: Accumulator[Any] | None) -> None:
         self.plan = plan
         self.told = told
+        self.marks = marks
 
     def __call__(self, stretches: Iterable[PlannedStretch]) -> Iterator[tuple[int, Run]]:
         return carried_iterator(run for stretch in stretches for run in self.runs(stretch))
@@ -291,6 +320,11 @@ class _Mapper:
             batches = [found for found in taken if found is not None]
             if not batches:
                 continue
+            if self.marks is not None:
+                # The first entry of a block stands for its beginning: what is left of the block is not before it.
+                some = [batch["txid"].to_numpy() for batch in batches]
+                some = [txids[:1] if rule is None else noted(txids) for txids in some]
+                self.marks.add([Marks.of(number, np.concatenate(some))])
             table = pa.Table.from_batches(batches).combine_chunks()
             keys = table["key"].to_numpy()
             # The counts of these blocks travel with their first run only, so that the sum counts each entry once.
@@ -381,13 +415,15 @@ class _Reducer:
                 place, rule = self.directory / name, self.plan.rules[topic]
                 tables = (table for _, table in spool.parts(topic))
                 if rule is None:
-                    count, size = write_pairs(place, chain.from_iterable(map(sorted_latest, tables)))
-                    yield Folded(topic, index, name, "", count, size), facts
+                    with PairFile(self.directory / f"{name}-t") as txids:
+                        records_left = chain.from_iterable(map(sorted_latest, tables))
+                        count, size = write_pairs(place, noting(records_left, txids))
+                    yield Folded(topic, index, name, "", f"{name}-t", count, size), facts
                     continue
                 with PairFile(place) as records, PairFile(self.directory / f"{name}-v") as versions:
                     for table in tables:
                         _retained(table, rule, records, versions)
-                yield Folded(topic, index, name, f"{name}-v", records.count, records.size), facts
+                yield Folded(topic, index, name, f"{name}-v", "", records.count, records.size), facts
 
 
 def _retained(table: pyarrow.Table, rule: Retention, records: PairFile, versions: PairFile) -> None:

@@ -27,6 +27,7 @@ from sowctl.journal.stretch import spans
 from sowctl.spark.jobs.folds.folding import FoldPlan, planned, volume
 from sowctl.spark.jobs.folds.foldshape import PART_BYTES
 from sowctl.spark.jobs.folds.pairfiles import incomplete, opened, part_at, told
+from sowctl.spark.jobs.folds.sampling import TxidSet, choose
 from sowctl.spark.jobs.tasks import attempt, gaps_of, run, tell_gaps
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.fold.folding import RecordCheck
-    from sowctl.engine.fold.rebuild import CheckOf
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
 
@@ -58,10 +57,11 @@ _ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
 class _Look(Struct, frozen=True):
     """What a task has found of a topic in a stretch: how many entries, bytes of their payloads, time of the last one,
     first and last txid. Its file has, by columns, ``kept`` keys, the last txid of each, and whether that is a
-    publish."""
+    publish; behind them the first txids of ``blocks`` blocks."""
 
     path: str
     kept: int
+    blocks: int
     entries: int
     size: int
     latest: int
@@ -91,14 +91,14 @@ class _Piece(Struct, frozen=True):
 
 class GatheredFold(DescribedStruct, frozen=True):
     """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that ran;
-    whether the check of each topic has seen its records."""
+    the txids of the records whose keys are to be looked at."""
 
     entries: tuple[int, ...]
     latest: tuple[int, ...]
     last_txid: tuple[int, ...]
     pieces: tuple[tuple[tuple[_Piece, ...], ...], ...]
     partitions: int
-    checked: bool = False
+    sample: TxidSet
 
     @property
     def bytes(self) -> int:
@@ -169,24 +169,24 @@ def gather(
     *,
     until: int,
     at: int | None,
-    check_of: CheckOf | None = None,
 ) -> GatheredFold:
     """Fold the entries of ``topics`` up to ``until`` and ``at``; files are left in ``directory``.
 
-    ``check_of``, which travels to the tasks, makes what looks there at records of every block, as a replay does; else
-    whoever appends the records has to look at them. Raises what reading the journal and the check raise, and
-    StorageError ``SOW-SPK-060``.
+    Raises what reading the journal raises, and StorageError ``SOW-SPK-060``.
     """
     plan, stretches = planned(spark, log, topics, 0, until, at)
     gaps = gaps_of(spark)
     looks = run(spark, stretches, _Looker(plan, str(directory), gaps), what="find the last entries")
     tell_gaps(gaps, log.on_gap)
     # Looks come in the order of their stretches, so that what comes later has the higher txids.
-    found = [_last(rows) for rows in zip(*looks, strict=True)] or [(LastPerKey(), 0)] * len(topics)
-    buckets, winners = [], []
-    for number, (last, size) in enumerate(found):
+    found = [_last(plan, rows) for rows in zip(*looks, strict=True)] or [_nothing(plan)] * len(topics)
+    buckets, winners, sample = [], [], TxidSet(plan.after + 1, plan.until)
+    for number, (last, size, starts) in enumerate(found):
         txids = last.txids()
         winners.append(txids)
+        left = TxidSet(plan.after + 1, plan.until)
+        left.add(txids)
+        choose(sample, starts, left)
         # How much the records take is estimated, as a replay does it, from the share of entries that are left.
         share = len(txids) / max(last.entries, 1)
         buckets.append(min(max(1, -(-int(size * share + 96 * len(txids)) // RANGE_BYTES)), RANGES))
@@ -194,7 +194,7 @@ def gather(
             txids.tofile(path)
     wanted = [_wanted(stretch, row, winners, tuple(buckets)) for stretch, row in zip(stretches, looks, strict=True)]
     wanted = [one for one in wanted if any(start < stop for start, stop in one.places)]
-    taker = _Taker(plan, str(directory), tuple(topics), check_of)
+    taker = _Taker(plan, str(directory))
     pieces: list[list[list[_Piece]]] = [[[] for _ in range(count)] for count in buckets]
     for piece in chain.from_iterable(run(spark, wanted, taker, what="take the last entries")):
         pieces[piece.topic][piece.bucket].append(piece)
@@ -202,14 +202,14 @@ def gather(
         # Every entry that counts was found again, or the journal has changed between the two looks.
         if sum(piece.count for row in rows for piece in row) != len(txids):
             raise incomplete(directory)
-    lasts = [last for last, _ in found]
+    lasts = [last for last, _, _ in found]
     return GatheredFold(
         tuple(last.entries for last in lasts),
         tuple(last.latest for last in lasts),
         tuple(last.last_txid for last in lasts),
         tuple(tuple(map(tuple, rows)) for rows in pieces),
         len(looks) + len(wanted),
-        check_of is not None,
+        sample,
     )
 
 
@@ -218,20 +218,28 @@ def _winners(directory: str | Path, topic: int) -> Path:
     return Path(directory) / f"last-{topic}"
 
 
-def _last(looks: Iterable[_Look]) -> tuple[LastPerKey, int]:
-    """What a topic's entries of all stretches come to, and the bytes of their payloads."""
+def _nothing(plan: FoldPlan) -> tuple[LastPerKey, int, TxidSet]:
+    """What a topic without entries comes to."""
+    return LastPerKey(), 0, TxidSet(plan.after + 1, plan.until)
+
+
+def _last(plan: FoldPlan, looks: Iterable[_Look]) -> tuple[LastPerKey, int, TxidSet]:
+    """What a topic's entries of all stretches come to, the bytes of their payloads, and the first txids of its
+    blocks."""
     import numpy as np
 
-    last, size = LastPerKey(), 0
+    last, size, starts = _nothing(plan)
     for look in looks:
         size += look.size
         if look.entries:
             with opened(Path(look.path)) as file:
                 columns = [np.fromfile(file, dtype=kind, count=look.kept) for _, kind in _ROW]
-            if len(columns[-1]) < look.kept:
+                begins = np.fromfile(file, dtype="u8", count=look.blocks)
+            if len(begins) < look.blocks:
                 raise incomplete(Path(look.path))
             last.behind(*columns, entries=look.entries, latest=look.latest, last_txid=look.last_txid)
-    return last, size
+            starts.add(begins)
+    return last, size, starts
 
 
 def _wanted(
@@ -261,7 +269,8 @@ class _Looker:
         plan = self.plan
         span = EntrySpan(plan.after, plan.until, plan.at)
         found = [LastPerKey() for _ in plan.topics]
-        sizes, firsts = [0] * len(found), [0] * len(found)
+        sizes: list[int] = [0] * len(found)
+        starts: list[list[int]] = [[] for _ in found]
         with open_journal(plan.origin, task=stretch) as log:
             log.on_gap = lambda gap: self.gaps.add([gap])
             for block in stretch.blocks(log, plan.after, plan.until):
@@ -269,32 +278,33 @@ class _Looker:
                     # The block's own list of topics says whether it has any; else its columns are never unpacked.
                     if block.map.has(ref):
                         sizes[number] += found[number].add(block, ref, span)
-                        firsts[number] = firsts[number] or block.first_txid
-        return [self._left(*row) for row in zip(range(len(found)), found, sizes, firsts, strict=True)]
+                        # A block may begin before the entries that are folded.
+                        starts[number].append(max(block.first_txid, plan.after + 1))
+        return [self._left(*row) for row in zip(range(len(found)), found, sizes, starts, strict=True)]
 
-    def _left(self, number: int, last: LastPerKey, size: int, first: int) -> _Look:
+    def _left(self, number: int, last: LastPerKey, size: int, starts: list[int]) -> _Look:
         """What is known of a topic, its keys in a file."""
+        import numpy as np
+
         if not last.entries:
-            return _Look("", 0, 0, 0, 0, 0, 0)
+            return _Look("", 0, 0, 0, 0, 0, 0, 0)
         columns = last.columns()
         # The attempt is part of the name: a task that Spark runs twice must not write into the file of the other.
         path = Path(self.directory) / f"keys-{number}-{attempt()}"
         with told(path), path.open("wb") as file:
             for column, (_, kind) in zip(columns, _ROW, strict=True):
                 column.astype(kind, copy=False).tofile(file)
-        return _Look(str(path), len(columns[0]), last.entries, size, last.latest, first, last.last_txid)
+            np.array(starts, dtype="u8").tofile(file)
+        count = len(columns[0])
+        return _Look(str(path), count, len(starts), last.entries, size, last.latest, starts[0], last.last_txid)
 
 
 class _Taker:
     """The second look: the entries that count, as stored values, in a file."""
 
-    def __init__(
-        self, plan: FoldPlan, directory: str, topics: tuple[TopicConfig, ...], check_of: CheckOf | None
-    ) -> None:
+    def __init__(self, plan: FoldPlan, directory: str) -> None:
         self.plan = plan
         self.directory = directory
-        self.topics = topics
-        self.check_of = check_of
 
     def __call__(self, wanted: _Wanted) -> list[_Piece]:
         import numpy as np
@@ -304,38 +314,30 @@ class _Taker:
             with opened(_winners(self.directory, number)) as file:
                 file.seek(8 * start)
                 winners.append(np.fromfile(file, dtype="u8", count=stop - start))
-        check_of = self.check_of
-        checks = [None if check_of is None else check_of(topic) for topic in self.topics]
-        pieces = _Pieces(Path(self.directory) / f"records-{attempt()}", wanted.buckets, checks)
+        pieces = _Pieces(Path(self.directory) / f"records-{attempt()}", wanted.buckets)
         with open_journal(self.plan.origin, task=wanted.stretch) as log:
             for block in wanted.stretch.blocks(log, self.plan.after, self.plan.until):
                 pieces.add(block, winners)
         pieces.write()
-        for check in checks:
-            if check is not None:
-                check.finish()
         return pieces.found
 
 
 class _Pieces:
-    """A file of pieces: records of blocks, cut by topic and range of keys, and looked at by the check of their topic.
+    """A file of pieces: records of blocks, cut by topic and range of keys.
 
     What :meth:`add` has taken is written when it has :data:`TAKEN_BYTES`, a piece for each topic and range of keys.
     """
 
-    def __init__(self, path: Path, buckets: Sequence[int], checks: Sequence[RecordCheck | None]) -> None:
+    def __init__(self, path: Path, buckets: Sequence[int]) -> None:
         self.found: list[_Piece] = []
-        self._path, self._buckets, self._checks = path, buckets, checks
+        self._path, self._buckets = path, buckets
         self._held: list[Pairs] = [([], []) for _ in buckets]
         self._size = self._end = 0
 
     def add(self, block: Block, winners: Sequence[Any]) -> None:
         """Take the entries of a block that are among the ``winners`` of a topic."""
-        for held, txids, check in zip(self._held, winners, self._checks, strict=True):
+        for held, txids in zip(self._held, winners, strict=True):
             keys, values = taken(block, txids)
-            if check is not None:
-                # Every block is looked at, because each was written by one run, which had one definition.
-                check.see(keys, values)
             held[0].extend(keys)
             held[1].extend(values)
             self._size += sum(map(len, values)) + 96 * len(keys)
