@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from msgspec.structs import replace
 
 from sowctl.engine.fold import folding as folding_here
+from sowctl.engine.keys.presentkeys import SAMPLE
 from sowctl.engine.options import DeleteOptions, ReplayOptions
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.positions import open_log
@@ -295,11 +296,41 @@ def test_a_record_under_another_key_is_found_in_whatever_block(tmp_path: Path, m
         assert not list((tmp_path / "new").glob("*.sow"))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_of_every_block_the_records_are_chosen_that_a_replay_sees(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    import numpy as np
+
+    rng = random.Random(seed)
+    monkeypatch.setattr(sampling, "WINDOW", rng.choice((8, 64, 1 << 20)))
+    first, share = rng.randrange(1, 1000), rng.random()
+    starts, winners, wanted, txid = [], [], [], first
+    for _ in range(rng.randrange(12)):
+        txid += rng.choice((0, 0, 100))
+        count = rng.choice((1, 3, 17, 200))
+        left = [one for one in range(txid, txid + count) if rng.random() < share]
+        starts.append(txid)
+        winners += left
+        # What KeyCheck.see() takes of a block.
+        wanted += left[:: -(-len(left) // SAMPLE) or 1]
+        txid += count
+    sample, begun, won = (sampling.TxidSet(first, txid) for _ in range(3))
+    begun.add(np.array(starts, dtype=np.uint64))
+    won.add(np.array(winners, dtype=np.uint64))
+    sampling.choose(sample, begun, won)
+    assert [one for window in sample.windows() for one in window.tolist()] == wanted
+    everything = np.arange(first, txid, dtype=np.uint64)
+    assert everything[sample.has(everything) != 0].tolist() == wanted
+
+
+QUICK_SEEDS = (6, 18, 56, 108, 144, 155)
+"""Histories of which five are refused."""
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_a_fold_refuses_the_keys_that_a_replay_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: bool, seed: int
 ) -> None:
-    if seed >= 8 and not deep:
+    if seed not in QUICK_SEEDS and not deep:
         pytest.skip("--deep runs these")
     rng = random.Random(seed)
     cut_small(monkeypatch, rng)
