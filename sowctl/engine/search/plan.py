@@ -51,7 +51,8 @@ class Plan(DescribedStruct, frozen=True):
 
     What follows is executed and not printed: the ``keys`` that a filter names; the conditions ``asked`` of indexes, in
     the order of ``steps`` where there are such; the order ``sort`` and the ``fields`` that indexes are opened for
-    besides; ``ranked``: indexes have these; ``arrays``: row numbers are arrays of numpy.
+    besides; ``ranked``: indexes have these; ``arrays``: row numbers are arrays of numpy; ``leading``: a scan leaves out
+    by columns what is not among the first.
     """
 
     topic: str
@@ -74,6 +75,7 @@ class Plan(DescribedStruct, frozen=True):
     fields: tuple[Slot, ...] = ()
     ranked: bool = False
     arrays: bool = False
+    leading: bool = False
 
     def facts(self) -> dict[str, Any]:
         """What is printed, by name; steps as objects."""
@@ -87,7 +89,8 @@ class Statistics(DescribedStruct, frozen=True):
     ``records`` to see, ``stored`` ones in the store, expired ones among them, ``behind`` it in the journal. ``whole``:
     it is the present state of a whole store. ``filed``: indexes can stand beside its file; ``reopens``: other processes
     can open that file too; ``processors`` that they would have, 0 where no process may begin. ``fields``: its messages
-    have fields. ``lasting``: the process asks again and again, so that what it loads pays later.
+    have fields. ``lasting``: the process asks again and again, so that what it loads pays later. ``lined``: the file
+    may show all records as lines.
     """
 
     topic: str
@@ -103,6 +106,7 @@ class Statistics(DescribedStruct, frozen=True):
     processors: int = 0
     fields: bool = True
     lasting: bool = False
+    lined: bool = False
 
 
 class IndexCounts(DescribedStruct, frozen=True):
@@ -124,6 +128,10 @@ class Narrowing(ABC):
     @abstractmethod
     def report(self, told: list[bool]) -> None:
         """What a further process reported. Called in the first process, behind what was needed of the part."""
+
+    @abstractmethod
+    def note(self, numbers: Sequence[bool]) -> None:
+        """Which fields hold a number in records that were passed over. Called behind all that was needed."""
 
 
 class Question:
@@ -159,13 +167,13 @@ class Question:
         self.fields = tuple(fields)
         self.index_from = index_from
         self.jobs = jobs
-        self._order, self._by_time = tuple(order), by_time
-        self._wanted = wanted
+        self.order, self._by_time = tuple(order), by_time
+        self.wanted = wanted
         # Other topics may hold values of another kind, which changes how those of this one compare.
         sorts = bool(order) and topics == 1 and not projected and wanted is not None and wanted <= figures.FIRST
         self.ranks = bool(order) and not projected and wanted is not None and given is None
         """Whether fields of all records that match are read, to know the first of them."""
-        self.sort = self._order[0] if sorts else None
+        self.sort = self.order[0] if sorts else None
         """The order's first key, where few records of one topic are wanted."""
 
     @cached_property
@@ -182,11 +190,11 @@ class Question:
 
     def order_in_words(self, *, ranked: bool) -> str:
         """How the result is ordered; ``ranked``: by an index."""
-        if not self._order:
+        if not self.order:
             return "by time" if self._by_time else "by SOW key"
-        if self._wanted is None:
+        if self.wanted is None:
             return "sorted"
-        return f"the first {self._wanted:,}" + (" by index" if ranked else " of all that match")
+        return f"the first {self.wanted:,}" + (" by index" if ranked else " of all that match")
 
 
 def draft(question: Question, statistics: Statistics) -> Plan:
@@ -211,7 +219,28 @@ def draft(question: Question, statistics: Statistics) -> Plan:
 
 def scanned(question: Question, statistics: Statistics) -> Plan:
     """The plan of a scan, which is always possible."""
-    return replace(_begun(question, statistics), processes=_processes(question, statistics))
+    plan, processes = _begun(question, statistics), _processes(question, statistics)
+    # Columns take half the processor time. What asks once has to load numpy first, and then two processes are sooner.
+    if _leads(question, statistics) and (processes == 1 or statistics.lasting):
+        return replace(plan, leading=True)
+    return replace(plan, processes=processes)
+
+
+def _leads(question: Question, statistics: Statistics) -> bool:
+    """Whether a scan finds the first of an order by columns of its fields."""
+    wanted = question.wanted
+    if not question.ranks or question.matcher.selective or question.narrowing is None or question.jobs is not None:
+        return False
+    if wanted is None or wanted > figures.FIRST or question.order[0].text or not statistics.lined:
+        return False
+    if statistics.stored < (figures.LASTING_LEADING if statistics.lasting else figures.LEADING):
+        return False
+    from importlib.util import find_spec
+
+    from sowctl.messages.shaped import shaped_of
+
+    slots = list(map(order_slot, question.order))
+    return find_spec("numpy") is not None and shaped_of(question.matcher.type, slots) is not None
 
 
 def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Statistics) -> Plan:

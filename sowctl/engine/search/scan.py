@@ -22,12 +22,13 @@ from msgspec.structs import replace
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
 from sowctl.engine.search.forked import Forked, processors
-from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, scanned
+from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, order_slot, scanned
 from sowctl.engine.sources.opening import Opener, open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import SowError
 from sowctl.identity.keyspace import bounds
+from sowctl.store.codec import payloads
 from sowctl.store.integrity import refuse_short
 
 if TYPE_CHECKING:
@@ -134,6 +135,25 @@ class Scan:
         counts.matched += matched
         return iter((pairs,))
 
+    def leading(self, counts: QueryStatistics) -> Iterator[Matched] | None:
+        """Records among which are the first that the question wants, left by a sieve; None where that is no way.
+
+        Loads numpy. Raises what reading raises.
+        """
+        question, source = self._question, self.source.stored
+        parts = self.lined(counts) if self.plan.leading else None
+        if source is None or parts is None or question.narrowing is None or question.wanted is None:
+            return None
+        from sowctl.engine.search.leading import Leading
+
+        sieve = Leading(self.matcher.type, question.order, question.wanted, question.narrowing)
+
+        def rest(start: bytes) -> Iterator[Matched]:
+            yield from filtered(source.runs(figures.READ, start), self.matcher, counts)
+            _verify_count(source)
+
+        return sieve.matched(source.snapshot, parts, rest)
+
     def lined(self, counts: QueryStatistics) -> Iterator[LinedBatch] | None:
         """All records, as lines of text wherever the store's file shows them so; None where :meth:`matching` is to say.
 
@@ -174,11 +194,16 @@ class Scan:
                 yield from other.results(source, counts)
             else:
                 yield from filtered(source.runs(read, other.start, other.stop, marks), matcher, counts, decoded)
-        # The store's meta record says how many there are: a part of the file that was skipped in silence shows here.
-        if source.scanned != source.meta.records:
-            # Each part looked right by itself; the scan of the whole says what is wrong.
-            for _ in source.snapshot.scan():
-                pass
+        _verify_count(source)
+
+
+def _verify_count(source: StoredSource) -> None:
+    """Raise DamageError where a source that was read in parts has passed other records than it has."""
+    # The store's meta record says how many there are: a part of the file that was skipped in silence shows here.
+    if source.scanned != source.meta.records:
+        # Each part looked right by itself; the scan of the whole says what is wrong.
+        for _ in source.snapshot.scan():
+            pass
 
 
 def _counting(parts: Iterator[LinedBatch], counts: QueryStatistics) -> Iterator[LinedBatch]:
@@ -254,6 +279,7 @@ def statistics_of(
         processors() if reopens else 0,
         kind.filterable,
         lasting,
+        whole and not base.hides and not (base.overlay is not None and len(base.overlay)),
     )
 
 
@@ -277,12 +303,21 @@ def _executable(
         from sowctl.engine.search.keylookup import Named
 
         return plan, Named(source, question.matcher, plan.keys)
+    if plan.leading and not _begins_with_numbers(source, question):
+        return scanned(question, replace(statistics, lined=False)), None
     if plan.access != MEMO_INDEX:
         return plan, None
     from sowctl.engine.search.indexed import find
 
     found = find(instance, source, question, statistics, plan)
     return (scanned(question, statistics), None) if found is None else (found.plan, found)
+
+
+def _begins_with_numbers(source: StoredSource, question: Question) -> bool:
+    """Whether the first field of an order is a number in most of the first records: only numbers tell who is behind."""
+    values = next((values for _, values in source.snapshot.scan(batch=figures.READ)), [])
+    rows, _ = question.matcher.type.extractor((order_slot(question.order[0]),))(payloads(values))
+    return 2 * sum(type(row[0]) in (int, float) for row in rows) > len(rows)
 
 
 def _filed(source: Source, target: Target) -> Target:

@@ -131,6 +131,11 @@ class FirstOfParts(Narrowing):
         """See :class:`Narrowing`."""
         self._reported.append(told)
 
+    def note(self, numbers: Sequence[bool]) -> None:
+        """See :class:`Narrowing`."""
+        # What sorts has seen some records only, but what it has seen counts, too.
+        self._reported.append([seen or known for seen, known in zip(numbers, self._mixed, strict=True)])
+
     def agree(self) -> bool:
         """Whether all parts were read as the whole is; where not, ``mixed`` says how that has to be."""
         same = all(told == self._mixed for told in self._reported)

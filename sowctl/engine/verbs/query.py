@@ -166,7 +166,7 @@ class _Run:
                 else:
                     wanted = self._wanted()
                     first = scan.first(wanted, numbers) if wanted is not None else None
-                    found = first or scan.matching(size, numbers)
+                    found = first or scan.leading(numbers) or scan.matching(size, numbers)
                 yield source, found if self._after is None else _later(found, self._after)
 
     def _compiled(self, topic: str, message_type: str) -> Aggregation:
