@@ -131,7 +131,8 @@ def test_it_is_taken_for_numbers_of_many_records_alone(lab: Lab, monkeypatch: py
         ({"order_by": "/b"}, False),
         ({"order_by": "/a TEXT"}, False),
         ({"order_by": "/a", "filter": "/a > 1"}, False),
-        ({"order_by": "/a", "jobs": 1}, False),
+        ({"order_by": "/a", "jobs": 1}, True),
+        ({"order_by": "/a", "jobs": 2}, False),
         ({"order_by": "/a", "top_n": figures.FIRST + 1}, False),
         ({"order_by": None}, False),
     ):
