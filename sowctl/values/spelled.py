@@ -41,6 +41,15 @@ class Spelled(Sequence[Number]):
         """Some of them: an array of places in their order, or a slice."""
         return Spelled(self._data[places], self._raw, self._begins[places], self._ends[places])
 
+    def __reduce__(self) -> tuple[type[Spelled], tuple[Numbers, bytes, Numbers, Numbers]]:
+        # Parts of numbers that lie in one long text go to files: each takes its own texts along, and no others.
+        import numpy as np
+
+        sizes = self._ends - self._begins
+        ends = np.cumsum(sizes)
+        texts = map(self._raw.__getitem__, map(slice, self._begins.tolist(), self._ends.tolist()))
+        return Spelled, (self._data, b"".join(texts), ends - sizes, ends)
+
     @classmethod
     def stacked(cls, several: Sequence[Spelled]) -> Spelled:
         """The numbers of several, one behind the other; what their texts lie in is brought together."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,3 +80,13 @@ def test_numbers_keep_their_texts(several: list[list[bytes]]) -> None:
     # Beside others they are numbers of their own.
     mixed = stacked([column, column_of([None, b"x"])])
     assert list(mixed.values()) == [*wanted, None, b"x"]
+
+
+def test_a_few_numbers_in_a_file_take_their_own_texts_along_alone() -> None:
+    column = spelled([b"1.50", b"2.0", *[b"3.25"] * 5000])
+    some = taken(column, np.array([1, 0, 1]))
+    written = pickle.dumps(some)
+    assert len(written) < 1500
+    read = pickle.loads(written)
+    assert list(read.values()) == [Number(2.0, b"2.0"), Number(1.5, b"1.50"), Number(2.0, b"2.0")]
+    assert list(pickle.loads(pickle.dumps(taken(column, slice(0, 0)))).values()) == []
