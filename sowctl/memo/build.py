@@ -88,13 +88,17 @@ class ColumnBuilder:
         if self._numbers is not None:
             self._leave_numbers()
         self._records += len(codes)
-        if any(word not in self._strings for word in words):
+        if all(word in self._strings for word in words):
+            table = np.append(self._coded_strings(words), np.int32(-1))
+        else:
             # In the order in which they come, as :meth:`add` meets them: where they are kept in this order, the same
-            # records make the same file.
+            # records make the same file. Each is looked up once, which counts where they are many.
             seen, places = np.unique(codes, return_index=True)
             known = seen < len(words)
-            self._coded_strings([words[code] for code in seen[known][np.argsort(places[known])].tolist()])
-        self._codes.append(np.append(self._coded_strings(words), np.int32(-1))[codes])
+            coming = seen[known][np.argsort(places[known])]
+            table = np.full(len(words) + 1, -1, np.int32)
+            table[coming] = self._coded_strings([words[code] for code in coming.tolist()])
+        self._codes.append(table[codes])
 
     def extend(self, other: ColumnBuilder) -> None:
         """The values of the records behind these, which ``other`` was fed with."""

@@ -86,7 +86,9 @@ def test_a_column_of_two_parts_is_that_of_one(kind: st.SearchStrategy[SlotValue]
 
 def _coded(values: Sequence[SlotValue], order: int) -> tuple[Any, list[str]]:
     """Codes of texts, given in any order, and the texts."""
-    words = sorted({value for value in values if isinstance(value, str) and value}, reverse=bool(order))
+    # A word of which no record has the code is none of the index.
+    texts = {value for value in values if isinstance(value, str) and value}
+    words = sorted(texts | {"unused"}, reverse=bool(order))
     return numpy.array([words.index(value) if value else len(words) for value in values], numpy.uint8), words  # type: ignore[arg-type]
 
 
