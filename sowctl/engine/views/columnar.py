@@ -9,6 +9,7 @@ source has a number, and a joined row is the numbers of its records. The result 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -31,6 +32,9 @@ Reading: TypeAlias = "Callable[[int], Iterable[LinedBatch]]"
 """All records of a source by its number; as lines of text only where no filter is asked of records."""
 Numbers: TypeAlias = "dict[int, Array]"
 """For each source of a join that was attached, the number of the record that each row has of it."""
+ROWS = 1 << 19
+"""Joined rows that are made at once, where they are not all of one record. 40,000 records that meet 200 each, all of
+them at once: 613 MB of RssAnon and 1.9 s of processor time; so cut 128 MB and 0.6 s."""
 _EARLIEST = np.iinfo(np.int64).min
 
 
@@ -66,6 +70,14 @@ def _left(program: Program, number: int, found: Iterable[LinedBatch]) -> Iterato
         yield lines, (keys, values)
 
 
+class _Crowded(Exception):
+    """Records of the first source make too many rows at once."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
 class Attached:
     """The records of a source that a step attaches, in memory, and which of them meet which texts.
 
@@ -98,14 +110,19 @@ class Attached:
         }
         self._none = (none, 1)
 
-    def partners(self, sought: Sequence[Column], size: int) -> tuple[Array | None, Array]:
+    def partners(self, sought: Sequence[Column], size: int, most: int | None) -> tuple[Array | None, Array]:
         """The records that rows meet by their texts: which row each one is for (None: one for every row, in their
-        order), and its number. The rows stay in their order, and each stands once at least."""
+        order), and its number. The rows stay in their order, and each stands once at least.
+
+        Raises _Crowded where these are more than ``most``.
+        """
         codes, tuples = distinct(sought, size)
         found = np.array([self._met.get(texts, self._none) for texts in tuples], np.int64)
         starts, counts = found[codes].T
         if int(counts.max()) == 1:
             return None, self._order[starts]
+        if most is not None and (rows_met := int(counts.sum())) > most:
+            raise _Crowded(rows_met)
         rows = np.repeat(np.arange(size), counts)
         # How far into the partners of its row each one is.
         passed = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -128,6 +145,11 @@ def distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Texts]]:
     return codes, found
 
 
+def _cut(part: BlockPart, places: slice) -> BlockPart:
+    columns, texts = ([taken(column, places) for column in some] for some in (part.columns, part.texts))
+    return BlockPart(columns, part.txids[places], part.times[places], texts)
+
+
 class ColumnGroups:
     """Groups of a view, added to ``groups``. ``source`` gives all records of a source by its number."""
 
@@ -144,23 +166,37 @@ class ColumnGroups:
     def compute(self) -> Iterator[int]:
         """Add all rows; how many inputs the groups got in lists, batch by batch. Raises LimitError ``SOW-EXP-030``."""
         for part in batches(self._program, 0, self._source(0)):
-            messages = self._rows(part)
-            batch = self._grouper.gathered(messages) if messages.size else None
-            if batch is not None:
-                yield batch.add(self.groups)
+            for messages in self._joined(part):
+                batch = self._grouper.gathered(messages) if messages.size else None
+                if batch is not None:
+                    yield batch.add(self.groups)
         batch = self._grouper.rest()
         if batch is not None:
             yield batch.add(self.groups)
 
-    def _rows(self, part: BlockPart) -> Messages:
-        """The rows of some records of the first source."""
+    def _joined(self, part: BlockPart) -> Iterator[Messages]:
+        """The rows of some records of the first source, in their order, about :data:`ROWS` at a time at most."""
+        size = len(part.txids)
+        try:
+            found = self._rows(part, ROWS if size > 1 else None)
+        except _Crowded as crowded:
+            # Fewer records make fewer rows; where some make most of them, their part is cut again.
+            pieces = min(size, crowded.rows // ROWS + 1)
+        else:
+            yield found
+            return
+        for start, stop in pairwise(size * piece // pieces for piece in range(pieces + 1)):
+            yield from self._joined(_cut(part, slice(start, stop)))
+
+    def _rows(self, part: BlockPart, most: int | None) -> Messages:
+        """The rows of some records of the first source. Raises _Crowded where they are more than ``most``."""
         program = self._program
         rows: Array | None = None
         numbers: Numbers = {}
         for place, left, _ in program.meetings:
             size = len(part.txids) if rows is None else len(rows)
             sought = [self._at(part, rows, numbers, *side, texts=True) for side in left]
-            more, numbers_of = self._attached[place].partners(sought, size)
+            more, numbers_of = self._attached[place].partners(sought, size, most)
             if more is not None:
                 # Rows that meet several records stand once for each of them, in the order of both.
                 rows = more if rows is None else rows[more]

@@ -17,7 +17,7 @@ from sowctl.config.derived import View
 from sowctl.config.model import OtherEntry
 from sowctl.engine.search import blocks
 from sowctl.engine.search import figures as search
-from sowctl.engine.views import computing
+from sowctl.engine.views import columnar, computing
 from sowctl.engine.views.definition import Program, query_of
 from sowctl.engine.views.moment import ViewInstant, at_one_instant
 from sowctl.engine.views.view import open_computed
@@ -119,6 +119,28 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
         assert shown(filled, name, 0) == wanted, size
     # Shapes were of use, more than one of them, and what they left was decoded.
     assert max(several) > 2
+
+
+@pytest.mark.parametrize("name", ["text", "two", "chain"])
+def test_rows_that_meet_many_are_made_in_parts(filled: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = shown(filled, name, 1 << 60)
+    monkeypatch.setattr(columns, "FEWEST", 0)
+    sizes: list[int] = []
+    gathered = grouping.Grouper.gathered
+
+    def counted(self: grouping.Grouper, messages: grouping.Messages) -> Any:
+        sizes.append(messages.size)
+        return gathered(self, messages)
+
+    monkeypatch.setattr(grouping.Grouper, "gathered", counted)
+    assert shown(filled, name, 0) == wanted
+    together = max(sizes)
+    for most in (100, 1):
+        sizes.clear()
+        monkeypatch.setattr(columnar, "ROWS", most)
+        assert shown(filled, name, 0) == wanted
+        # A record alone is not cut; none meets more than so many.
+        assert max(sizes) <= max(most, 40) < together
 
 
 @pytest.mark.parametrize("filter", ["[B]./v > 1 OR [A]./h = 'x'", "[B]./name IS NULL", "[A]./id < 300", "1 = 2"])
