@@ -99,7 +99,7 @@ def _add(builder: ColumnBuilder, values: Sequence[SlotValue], order: int) -> Non
     if kinds == {str}:
         builder.add_strings(*_coded(values, order))
     elif len(kinds) == 1 and kinds <= {int, float} and all(abs(value or 0) <= 2**53 for value in values):  # type: ignore[arg-type,operator]
-        numbers = numpy.array([value or 0 for value in values], "i8" if kinds == {int} else "f8")
+        numbers = numpy.array([0 if value is None else value for value in values], "i8" if kinds == {int} else "f8")
         builder.add_numbers(numbers, nulls if nulls.any() else None, whole=kinds == {int})
     else:
         builder.add(values)
