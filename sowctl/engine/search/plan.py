@@ -234,7 +234,7 @@ def _leads(question: Question, statistics: Statistics) -> bool:
     # Processes that were asked for have their part of the keys each.
     if (question.jobs or 1) > 1 or not statistics.lined:
         return False
-    if wanted is None or wanted > figures.FIRST or question.order[0].text:
+    if not wanted or wanted > figures.FIRST or question.order[0].text:
         return False
     if statistics.stored < (figures.LASTING_LEADING if statistics.lasting else figures.LEADING):
         return False

@@ -128,6 +128,7 @@ def test_it_is_taken_for_numbers_of_many_records_alone(lab: Lab, monkeypatch: py
     for options, wanted in (
         ({"order_by": "/a"}, True),
         ({"order_by": "/a", "top_n": None}, False),
+        ({"order_by": "/a", "top_n": 0}, False),
         ({"order_by": "/b"}, False),
         ({"order_by": "/a TEXT"}, False),
         ({"order_by": "/a", "filter": "/a > 1"}, False),
