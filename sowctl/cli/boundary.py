@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,9 @@ _SENTENCES = {
 }
 
 
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
+
+
 def from_oserror(error: OSError) -> StorageError:
     """The operating system's refusal in plain words: code ``SOW-CLI-060``, exit status 6."""
     text, hint = _SENTENCES.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
@@ -37,6 +41,9 @@ def from_oserror(error: OSError) -> StorageError:
     if name is None and error.errno == errno.ENOENT and (gone := _gone_directory()) is not None:
         name, text, hint = gone, "the working directory was removed", "go to one that exists: cd"
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
+    if place is not None and error.errno == errno.ENOENT and _URL.match(place):
+        # A path has one slash where the URL had two.
+        hint = "a path of this machine is meant; sowctl pipeline export, snapshot and load take URLs"
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
 
 

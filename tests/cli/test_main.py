@@ -107,6 +107,12 @@ def test_the_system_s_refusals(number: int, words: str, cli: Cli, planted: Plant
     assert "  7 messages are durable\n" in result.err
 
 
+@pytest.mark.parametrize(("place", "url"), [("s3:/lake/x.parquet", True), ("lake/s3:/x", False), ("C:/x", False)])
+def test_a_url_where_a_path_is_meant_has_a_hint(place: str, url: bool, cli: Cli, planted: Plant) -> None:
+    planted(raising(FileNotFoundError(errno.ENOENT, "No such file", place)))
+    assert ("sowctl pipeline export" in cli("completion").err) == url
+
+
 def test_a_closed_pipe_is_quiet(cli: Cli, planted: Plant) -> None:
     planted(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
     assert cli("completion") == type(cli("--version"))(141, "", "")
