@@ -52,7 +52,9 @@ class State:
             for name in self.environment.keys() | now.environment.keys()
             if self.environment.get(name) != now.environment.get(name)
         }
-        lines = [f"a thread: {thread!r}" for thread in now.threads - self.threads if not _of_spark(thread)]
+        # Asked last whether it lives: a thread that ends meanwhile does not tell any more what it served.
+        fresh = [thread for thread in now.threads - self.threads if not _of_spark(thread) and thread.is_alive()]
+        lines = [f"a thread: {thread!r}" for thread in fresh]
         lines += [f"a process: {now.children[pid]}" for pid in now.children.keys() - self.children.keys()]
         lines += [f"an open store: {path}" for path in now.stores - self.stores]
         lines += [f"a variable: {name}={now.environment.get(name)}" for name in sorted(changed)]

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
-
+from sowctl.described import DescribedStruct
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ _PACKED_BYTES = 64 << 10
 """Bytes that Hadoop's Snappy and LZ4 pack at a time; its readers have room for 256 KiB."""
 
 
-class PartFormat(Struct, frozen=True):
+class PartFormat(DescribedStruct, frozen=True):
     """How the part files of one data set are written.
 
     ``kind`` is ``parquet``, ``orc`` or ``lines``; ``codec`` the compression as Arrow calls it; ``suffix`` the end of a
