@@ -25,8 +25,9 @@ from sowctl.engine.search.forked import Forked, processors
 from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, order_slot, scanned
 from sowctl.engine.sources.opening import Opener, open_source
 from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
+from sowctl.engine.topics.positions import naming_replay
 from sowctl.engine.topics.targets import Target
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, SowError
 from sowctl.identity.keyspace import bounds
 from sowctl.store.codec import payloads
 from sowctl.store.integrity import refuse_short
@@ -152,7 +153,7 @@ class Scan:
             yield from filtered(source.runs(figures.READ, start), self.matcher, counts)
             _verify_count(source)
 
-        return sieve.matched(source.snapshot, parts, rest)
+        return _named_as_scanned(source, sieve.matched(source.snapshot, parts, rest))
 
     def lined(self, counts: QueryStatistics) -> Iterator[LinedBatch] | None:
         """All records, as lines of text wherever the store's file shows them so; None where :meth:`matching` is to say.
@@ -195,6 +196,19 @@ class Scan:
             else:
                 yield from filtered(source.runs(read, other.start, other.stop, marks), matcher, counts, decoded)
         _verify_count(source)
+
+
+def _named_as_scanned(source: StoredSource, found: Iterator[Matched]) -> Iterator[Matched]:
+    """``found``, with damage named as by a scan, which meets the first in key order; searches by key may pass it."""
+    try:
+        with naming_replay(source.config):
+            yield from found
+    except DamageError as problem:
+        # Behind an error of its own LMDB reads no more.
+        if problem.code == "SOW-STO-003":
+            for _ in source.part(figures.READ):
+                pass
+        raise
 
 
 def _verify_count(source: StoredSource) -> None:
@@ -315,7 +329,8 @@ def _executable(
 
 def _begins_with_numbers(source: StoredSource, question: Question) -> bool:
     """Whether the first field of an order is a number in most of the first records: only numbers tell who is behind."""
-    values = next((values for _, values in source.snapshot.scan(batch=figures.READ)), [])
+    with naming_replay(source.config):
+        values = next((values for _, values in source.snapshot.scan(batch=figures.READ)), [])
     rows, _ = question.matcher.type.extractor((order_slot(question.order[0]),))(payloads(values))
     return 2 * sum(type(row[0]) in (int, float) for row in rows) > len(rows)
 
