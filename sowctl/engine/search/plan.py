@@ -229,7 +229,8 @@ def scanned(question: Question, statistics: Statistics) -> Plan:
 def _leads(question: Question, statistics: Statistics) -> bool:
     """Whether a scan finds the first of an order by columns of its fields."""
     wanted = question.wanted
-    if not question.ranks or question.matcher.selective or question.narrowing is None:
+    # Whether there is a narrowing yet is not asked: a plan that is printed has none, and tells of the query that has.
+    if not question.ranks or question.matcher.selective:
         return False
     # Processes that were asked for have their part of the keys each.
     if (question.jobs or 1) > 1 or not statistics.lined:

@@ -149,6 +149,17 @@ def test_it_is_taken_for_numbers_of_many_records_alone(lab: Lab, monkeypatch: py
     assert not taken
 
 
+def test_the_plan_that_is_printed_is_the_one_that_is_executed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process, where two would read row by row."""
+    monkeypatch.setattr(figures, "LARGE", 100)
+    monkeypatch.setattr(scan, "processors", lambda: 2)
+    lab.publish("t", *(message(id=n, a=n) for n in range(300)))
+    for least, processes in ((300, 1), (301, 2)):
+        monkeypatch.setattr(figures, "LASTING_LEADING", least)
+        plan = lab.open().topic("t").query(order_by="/a", top_n=3, index_from=None).plans()[0]
+        assert (plan.processes, plan.leading) == (processes, processes == 1)
+
+
 @pytest.mark.parametrize("order", ["/n", "/n DESC"])
 def test_messages_that_cannot_be_read_have_no_field(
     tmp_path: Path, order: str, monkeypatch: pytest.MonkeyPatch
