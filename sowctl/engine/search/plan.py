@@ -235,6 +235,7 @@ def _leads(question: Question, statistics: Statistics) -> bool:
     # Processes that were asked for have their part of the keys each.
     if (question.jobs or 1) > 1 or not statistics.lined:
         return False
+    # Where none is wanted, there is no last of the best to be behind.
     if not wanted or wanted > figures.FIRST or question.order[0].text:
         return False
     if statistics.stored < (figures.LASTING_LEADING if statistics.lasting else figures.LEADING):
