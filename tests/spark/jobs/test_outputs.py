@@ -214,6 +214,21 @@ def test_csv_and_several_topics(spark: SparkSession, lab: Lab, tmp_path: Path) -
     ]
 
 
+def test_csv_keeps_the_spaces_around_a_value(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
+    texts = ["  sp ", "\ttab", 'a "b" ', "end\n", "plain"]
+    lab.publish("t", *(message(id=number, text=text) for number, text in enumerate(texts)))
+    for name, writer, wanted in (("kept", {}, texts[0]), ("cut", {"ignoreLeadingWhiteSpace": "true"}, "sp ")):
+        output = Output(str(tmp_path / name), "csv", fields="id INT, text STRING", writer=writer)
+        export(spark, lab.open(), [lab.open().topic("t").config], output)
+        found: dict[str, str] = {}
+        for file in (tmp_path / name).glob("part-*"):
+            with file.open(newline="") as lines:
+                found |= {row["id"]: row["text"] for row in csv.DictReader(lines)}
+        assert found["0"] == wanted
+        assert name == "cut" or [found[str(number)] for number in range(len(texts))] == texts
+
+
 def test_journal(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     instance = lab.open()
     told = export_journal(spark, instance, ExportedEntries(), Output(str(tmp_path / "j"), "ndjson"))

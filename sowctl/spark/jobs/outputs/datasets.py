@@ -112,9 +112,12 @@ def record_rows(
 def require_writable(spark: SparkSession, output: Output) -> None:
     """Raise, before anything is read, what is known to stand against an output: UsageError ``SOW-SPK-114`` and
     ``SOW-SPK-140`` for lakes, RefusedError ``SOW-SPK-064`` where something is there."""
-    require_lake(spark, output.kind)
-    if is_beyond(spark, output):
+    beyond = is_beyond(spark, output)
+    if beyond:
+        # First: the package of a lake would be of no use there.
         require_reached(output)
+    require_lake(spark, output.kind)
+    if beyond:
         require_free(url_of(output.path), force=output.force)
 
 
@@ -207,8 +210,11 @@ def _formatted(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[
 def _options(output: Output) -> dict[str, str]:
     """Options of Spark's writer."""
     given = {name.lower(): text for name, text in output.writer.items()}
-    # Quotes are doubled, as other programs expect.
-    return {"header": "true", "escape": '"', **given} if output.kind == "csv" else given
+    if output.kind != "csv":
+        return given
+    # Quotes are doubled, as other programs expect, and a value keeps the spaces around it, which Spark would cut off.
+    spaces = {"ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false"}
+    return {"header": "true", "escape": '"', **spaces, **given}
 
 
 def _header(spark: SparkSession, names: Sequence[str], options: dict[str, str]) -> str | None:
