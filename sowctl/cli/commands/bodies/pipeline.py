@@ -67,7 +67,7 @@ Fields: TypeAlias = Annotated[
     str | None,
     option(
         "--fields",
-        help="messages as columns, declared such as 'id INT, name STRING', or infer: of all records; else as bytes",
+        help="payload as a column of these fields (CSV: one each), as 'id INT, name STRING', or infer; else as bytes",
         metavar="DDL",
     ),
 ]
