@@ -20,6 +20,7 @@ from sowctl.errors import RefusedError, SowError
 from sowctl.remote import opening
 from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import translated
+from sowctl.spark.jobs.folds.pairfiles import told
 from sowctl.spark.jobs.outputs.partfiles import PartFile, PartFormat
 from sowctl.spark.jobs.tasks import attempt, run
 
@@ -207,7 +208,7 @@ class _Files:
     """The files of one attempt, of which one is open: rows of a directory come one after the other."""
 
     def __init__(self, hidden: RemotePath, attempt: str, front: str, form: PartFormat) -> None:
-        self._place = hidden / attempt
+        self._place = self._path = hidden / attempt
         self._attempt = attempt
         self._front = front
         self._form = form
@@ -238,14 +239,16 @@ class _Files:
                 self.begin(directory)
             room = columns.num_rows if not most else most - self._rows
             assert self._open is not None
-            self._open[0].write(columns.slice(0, room))
+            with told(self._path):
+                self._open[0].write(columns.slice(0, room))
             self._rows += min(room, columns.num_rows)
             columns = columns.slice(room)
 
     def _end_file(self) -> None:
         if self._open is not None:
             part, held = self._open
-            part.close()
+            with told(self._path):
+                part.close()
             self._open = None
             held.close()
 
@@ -260,8 +263,10 @@ class _Files:
         # Numbers go on from directory to directory: no two files of an attempt have one name, whatever comes when.
         name = f"{directory}{self._front}-c{len(self._files):03d}{self._form.suffix}"
         held = ExitStack()
-        file = held.enter_context(opening.creating(self._place / name))
-        self._open = self._form.open(file), held
+        self._path = self._place / name
+        file = held.enter_context(opening.creating(self._path))
+        with told(self._path):
+            self._open = self._form.open(file), held
         self._files.append(name)
         self._directory, self._rows = directory, 0
 
