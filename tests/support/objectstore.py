@@ -124,9 +124,13 @@ class _Handler(BaseHTTPRequestHandler):
                     f"<LastModified>{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified></Contents>"
                 )
         rows += [f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in sorted(folders)]
-        most = int(self.query.get("max-keys", "1000"))
-        count = f"<KeyCount>{min(len(rows), most)}</KeyCount><IsTruncated>false</IsTruncated>"
-        self._send(200, f"<ListBucketResult {_SPACE}>{count}{''.join(rows[:most])}</ListBucketResult>".encode())
+        # As of S3, an answer has so many names at most, and says where the next one goes on.
+        start, most = int(self.query.get("continuation-token", "0")), min(1000, int(self.query.get("max-keys", "1000")))
+        shown, cut = rows[start : start + most], start + most < len(rows)
+        count = f"<KeyCount>{len(shown)}</KeyCount><IsTruncated>{str(cut).lower()}</IsTruncated>"
+        if cut:
+            count += f"<NextContinuationToken>{start + most}</NextContinuationToken>"
+        self._send(200, f"<ListBucketResult {_SPACE}>{count}{''.join(shown)}</ListBucketResult>".encode())
 
     def _get(self, body: bytes) -> None:
         content = self.server.objects.get(self.key)
