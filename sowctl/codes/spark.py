@@ -389,6 +389,13 @@ CODES: dict[str, str] = {
         Do: Write Parquet, declare the field as STRING, or give Spark the jars for the scheme.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-170": """8 another run for the same output at a URL
+
+        Why: Two runs write a data set to one URL at once, or something else puts files there or removes them. Stores at
+        URLs know no locks, so a run that finds its claim or its files gone, or others among them, gives up.
+        Do: Let one run write at a time. ``--force`` replaces what is left.
+        See: sowctl-spark(7)
+        """,
     "SOW-SPK-158": """5 a staged file that is missing
 
         Why: A task has left a file in the place of ``--staging``, and it is not there when it is read: something else

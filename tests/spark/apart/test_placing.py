@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 from uuid import UUID
 
@@ -10,7 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
-from sowctl.errors import StorageError
+from sowctl.errors import RefusedError, SowError, StorageError
+from sowctl.remote import opening
 from sowctl.remote.place import RemotePath, url_of
 from sowctl.spark.jobs.outputs import sending
 from sowctl.spark.jobs.outputs.partfiles import PartFormat
@@ -65,3 +68,92 @@ def test_a_file_that_cannot_be_sent_is_named(lake: ObjectStore, monkeypatch: pyt
     with pytest.raises(StorageError) as caught:
         sent(url_of(lake.url("set")), "one")
     assert (caught.value.code, caught.value.place) == ("SOW-RMT-004", f"s3://lake/{name}") and caught.value.hint
+
+
+def test_what_is_still_renamed_when_a_job_fails_does_not_stay(
+    lake: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, real, late = url_of(lake.url("set")), opening.delete, list[Callable[[], None]]()
+
+    def run(spark: object, items: list[Any], work: Callable[[Any], None], *, what: str) -> None:
+        if items and isinstance(work, sending._Rename):
+            # Spark does not wait for the other tasks of a stage that fails.
+            late.extend(lambda part=part: work(part) for part in items[1:])  # type: ignore[misc]
+            work(items[0])
+            raise StorageError("SOW-RMT-006", "this copy fails")
+
+    def delete(one: RemotePath) -> None:
+        real(one)
+        # They go on when the driver has passed their files.
+        if "/part-00002" in one.path:
+            while late:
+                with suppress(SowError):
+                    late.pop()()
+
+    monkeypatch.setattr(sending, "run", run)
+    monkeypatch.setattr(opening, "delete", delete)
+    with pytest.raises(StorageError, match="this copy fails"):
+        sent(place, "one")
+    assert not late and seen(lake) == (False, [])
+
+
+def test_two_runs_at_once_never_mix(lake: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, real = url_of(lake.url("set")), sending.held
+    looked, ended, looks = threading.Event(), threading.Event(), list[str]()
+    told = list[BaseException]()
+
+    def second() -> None:
+        try:
+            sent(place, "second")
+        except BaseException as error:
+            told.append(error)
+        looked.set()
+
+    other = threading.Thread(target=second, name="second")
+
+    def held(target: RemotePath) -> Any:
+        # Each looks before the other has put anything in place, and the one that looked last does all the rest last.
+        found, who = real(target), threading.current_thread().name
+        looks.append(who)
+        if who == "second" and looks.count(who) == 1:
+            looked.set()
+            assert ended.wait(20)
+        elif who != "second" and looks.count(who) == 1:
+            other.start()
+            assert looked.wait(20)
+        return found
+
+    monkeypatch.setattr(sending, "held", held)
+    sent(place, "first")
+    assert seen(lake) == whole("first")
+    ended.set()
+    other.join(20)
+    assert not told and seen(lake) == whole("second")
+
+
+def test_a_run_that_another_has_overtaken_gives_up(lake: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = url_of(lake.url("set"))
+    sent(place, "old")
+    with pytest.raises(RefusedError) as caught:
+        sent(place, "slow", meanwhile=lambda: sent(place, "quick"))
+    assert (caught.value.code, caught.value.place) == ("SOW-SPK-170", "s3://lake/set")
+    assert seen(lake) == whole("quick")
+    # Overtaken in the last moment; and somebody else's file between the own ones.
+    run = sending.run
+    for meanwhile in (lambda: sent(place, "quick"), lambda: opening.write(place / "part-9", [b"x"])):
+        done = list[int]()
+
+        def hooked(*given: Any, what: str, meanwhile: Any = meanwhile, done: list[int] = done) -> Any:
+            if what.startswith("rename") and not done:
+                done.append(1)
+                meanwhile()
+            return run(*given, what=what)
+
+        monkeypatch.setattr(sending, "run", hooked)
+        with pytest.raises(RefusedError) as caught:
+            sent(place, "slow")
+        assert caught.value.code == "SOW-SPK-170"
+    assert seen(lake) == (False, ["x"])
+    monkeypatch.setattr(sending, "run", run)
+    sent(place, "next")
+    assert seen(lake) == whole("next") and not [name for name in lake.names("set/") if name.startswith("_temporary")]

@@ -4,6 +4,9 @@ Called by :mod:`sowctl.spark.jobs.outputs.datasets` where Hadoop has no file sys
 door to URLs alone: no directory that they share, no jars. The way is that of Hadoop's committer. A task attempt writes
 below a hidden directory of the output, under a name of its own; the driver gets to know what the attempts have written
 that Spark counts, and has these files, and no others, renamed into the output. ``_SUCCESS`` comes last.
+
+Stores at URLs know no locks. A run says that it is at work by a claim in its hidden directory, and takes away those of
+all others before it looks at what it is to replace: of two runs at once no more than one finds its claim in the end.
 ``sowctl-spark(7)``, REMOTE FILES.
 """
 
@@ -34,6 +37,8 @@ Work: TypeAlias = "Callable[[Iterable[pyarrow.RecordBatch]], Iterable[SentPart]]
 DONE = "_SUCCESS"
 HIDDEN = "_temporary-"
 """How the directory of a run begins. Readers of data sets pass over names that begin with an underscore."""
+CLAIM = "claim"
+"""The file of a run's hidden directory that says that no other run has taken the output."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The directory's name where a partition's value is NULL or empty."""
 _ESCAPED = frozenset([*map(chr, range(1, 32)), *"\x7f\"#%'*/:=?\\{[]^"])
@@ -113,14 +118,15 @@ def send_parts(
     rows holds the bytes of the message; the last ones, as texts, make directories by ``names``, and rows of one
     directory come one after the other; what stands between goes into files.
 
-    Raises RefusedError ``SOW-SPK-064`` where a data set has come there meanwhile, what the tasks raise, and what
-    writing at a URL raises. Then nothing of the new data set is left there; what was there before still is, unless it
-    was the renaming that failed.
+    Raises RefusedError ``SOW-SPK-064`` where a data set has come there meanwhile, ``SOW-SPK-170`` where another run for
+    the output comes first, what the tasks raise, and what writing at a URL raises. Then nothing of the new data set is
+    left there; what was there before still is, unless it was the removing or the renaming that failed.
     """
     number = str(uuid4())
     hidden = target / f"{HIDDEN}{number}"
     placing = _Placing(spark, target, hidden)
     try:
+        placing.claim()
         # Of several attempts of a task Spark hands on what one of them says: only its files count.
         parts = gather(_Sending(hidden, number, form, tuple(names)))
         if not names and not any(part.files for part in parts):
@@ -142,32 +148,73 @@ class _Placing:
         self._hidden = hidden
         self._placed: list[RemotePath] = []
 
+    def claim(self) -> None:
+        """Say that a run for the output is at work."""
+        opening.write(self._hidden / CLAIM, [b""])
+
     def put(self, parts: Sequence[SentPart], *, force: bool) -> None:
         """Replace what is there by the files of these attempts."""
         target, found = self._target, held(self._target)
         if not force:
             # Something may have come while the tasks were at work.
             found.require_free(target)
-        # First of all, so that what is half there is not taken for a whole data set.
-        opening.delete(target / DONE)
-        # Of runs that die the hidden directories stay. One that is at work for the same output comes too late now.
-        for directory in found.directories + [one for one in found.hidden if one != self._hidden]:
+        # Of runs that die the hidden directories stay. One that is at work for the same output comes too late now. This
+        # comes before the look at what is to be replaced: what a run has put there before it lost its claim is seen.
+        for directory in found.hidden:
+            if directory != self._hidden:
+                opening.delete_all(directory)
+        found = held(target)
+        # This comes behind the look: without the claim, what was seen may belong to the run that took it.
+        self._require_claim()
+        if not force:
+            found.require_free(target)
+        # First of all, so that what is half there is not taken for a whole data set; and only one that was seen.
+        if target / DONE in found.files:
+            opening.delete(target / DONE)
+        for directory in found.directories:
             opening.delete_all(directory)
         run(self._spark, found.files, opening.delete, what=f"remove the old {target}")
         self._placed = [target / name for part in parts for name in part.files]
         filled = [part for part in parts if part.files]
-        run(self._spark, filled, _Rename(self._hidden, target), what=f"rename into {target}")
+        try:
+            run(self._spark, filled, _Rename(self._hidden, target), what=f"rename into {target}")
+        except SowError:
+            # Files that are gone are another run's doing, where the claim is gone, too.
+            self._require_claim()
+            raise
+        self._require_alone()
         # What other attempts have left goes with the directory. One that still writes does so where no reader looks.
         opening.delete_all(self._hidden)
         opening.write(target / DONE, [b""])
 
+    def _require_claim(self) -> None:
+        if opening.size_of(self._hidden / CLAIM) is None:
+            raise self._other()
+
+    def _require_alone(self) -> None:
+        """Raise RefusedError ``SOW-SPK-170`` unless the files of this run are there, and no others."""
+        start = str(self._target / HIDDEN)
+        there = {one.place for one in opening.listed(self._target, below=True) if not str(one.place).startswith(start)}
+        if there - {self._target / DONE} != set(self._placed):
+            raise self._other()
+        self._require_claim()
+
+    def _other(self) -> RefusedError:
+        return RefusedError(
+            "SOW-SPK-170",
+            "another run writes to the same output",
+            place=str(self._target),
+            hint="look at the other one; when it has ended, --force replaces what it has left",
+        )
+
     def undo(self) -> None:
         """Remove what this run has written, as far as that is possible: why the run has failed is what is told."""
+        # First what is renamed: Spark does not wait for the other tasks of a stage that fails, and they go on.
+        with suppress(SowError):
+            opening.delete_all(self._hidden)
         for place in self._placed:
             with suppress(SowError):
                 opening.delete(place)
-        with suppress(SowError):
-            opening.delete_all(self._hidden)
 
 
 class _Rename:
