@@ -27,7 +27,7 @@ from sowctl.spark.errors import translated
 from sowctl.spark.jobs.folds.foldshape import MAPS, FoldShape, shaped
 from sowctl.spark.jobs.folds.pairfiles import PairFile, in_parts, write_pairs
 from sowctl.spark.jobs.folds.runs import Run, RunFacts, entries_of, latest, sorted_latest, stream, timelines
-from sowctl.spark.jobs.folds.sampling import Marks, TxidSet, choose, marks_of, noted, noting, winners_in
+from sowctl.spark.jobs.folds.sampling import TxidMarks, TxidSet, choose, marks_of, noted, noting, winners_in
 from sowctl.spark.jobs.folds.spooling import RunSpool
 from sowctl.spark.jobs.tasks import attempt, carried_iterator, describe, gaps_of, tell_gaps
 from sowctl.spark.origin import Origin
@@ -324,7 +324,7 @@ class _Mapper:
                 # The first entry of a block stands for its beginning: what is left of the block is not before it.
                 some = [batch["txid"].to_numpy() for batch in batches]
                 some = [txids[:1] if rule is None else noted(txids) for txids in some]
-                self.marks.add([Marks.of(number, np.concatenate(some))])
+                self.marks.add([TxidMarks.of(number, np.concatenate(some))])
             table = pa.Table.from_batches(batches).combine_chunks()
             keys = table["key"].to_numpy()
             # The counts of these blocks travel with their first run only, so that the sum counts each entry once.

@@ -76,7 +76,7 @@ class TxidSet:
             yield (start + where[rows]).astype(np.uint64) * np.uint64(8) + (bits + self._first).astype(np.uint64)
 
 
-class Marks(Struct, frozen=True):
+class TxidMarks(Struct, frozen=True):
     """What a task that reads the journal tells of a topic: txids, ascending. Where the topic keeps no History they are
     the first ones of its blocks, else those of noted entries."""
 
@@ -84,7 +84,7 @@ class Marks(Struct, frozen=True):
     packed: bytes
 
     @classmethod
-    def of(cls, topic: int, txids: Any) -> Marks:
+    def of(cls, topic: int, txids: Any) -> TxidMarks:
         """Those of a numpy array (u64)."""
         import numpy as np
 
@@ -101,11 +101,11 @@ class Marks(Struct, frozen=True):
 class _Told(AccumulatorParam[Any]):
     """Puts together what tasks tell."""
 
-    def zero(self, value: list[Marks]) -> list[Marks]:
+    def zero(self, value: list[TxidMarks]) -> list[TxidMarks]:
         """Nothing."""
         return []
 
-    def addInPlace(self, value1: list[Marks], value2: list[Marks]) -> list[Marks]:  # noqa: N802 - Spark's name
+    def addInPlace(self, value1: list[TxidMarks], value2: list[TxidMarks]) -> list[TxidMarks]:  # noqa: N802 - Spark's name
         """What both have."""
         # In place: tens of thousands of tasks tell something.
         value1 += value2
@@ -113,7 +113,7 @@ class _Told(AccumulatorParam[Any]):
 
 
 def marks_of(spark: SparkSession) -> Accumulator[Any]:
-    """What tasks add lists of :class:`Marks` to."""
+    """What tasks add lists of :class:`TxidMarks` to."""
     return spark.sparkContext.accumulator([], _Told())
 
 

@@ -54,7 +54,7 @@ class SentPart(Struct, frozen=True):
     bytes: int
 
 
-class Held(Struct, frozen=True):
+class OutputContents(Struct, frozen=True):
     """What an output holds: its files, its directories, and the hidden ones that runs have left or are working in."""
 
     files: list[RemotePath]
@@ -68,14 +68,14 @@ class Held(Struct, frozen=True):
             raise RefusedError("SOW-SPK-064", "the output exists already", place=place, hint="--force replaces it")
 
 
-def held(target: RemotePath) -> Held:
+def held(target: RemotePath) -> OutputContents:
     """What is there now. Raises what reading at a URL raises."""
     files = [one.place for one in opening.listed(target)]
     if opening.size_of(target) is not None:
         files.append(target)
     found = opening.directories(target)
     hidden = [one for one in found if one.name.startswith(HIDDEN)]
-    return Held(files, [one for one in found if one not in hidden], hidden)
+    return OutputContents(files, [one for one in found if one not in hidden], hidden)
 
 
 def require_free(target: RemotePath, *, force: bool) -> None:
