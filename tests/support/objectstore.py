@@ -16,7 +16,7 @@ from email.utils import formatdate
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 KEY = "testing"
 BUCKET = "lake"
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._list(bucket)
         elif self.command == "POST" and "delete" in self.query:
             for key in re.findall(rb"<Key>([^<]*)</Key>", body):
-                self.server.objects.pop(f"{bucket}/{key.decode()}", None)
+                self.server.objects.pop(f"{bucket}/{unescape(key.decode())}", None)
             self._send(200, f"<DeleteResult {_SPACE}></DeleteResult>".encode())
         else:
             self._send(200)
