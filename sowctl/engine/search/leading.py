@@ -71,10 +71,10 @@ class Leading:
                     yield from rest(lines.keys[:KEY_SIZE])
                     break
                 yield keys, [found[key] for key in keys]
-            if len(chosen) * MOST > size and len(chosen) > self._wanted:
-                behind = int.from_bytes(lines.keys[-KEY_SIZE:], "big") + 1
-                if behind < 1 << 8 * KEY_SIZE:
-                    yield from rest(behind.to_bytes(KEY_SIZE, "big"))
+            behind = int.from_bytes(lines.keys[-KEY_SIZE:], "big") + 1
+            # Behind the highest of all keys nothing follows: then ``parts`` end by themselves, and prove their count.
+            if len(chosen) * MOST > size and len(chosen) > self._wanted and behind < 1 << 8 * KEY_SIZE:
+                yield from rest(behind.to_bytes(KEY_SIZE, "big"))
                 break
         # How texts compare depends on the whole set, of which those that sort do not see all.
         self._narrowing.note(self._numbers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.groups import Groups
 from sowctl.engine.views.joins import JoinTable, rows_of
-from sowctl.engine.views.records import records_of
+from sowctl.engine.views.records import filters_records, records_of
 from sowctl.engine.views.spilling import Spilling
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def computed(moment: ViewInstant, program: Program, directory: Path) -> Iterator
 def _lined(moment: ViewInstant, program: Program, number: int) -> Iterator[LinedBatch]:
     """The records of a source, as lines of text where its store shows them so and no filter is asked of them."""
     source = moment.source(program.query.sources[number])
-    filtered = program.query.filter is not None and not program.joins
-    parts = source.stored.lined(READ) if source.stored is not None and not filtered else None
+    stored = None if filters_records(program) else source.stored
+    parts = None if stored is None else stored.lined(READ)
     return ((None, some) for some in source.batches(READ)) if parts is None else parts
 
 

@@ -60,11 +60,15 @@ class RecordReader:
         return list(map(ViewRecord, keys, all_stamps(values), headers, rows, texts))
 
 
+def filters_records(program: Program) -> bool:
+    """Whether a view's filter is asked of records as they are read; of a join it is asked of whole rows."""
+    return program.query.filter is not None and len(program.query.sources) == 1
+
+
 def matcher_of(program: Program, number: int) -> Matcher:
     """What tells which records of the source ``number`` the view's filter leaves."""
     message_type, topic = program.query.sources[number]
-    # With one source the filter is asked of records as they are read; of a join it is asked of whole rows.
-    text = program.query.filter if len(program.query.sources) == 1 else None
+    text = program.query.filter if filters_records(program) else None
     kind = program.instance.type_of(message_type)
     return Matcher(text, kind, topic, program.environment, functions=program.functions, view_of=program.query.sources)
 
