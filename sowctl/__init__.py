@@ -1,7 +1,7 @@
 """Toolkit for file-based State-of-the-World stores.
 
 ``sowctl.open("config.xml")`` gives the typed Python API that the command line itself calls; sowctl-python(7) tells how
-to use it. "Working on sowctl" in the README is the map of the rooms. Below them stand single modules: ``errors`` and
+to use it. ``.github/CONTRIBUTING.md`` has the map of the packages. Below them stand single modules: ``errors`` and
 ``findings`` (what is raised, and what checks report), ``seam`` (the way to the operating system), ``directories``,
 ``waiting`` and ``breaks`` (made durable, waited for, put off), ``checksum``, ``described`` (Structs that ``help()`` can
 show) and ``version``.

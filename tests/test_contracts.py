@@ -1,4 +1,4 @@
-"""The contracts between rooms (``lint-imports``) refuse what the README says no module does.
+"""The contracts between rooms (``lint-imports``) refuse what the contributing guide says no module does.
 
 A copy of the program gets every import that should be refused, in rooms that the contracts do not name one by one too;
 one run has to report each of them. That the program itself keeps the contracts is what the gate checks.

@@ -1,14 +1,10 @@
-"""The README's examples, run in order as a newcomer would type them, in an empty directory.
-
-``$`` lines are commands; what follows is what they print, both streams, with ``...`` for what varies; a last line
-``[exit status N]`` where it is not 0. The Python block must run too.
-"""
+"""The README's blocks, run in order as a reader types them, after its install command in an empty directory."""
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,83 +12,65 @@ from pathlib import Path
 import pytest
 
 from sowctl.config.rules.table import by_id
+from tests.support.pageexamples import make_environment, read_markdown_examples, run_examples
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAX_LINES = 200
 
 
-def _shell(directory: Path) -> dict[str, str]:
-    """An environment in which ``sowctl`` is this checkout's."""
-    tools = directory / "bin"
-    tools.mkdir()
-    script = tools / "sowctl"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m sowctl "$@"\n')
-    script.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOWCTL")}
-    return kept | {"PATH": f"{tools}:{os.environ['PATH']}", "NO_COLOR": "1"}
-
-
-def _examples() -> list[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                found.append((line[2:], []))
-            else:
-                found[-1][1].append(line)
-    return found
-
-
-def _agrees(expected: list[str], printed: list[str]) -> bool:
-    patterns = [re.sub(r"([\[\]?*])", r"[\1]", line).replace("...", "*") for line in expected]
-    return len(patterns) == len(printed) and all(map(fnmatch.fnmatchcase, printed, patterns))
+def _block_after(marker: str) -> str:
+    (block,) = re.findall(rf"<!-- {marker} -->\n```sh\n(.*?)```", README, re.DOTALL)
+    return block.strip()
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory in which the examples were run; every one must have printed what the README says."""
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The instance after all examples; each one printed what the README says.
+
+    The packages of the install command are those of this environment: ``.ci/run`` runs the command itself.
+    """
     directory = tmp_path_factory.mktemp("readme")
-    environment = _shell(directory)
-    here = directory
-    for command, expected in _examples():
-        if command.startswith("cd "):
-            here = here / command[3:]
-            continue
-        done = subprocess.run(
-            ["sh", "-c", command],
-            cwd=here,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-        )
-        printed = done.stdout.decode().splitlines()
-        if done.returncode:
-            printed.append(f"[exit status {done.returncode}]")
-        assert _agrees(expected, printed), f"$ {command}\n" + "\n".join(printed)
-    return directory / "demo"
+    environment = make_environment(directory)
+    *_, last = _block_after("install command").split(" && ")
+    assert last == "sowctl demo"
+    subprocess.run(last.split(), cwd=directory, env=environment, check=True, capture_output=True, timeout=120)
+    examples = read_markdown_examples(README)
+    assert len(examples) > 15
+    return run_examples(examples, directory, environment)
 
 
-def test_the_examples_print_what_the_readme_says(played: Path) -> None:
-    assert len(_examples()) > 15
-    assert (played / "sowctl.xml").exists()
+def test_the_examples_print_what_the_readme_says(instance: Path) -> None:
+    assert (instance / "sowctl.xml").exists()
 
 
-def test_the_python_example_runs(played: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_the_python_example_runs(instance: Path) -> None:
+    (code,) = re.findall(r"```python\n(import sowctl\n.*?)```", README, re.DOTALL)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=played, env=environment, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=instance, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     assert b'"orderId":30001' in done.stdout
 
 
-def test_both_install_commands_bring_spark() -> None:
-    commands = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    assert [("spark" in command, "sowctl demo" in command, "pytest" in command) for command in commands] == [
-        (True, True, False),
-        (True, False, True),
-    ]
+@pytest.mark.deep
+def test_the_install_command_works_in_an_empty_environment(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("sowctl", "man", "samples"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    done = subprocess.run(["bash", "-c", _block_after("install command")], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / "demo" / "sowctl.xml").is_file()
+
+
+def test_the_test_command_installs_everything() -> None:
+    command = _block_after("test command")
+    assert "'.[all,test]'" in command and "pytest" in command
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MAX_LINES
+    assert len((ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
 def test_the_number_of_rules_is_the_table_s() -> None:

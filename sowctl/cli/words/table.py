@@ -166,12 +166,15 @@ PAGES = (
     "sowctl-changes",
     "sowctl-errors",
     "sowctl-expressions",
+    "sowctl-guarantees",
+    "sowctl-howto",
     "sowctl-messages",
     "sowctl-pipeline",
     "sowctl-plugins",
     "sowctl-python",
     "sowctl-security",
     "sowctl-spark",
+    "sowctl-tutorial",
 )
 """The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
 _BY_WORDS = {command.words: command for command in COMMANDS}

@@ -1,4 +1,4 @@
-"""The commit of a staged run: segments of the winning attempts into journal and store, as one group (README, 2).
+"""The commit of a staged run: segments of the winning attempts into journal and store, as one group (principle 2).
 
 Only the driver of a run calls this, once. Before the group's last block is on disk nothing of it can be seen; then all
 of it can. Memory holds a bucket of the key space or a block, never the whole run. What is written of a block is made

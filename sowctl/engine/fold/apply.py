@@ -1,4 +1,4 @@
-"""Journalled changes into a store: one transaction moves records, versions and position together (README, principle 2).
+"""Journalled changes into a store: one transaction moves records, versions and position together (principle 2).
 
 Every writer ends here: publish, delete, expire and catch-up. Nothing in this module looks into a payload; whatever
 preprocessing, enrichment or merging was to be done stands in the journal already.

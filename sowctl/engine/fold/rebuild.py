@@ -1,7 +1,7 @@
 """Stores from journals: a new store is filled, made up to date, and put in the place of the old one.
 
 :mod:`sowctl.engine.fold.folding` fills it, or a job that folds on Spark. Called by ``replay``, and by readers and
-writers that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and README, principle
+writers that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and principle
 1.
 """
 

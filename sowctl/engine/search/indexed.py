@@ -1,6 +1,6 @@
 """Which records a filter can match, by memo indexes: the way to them, and the records.
 
-The answer is that of a scan (README, principle 3): what an index cannot tell is asked of the records themselves, and
+The answer is that of a scan (principle 3): what an index cannot tell is asked of the records themselves, and
 records that changed since it was built always are.
 """
 

@@ -2,7 +2,7 @@
 
 Called by :class:`sowctl.engine.search.indexed.Found` for aggregated queries whose projection reads nothing but indexed
 fields: over many records by columns (:func:`columns_of`, which loads numpy), over few by rows (:func:`rows_of`). The
-answer is that of a scan (README, principle 3): records that changed since indexes were built are read. Ruled by
+answer is that of a scan (principle 3): records that changed since indexes were built are read. Ruled by
 ``behaviour`` 3.4.
 """
 

@@ -1,4 +1,4 @@
-"""Where reads come from: one topic's state at one instant, whatever it is made of (README, principles 2, 5).
+"""Where reads come from: one topic's state at one instant, whatever it is made of (principles 2, 5).
 
 Now: store plus overlay. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
 are. All of them hand out stored values in key order, without what has expired; a source holds one consistent snapshot

@@ -1,4 +1,4 @@
-"""What all readable states of a topic have in common, whatever they are made of (README, principles 2 and 5).
+"""What all readable states of a topic have in common, whatever they are made of (principles 2 and 5).
 
 :class:`Source` is what verbs ask. :class:`StoredSource` is the present state as a store has it, for what needs more
 than records: indexes, counts, marked runs, further processes. Implemented by the modules of this room alone; no caller

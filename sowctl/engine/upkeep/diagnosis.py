@@ -1,7 +1,7 @@
 """What may go wrong with an instance where it stands: file systems, flushes, readers and locks, room, clock, versions.
 
 Nothing is changed: a flush is timed on a file without a name. Each finding has a next step. Called by ``doctor``, which
-adds what is installed. Ruled by ``sow-store(5)`` and by README, "What you can rely on".
+adds what is installed. Ruled by ``sow-store(5)`` and by ``sowctl-guarantees(7)``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""publish: messages into topics, batch by batch; acknowledged when in the journal and synced (README, principle 2).
+"""publish: messages into topics, batch by batch; acknowledged when in the journal and synced (principle 2).
 
 A topic without a journal acknowledges with its store's synced transaction. What is refused is reported and counted;
 what was acknowledged before an error stays, and the report says where the input stood.

@@ -1,7 +1,7 @@
 """replay: stores from journals. What is behind is caught up, what is missing or damaged rebuilt.
 
 Or it only compares (:mod:`sowctl.engine.sources.verification`), or builds new stores aside. Only this verb may
-replace a store that cannot be read. The damaged file is moved aside, never deleted (README, principle 5).
+replace a store that cannot be read. The damaged file is moved aside, never deleted (principle 5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A writing session: journal and stores of the topics in use, locked per batch, caught up, applied at the end.
 
 publish, delete and expire work through it. The order is always the same: journal lock, then stores by path; journal
-entries synced, then the overlay, then, in larger transactions, the stores (README, principle 2).
+entries synced, then the overlay, then, in larger transactions, the stores (principle 2).
 """
 
 from __future__ import annotations

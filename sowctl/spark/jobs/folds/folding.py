@@ -1,4 +1,4 @@
-"""The distributed fold: highest txid per key wins, over pieces of the journals (README, principle 1).
+"""The distributed fold: highest txid per key wins, over pieces of the journals (principle 1).
 
 Map tasks fold a stretch of the journal each, some blocks at a time, and cut what is left by ranges of the key space;
 Spark's shuffle brings the runs of one range together, as few large values rather than as rows; reduce tasks fold those
