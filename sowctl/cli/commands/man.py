@@ -6,9 +6,15 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.cli.words.declare import Argument
+from sowctl.cli.words.declare import Argument, option
 
-EXAMPLES = ("sowctl man", "sowctl man query", "sowctl man journal dump", "sowctl man sow-store")
+EXAMPLES = (
+    "sowctl man query",
+    "sowctl man journal dump",
+    "sowctl man sow-store",
+    "sowctl man --list",
+    "sowctl man -k bookmark",
+)
 
 
 def run(
@@ -17,10 +23,24 @@ def run(
         list[str] | None,
         Argument("PAGE", "a command, or a page such as sow-store; default sowctl itself", complete="page"),
     ] = None,
+    all_pages: Annotated[bool, option("--list", "-l", help="List all pages, one a line.")] = False,
+    keyword: Annotated[
+        str | None, option("--keyword", "-k", help="List the pages that contain WORD.", metavar="WORD")
+    ] = None,
 ) -> int:
-    """Show a manual page: with man(1) on a terminal, else as plain text."""
-    from sowctl.cli.manual.viewer import find, formatted
+    """Show a manual page: with man(1) on a terminal, else as plain text.
 
+    --list prints the name and the subject of every page. --keyword prints the pages that contain a word: first those
+    that have it in their name or subject, then those that have it in their text; status 1 if there is none.
+    """
+    from sowctl.cli.manual.viewer import find, formatted, list_pages, search_pages
+
+    if all_pages or keyword is not None:
+        found = list_pages() if keyword is None else search_pages(keyword)
+        width = max((len(page.name) for page in found), default=0)
+        lines = (f"{page.name:{width}}  {page.subject}\n" for page in found)
+        invocation.streams.stdout.write("".join(lines).encode())
+        return 0 if found else 1
     source = find(page or [])
     text = formatted(source, pager=is_terminal(invocation.streams.stdout), environ=invocation.environ)
     if text is not None:

@@ -20,6 +20,7 @@ EXAMPLES = (
     "sowctl publish orders --from fills.csv --type orderId=integer --type qty=integer",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
 )
+COMMON_OPTIONS = ("rows", "type", "framing", "delta", "on_error", "rejects", "expiration", "dry_run")
 
 
 def run(

@@ -45,6 +45,7 @@ EXAMPLES = (
     "sowctl query orders --projection 'SUM(/qty) AS /sum, /symbol' --grouping /symbol",
     "sowctl query orders '/qty > 500' --explain",
 )
+COMMON_OPTIONS = ("filter", "order_by", "top_n", "at", "columns", "grouping", "projection", "format")
 
 
 def run(

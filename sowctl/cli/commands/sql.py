@@ -17,6 +17,7 @@ EXAMPLES = (
     " WHERE n.status <> b.status GROUP BY 1'",
     "sowctl sql --format ndjson 'SELECT _client, count(*) FROM journal GROUP BY ALL'",
 )
+COMMON_OPTIONS = ("file", "allow_files", "format", "output")
 
 
 def run(

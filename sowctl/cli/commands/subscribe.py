@@ -20,6 +20,7 @@ EXAMPLES = (
     "sowctl subscribe orders --no-sow --bookmark '[20260105T090000:20260105T093000)' --rate 1000X",
     "sowctl subscribe orders --no-sow --store shop.bookmarks --client billing --commit --until-now",
 )
+COMMON_OPTIONS = ("filter", "no_sow", "oof", "bookmark", "store", "until_now", "data_only", "options")
 
 
 def run(

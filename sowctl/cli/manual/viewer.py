@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from sowctl.cli.manual import roff as pages
 from sowctl.cli.words import table
 from sowctl.errors import MissingError
@@ -94,3 +96,51 @@ def _installed(file: str) -> Path | None:
         return None
     found = (Path(str(entry.locate())) for entry in listed if entry.name == file)
     return next((path.resolve() for path in found if path.is_file()), None)
+
+
+class PageEntry(Struct, frozen=True):
+    """A page in a list: its name with the section, such as ``sow-store(5)``, and its subject."""
+
+    name: str
+    subject: str
+
+
+def list_pages() -> list[PageEntry]:
+    """All pages in the order of their names: those of the commands and the installed hand-written ones."""
+    return [entry for entry, _ in _read_pages()]
+
+
+def search_pages(words: str) -> list[PageEntry]:
+    """The pages that contain all of ``words``, whatever their case: first those that have them in name or subject."""
+    wanted = words.lower().split()
+    named, mentioned = [], []
+    for entry, text in _read_pages():
+        if all(word in f"{entry.name} {entry.subject}".lower() for word in wanted):
+            named.append(entry)
+        elif all(word in text.lower() for word in wanted):
+            mentioned.append(entry)
+    return named + mentioned
+
+
+def _read_pages() -> list[tuple[PageEntry, str]]:
+    """Every page as an entry, with its text."""
+    from sowctl.cli.manual import commandpages
+    from sowctl.cli.manual.rofftext import to_text
+
+    found = []
+    for page in commandpages.pages():
+        text = pages.plain(page)
+        found.append((PageEntry(f"{page.name}({page.number})", _subject(text)), text))
+    made = {f"{page.name}.{page.number}" for page in commandpages.pages()}
+    for name in (*table.PAGES, "sowctl-lint"):
+        for section in SECTIONS:
+            if f"{name}.{section}" not in made and (path := _installed(f"{name}.{section}")) is not None:
+                text = to_text(path.read_text(encoding="utf-8"))
+                found.append((PageEntry(f"{name}({section})", _subject(text)), text))
+    return sorted(found, key=lambda one: one[0].name)
+
+
+def _subject(text: str) -> str:
+    """What a page's section NAME says behind the dash."""
+    match = re.search(r" - (.+?)\n\n", text, re.DOTALL)
+    return " ".join(match[1].split()) if match is not None else ""

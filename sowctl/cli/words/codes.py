@@ -7,6 +7,7 @@ its rule, which this module asks for in the same form. ``explain`` and the compl
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sowctl.codes import AREAS, ErrorCode, table
 from sowctl.config.problems import code_of
@@ -18,6 +19,8 @@ from sowctl.errors import UsageError
 from sowctl.findings import Level
 
 _BEGINNING = re.compile(r"(?:SOW-)?([A-Z]{3}(?:-\d{0,2})?)")
+_CODE = re.compile(r"(?:sow-)?[a-z]{3}-\d+|[a-z]?\d+")
+"""What is meant as a code, as the id of a rule or as an exit status, in small letters."""
 RULES_PAGE = "sowctl-lint(7)"
 EXITS: tuple[tuple[int, str], ...] = (
     (0, "Done."),
@@ -88,6 +91,20 @@ def meant(word: str) -> list[str]:
         if found:
             return found
     raise UsageError("SOW-CLI-092", f"there is no code {word!r}", hint=_near(upper, codes))
+
+
+def search(words: Sequence[str]) -> list[str]:
+    """The codes whose title, cause and remedy contain all of ``words``, whatever their case; none for a lone code."""
+    wanted = " ".join(words).lower().split()
+    if any(_CODE.fullmatch(word) for word in wanted):
+        return []
+    found = []
+    for code in known():
+        text = explained(code)[0]
+        whole = f"{text.title} {text.why} {text.action}".lower()
+        if all(word in whole for word in wanted):
+            found.append(code)
+    return found
 
 
 def _near(word: str, codes: list[str]) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.streams import is_terminal
 from sowctl.cli.words import arguments, declare, table
 from sowctl.cli.words.loaded import Loaded, load
 from sowctl.cli.words.options import GLOBALS, LEADING_VALUES, VARIABLES, from_environment
@@ -30,11 +32,9 @@ def dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     if word is None or word == "help":
         return _overview(invocation, leading, rest, asked=word == "help")
     if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):
-        from sowctl.cli.words import helptext, overview
+        from sowctl.cli.words import overview
 
-        streams = invocation.streams
-        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
-        streams.stdout.write(overview.of_prefix(word, colored=colored, columns=columns).encode())
+        _show(invocation, functools.partial(overview.of_prefix, word), paged=True)
         return 0
     command, rest = _find(word, rest)
     loaded = load(command)
@@ -91,10 +91,21 @@ def _read(loaded: Loaded, words: list[str], invocation: Invocation) -> dict[str,
 
     values = application.read(f"sowctl {loaded.command.name}", parameters, words)
     if values is None:
-        streams = invocation.streams
-        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
-        streams.stdout.write(helptext.text(loaded, colored=colored, columns=columns).encode())
+        compose = helptext.text if "--help" in words else helptext.short_text
+        _show(invocation, functools.partial(compose, loaded), paged="--no-pager" not in words)
     return values
+
+
+def _show(invocation: Invocation, compose: Callable[..., str], *, paged: bool) -> None:
+    """Print a help text for the terminal; a long one through the pager."""
+    from sowctl.cli.pager import pager_for
+    from sowctl.cli.words import helptext
+
+    streams = invocation.streams
+    colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
+    if paged and is_terminal(streams.stdout):
+        streams.page(lambda stream: pager_for(stream, invocation.environ))
+    streams.stdout.write(compose(colored=colored, columns=columns).encode())
 
 
 def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
@@ -131,7 +142,7 @@ def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
 
 
 def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, asked: bool) -> int:
-    from sowctl.cli.words import helptext, overview
+    from sowctl.cli.words import overview
 
     streams = invocation.streams
     # ``sowctl help query`` asks for what ``sowctl query --help`` prints.
@@ -143,8 +154,8 @@ def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, as
     unknown = [o for o in leading if o.startswith("-") and o.partition("=")[0] not in overview.known_options()]
     if unknown:
         raise UsageError("SOW-CLI-003", f"no such option: {unknown[0]}", hint="sowctl --help lists the global options")
-    if asked or "--help" in leading or "-h" in leading:
-        colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
-        streams.stdout.write(overview.text(colored=colored, columns=columns).encode())
-        return 0
-    raise UsageError("SOW-CLI-002", "no command given", hint="sowctl --help lists the commands")
+    if asked or "--help" in leading:
+        _show(invocation, overview.text, paged="--no-pager" not in leading)
+    else:
+        _show(invocation, overview.short_text, paged=False)
+    return 0

@@ -1,7 +1,11 @@
-"""What ``sowctl COMMAND --help`` prints: usage, examples, description, operands, options by panel."""
+"""What ``sowctl COMMAND --help`` prints: usage, examples, description, operands, options by panel.
+
+``-h`` prints a screen of it: the options that are declared first, or those that the command names as common.
+"""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 from inspect import cleandoc
@@ -9,12 +13,16 @@ from inspect import cleandoc
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.cli.words.declare import Argument, Option, Parameter
 from sowctl.cli.words.loaded import Loaded
+from sowctl.cli.words.options import PANEL as GLOBAL_PANEL
 
 COLUMNS = 80
 """The width where no terminal says another one."""
 _LEAST, _MOST = 40, 100
 _INDENT = 26
-HELP = ("-h, --help", "show this text")
+HELP = ("-h, --help", "show a short help, or this one")
+SHORT_EXAMPLES = 3
+SHORT_OPTIONS = 8
+"""What ``-h`` shows of a command, so that it fits a terminal of 24 lines."""
 
 
 def columns_of(streams: Streams) -> int:
@@ -33,11 +41,44 @@ def text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> st
     if operands:
         parts += ["", title("Arguments:", colored)]
         parts += [line for p in operands for line in entry(p.declared.metavar, p.declared.help + _choices(p), columns)]
-    for panel, members in by_panel(loaded.parameters).items():
+    panels = by_panel(loaded.parameters)
+    shared = panels.pop(GLOBAL_PANEL)
+    for panel, members in panels.items():
         parts += ["", title(f"{panel}:", colored)]
         parts += [line for parameter in members for line in option_entry(parameter, columns)]
-    parts += entry(*HELP, columns)
+    names = " ".join(spelling(parameter).split(", ")[-1].split()[0] for parameter in shared)
+    parts += ["", title(f"{GLOBAL_PANEL}", colored) + " (sowctl --help):", *_indented(names, columns)]
     return "\n".join([*parts, "", f"More: sowctl man {loaded.command.name}"]) + "\n"
+
+
+def short_text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The help of one command on one screen: usage, first sentence, examples and common options, a line each."""
+    paragraph = " ".join(cleandoc(loaded.run.__doc__ or "").split("\n\n")[0].split())
+    summary = re.split(r"(?<=[.:]) (?=[A-Z])", paragraph)[0]
+    parts = [title("Usage:", colored) + " " + usage(loaded), "", *wrapped(summary, columns), ""]
+    parts += [title("Examples:", colored), *(f"  {example}" for example in loaded.examples[:SHORT_EXAMPLES])]
+    options = [parameter for parameter in loaded.parameters if isinstance(parameter.declared, Option)]
+    own = [parameter for parameter in options if parameter.declared.panel != GLOBAL_PANEL]
+    common = [p for p in own if p.name in loaded.common] if loaded.common else own[:SHORT_OPTIONS]
+    if common:
+        parts += ["", title("Options:", colored)]
+        parts += [line for parameter in common for line in _short_entry(parameter, columns)]
+    more = f"All options: sowctl {loaded.command.name} --help   Manual: sowctl man {loaded.command.name}"
+    return "\n".join([*parts, "", *wrapped(more, columns)]) + "\n"
+
+
+def _indented(words: str, columns: int) -> list[str]:
+    return ["  " + row for row in wrapped(words, columns - 2)]
+
+
+def _short_entry(parameter: Parameter, columns: int) -> list[str]:
+    """An option in one line, cut where its first statement ends or the line does."""
+    first = parameter.declared.help.partition(";")[0].partition(" (")[0]
+    width = columns - (_INDENT if columns >= 2 * _INDENT else 6)
+    name = spelling(parameter)
+    if len(name) > _INDENT - 3:
+        name = name.rpartition(", ")[2]
+    return entry(name, textwrap.shorten(first, width, placeholder=" ..."), columns)
 
 
 def usage(loaded: Loaded) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.words.declare import Option
-from sowctl.cli.words.helptext import COLUMNS, entry, option_entry, title
+from sowctl.cli.words.helptext import COLUMNS, SHORT_EXAMPLES, entry, option_entry, title
 from sowctl.cli.words.options import GLOBALS
 from sowctl.cli.words.table import COMMANDS, GROUPS, members
 from sowctl.version import VERSION
@@ -16,7 +16,7 @@ EXAMPLES = (
     "sowctl get orders 10417 --at -15m",
 )
 ROOT_OPTIONS = (
-    ("-h, --help", "show this text; COMMAND --help shows a command's"),
+    ("-h, --help", "show a short help, or this one; COMMAND --help shows a command's"),
     ("-V, --version", "show the version; with --json also the libraries'"),
 )
 
@@ -46,6 +46,18 @@ def text(*, colored: bool = False, columns: int = COLUMNS) -> str:
     lines += [line for parameter in GLOBALS for line in option_entry(parameter, columns)]
     lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words, columns)]
     lines += ["", "Exit statuses, environment and files: sowctl man"]
+    return "\n".join(lines) + "\n"
+
+
+def short_text(*, colored: bool = False, columns: int = COLUMNS) -> str:
+    """The overview on one screen: usage, examples, and the names of the commands by group."""
+    lines = [f"sowctl - {SUMMARY}", "", title("Usage:", colored) + " sowctl [OPTIONS] COMMAND [ARGUMENTS]...", ""]
+    lines += [title("Examples:", colored), *(f"  {example}" for example in EXAMPLES[:SHORT_EXAMPLES]), ""]
+    for group in GROUPS:
+        # of two words only the first: "journal" stands for list, dump, check ...
+        names = dict.fromkeys(command.words[0] for command in COMMANDS if command.group == group)
+        lines += entry(title(group, False), " ".join(names), columns)
+    lines += ["", "What each does: sowctl --help. Of one: sowctl COMMAND --help, sowctl man COMMAND"]
     return "\n".join(lines) + "\n"
 
 
