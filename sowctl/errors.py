@@ -122,6 +122,12 @@ class LockedError(SowError):
     exit_status = 11
 
 
+class MissingPackageError(ConfigError):
+    """A package of an extra is not installed."""
+
+    exit_status = 12
+
+
 ERROR_CLASSES: tuple[type[SowError], ...] = (
     NegativeError,
     UsageError,
@@ -134,4 +140,5 @@ ERROR_CLASSES: tuple[type[SowError], ...] = (
     VersionError,
     MissingError,
     LockedError,
+    MissingPackageError,
 )

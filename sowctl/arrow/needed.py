@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from sowctl.errors import ConfigError
+from sowctl.extras import missing_package
 
 EXTRAS = {"pyarrow": "arrow", "duckdb": "sql"}
 """The extra that installs each package."""
 
 
 def need(what: str, *packages: str) -> None:
-    """Raise ConfigError ``SOW-EXC-001`` where one of ``packages`` is not installed that ``what`` needs."""
+    """Raise MissingPackageError ``SOW-EXC-001`` where one of ``packages`` is not installed that ``what`` needs."""
     for package in packages:
         if find_spec(package) is None:
             extra = EXTRAS[package]
             words = f"{what} needs the package {package}, which is not installed"
-            raise ConfigError("SOW-EXC-001", words, hint=f"pip install 'sowctl[{extra}]'")
+            raise missing_package("SOW-EXC-001", words, extra)

@@ -203,7 +203,7 @@ CODES: dict[str, str] = {
         Do: Leave the shell with ``exit`` first.
         See: sowctl-shell(1)
         """,
-    "SOW-CLI-104": """4 a terminal without its package
+    "SOW-CLI-104": """12 a terminal without its package
 
         Why: Editing, completion and history of ``sowctl shell`` need prompt_toolkit, which is not installed.
         Do: Install ``sowctl[tui]``, or give the commands from a pipe or a file.

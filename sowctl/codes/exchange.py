@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-EXC-001": """4 a format or command that needs more packages
+    "SOW-EXC-001": """12 a format or command that needs more packages
 
         Why: It uses a Python package that is not installed.
         Do: Install the extra that the hint names.

@@ -22,7 +22,7 @@ CODES: dict[str, str] = {
         Do: Leave out ``--journal``, or the other one. Ranges of the journal are given with ``--since``, ``--until``,
         ``--txid`` and ``--client``, which mean nothing without it.
         """,
-    "SOW-TUI-001": """4 an optional part that is not installed
+    "SOW-TUI-001": """12 an optional part that is not installed
 
         Why: The browser is drawn by Textual, which the extra ``tui`` installs and nothing else needs.
         Do: ``pip install 'sowctl[tui]'``, in the same environment.

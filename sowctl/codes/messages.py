@@ -141,7 +141,7 @@ CODES: dict[str, str] = {
         Why: A flat message has more fields than are read; each costs many times its bytes in memory.
         Do: Split the message.
         """,
-    "SOW-MSG-011": """4 a type that needs more packages
+    "SOW-MSG-011": """12 a type that needs more packages
 
         Why: The message type is read with a Python package that is not installed.
         Do: Install the extra that the hint names.

@@ -41,7 +41,7 @@ CODES = {
         Why: The store refused, for a reason that the message gives as the library said it.
         Do: Run the command again; where it fails again, look at the store.
         """,
-    "SOW-RMT-007": """2 URLs without the extra arrow
+    "SOW-RMT-007": """12 URLs without the extra arrow
 
         Why: Files at URLs are read and written by pyarrow, which is not installed.
         Do: ``pip install 'sowctl[arrow]'``; the extra ``spark`` has it, too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-SPK-001": """2 no Spark
+    "SOW-SPK-001": """12 no Spark
 
         Why: The command works on Spark, and the Python packages for it are not installed.
         Do: Install this package with its extra ``spark``.

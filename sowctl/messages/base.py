@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from sowctl.errors import ConfigError, InputError, UsageError
+from sowctl.errors import InputError, MissingPackageError, UsageError
+from sowctl.extras import missing_package
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
@@ -292,7 +293,7 @@ def without_fields(name: str, wish: str) -> UsageError:
     return UsageError(NO_FIELDS, f"messages of type {name} have no fields {wish}")
 
 
-def missing_extra(name: str, package: str, extra: str) -> ConfigError:
+def missing_extra(name: str, package: str, extra: str) -> MissingPackageError:
     """The error of a type whose library is not installed."""
     words = f"messages of type {name} need the package {package}, which is not installed"
-    return ConfigError(MISSING_EXTRA, words, hint=f"install sowctl[{extra}]")
+    return missing_package(MISSING_EXTRA, words, extra)

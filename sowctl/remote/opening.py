@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 from sowctl.breaks import unbroken
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
+from sowctl.extras import missing_package
 from sowctl.remote.place import RemotePath, url_of
 from sowctl.remote.trouble import no_such_file, no_such_server, of, shortened, unread, unwritten
 from sowctl.seam import Seam
@@ -49,11 +50,8 @@ def _connected(root: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError as error:
-        raise UsageError(
-            "SOW-RMT-007",
-            "files at URLs need the extra 'arrow'",
-            hint="pip install 'sowctl[arrow]'; the extra 'spark' has it, too",
-        ) from error
+        words = "files at URLs need the package pyarrow, which is not installed"
+        raise missing_package("SOW-RMT-007", words, "arrow", more="the extra 'spark' has it, too") from error
     made: tuple[Any, str] = fs.FileSystem.from_uri(root)
     return made
 
@@ -92,8 +90,11 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _at(place: RemotePath) -> tuple[Any, str]:
-    """The file system of a place, and its path there. Raises UsageError ``SOW-RMT-001`` and ``SOW-RMT-007``, and what
-    :func:`sowctl.remote.trouble.of` makes of a store that does not answer."""
+    """The file system of a place, and its path there.
+
+    Raises UsageError ``SOW-RMT-001``, MissingPackageError ``SOW-RMT-007``, and what :func:`sowctl.remote.trouble.of`
+    makes of a store that does not answer.
+    """
     options = f"?{place.query}" if place.query else ""
     try:
         system, before = _filesystem(place.root, options, os.getpid())

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sowctl.errors import UsageError
+from sowctl.extras import missing_package
 from sowctl.spark.jvm.java import Java, find_java
 from sowctl.spark.jvm.machine import (
     end_machine,
@@ -160,16 +160,13 @@ def _without_error_logs() -> Iterator[None]:
 
 
 def require_pyspark() -> None:
-    """Raise UsageError SOW-SPK-001 where the extra ``spark`` is not installed."""
+    """Raise MissingPackageError SOW-SPK-001 where the extra ``spark`` is not installed."""
     from importlib.util import find_spec
 
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
-            raise UsageError(
-                "SOW-SPK-001",
-                f"the Spark pipeline needs {module}, which is not installed",
-                hint="pip install 'sowctl[spark]'",
-            )
+            words = f"the Spark pipeline needs the package {module}, which is not installed"
+            raise missing_package("SOW-SPK-001", words, "spark")
 
 
 def settings(

@@ -13,8 +13,7 @@ from sowctl.cli.words import application
 from sowctl.cli.words.declare import Argument, Option
 from sowctl.cli.words.dispatch import split
 from sowctl.cli.words.loaded import load
-from sowctl.cli.words.options import PANEL
-from sowctl.cli.words.options import FORMATS, GLOBALS
+from sowctl.cli.words.options import FORMATS, GLOBALS, PANEL
 from sowctl.cli.words.overview import EXAMPLES
 from sowctl.cli.words.table import COMMANDS, GROUPS, Command, find
 from tests.cli.conftest import Cli

@@ -262,8 +262,8 @@ def test_without_the_package_the_terminal_says_which_extra_to_install(
     monkeypatch.delitem(sys.modules, "sowctl.cli.shell.prompt", raising=False)
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     done = cli("shell", tty="in out err", environ={"TERM": "dumb"})
-    assert done.status == 4
-    assert "hint: pip install 'sowctl[tui]'" in done.err
+    assert done.status == 12
+    assert "-m pip install 'sowctl[tui]'" in done.err
     assert cli("shell", stdin=b"query orders --count\n").out == "1\n"
 
 

@@ -171,7 +171,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(needed, "find_spec", lambda name: None)
     with pytest.raises(ConfigError) as raised:
         make("parquet", OutputOptions())
-    assert (raised.value.code, raised.value.hint) == ("SOW-EXC-001", "pip install 'sowctl[arrow]'")
+    assert raised.value.code == "SOW-EXC-001" and str(raised.value.hint).endswith("'sowctl[arrow]'")
 
 
 ROWS = batch(

@@ -8,7 +8,8 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.cli.words.declare import Argument
 from sowctl.cli.words.options import FixNames, LiteralTopic, MessageType
-from sowctl.errors import ConfigError, UsageError
+from sowctl.errors import UsageError
+from sowctl.extras import missing_package
 
 EXAMPLES = (
     "sowctl browse",
@@ -47,11 +48,8 @@ def run(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
-        raise ConfigError(
-            "SOW-TUI-001",
-            "the browser needs the package textual, which is not installed",
-            hint="pip install 'sowctl[tui]'",
-        ) from None
+        words = "the browser needs the package textual, which is not installed"
+        raise missing_package("SOW-TUI-001", words, "tui") from None
     with invocation.open_instance(*([target] if target else []), fix_names=fix_names) as instance:
         if target is None:
             return browse(instance, None, "")

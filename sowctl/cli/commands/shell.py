@@ -7,7 +7,7 @@ from typing import Annotated
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.cli.words.declare import option
-from sowctl.errors import ConfigError
+from sowctl.extras import missing_package
 
 EXAMPLES = (
     "sowctl shell",
@@ -46,9 +46,10 @@ def run(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prompt_toolkit":
             raise
-        raise ConfigError(
+        raise missing_package(
             "SOW-CLI-104",
             "the shell at a terminal needs the package prompt_toolkit, which is not installed",
-            hint="pip install 'sowctl[tui]'; commands from a pipe need no package: sowctl shell < FILE",
+            "tui",
+            more="commands from a pipe need no package: sowctl shell < FILE",
         ) from None
     return converse(invocation)

@@ -35,6 +35,7 @@ EXITS: tuple[tuple[int, str], ...] = (
     (9, "Written by a newer format."),
     (10, "The store, journal or topic does not exist."),
     (11, "Another process held a lock for longer than --lock-wait."),
+    (12, "A package of an extra is not installed."),
     (70, "A bug in sowctl."),
     (124, "The time of --timeout is over; ended as an interrupt would."),
     (129, "Hung up (SIGHUP)."),

@@ -57,14 +57,14 @@ def short_text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS)
     summary = re.split(r"(?<=[.:]) (?=[A-Z])", paragraph)[0]
     parts = [title("Usage:", colored) + " " + usage(loaded), "", *wrapped(summary, columns), ""]
     parts += [title("Examples:", colored), *(f"  {example}" for example in loaded.examples[:SHORT_EXAMPLES])]
-    options = [parameter for parameter in loaded.parameters if isinstance(parameter.declared, Option)]
-    own = [parameter for parameter in options if parameter.declared.panel != GLOBAL_PANEL]
+    panels = by_panel(loaded.parameters)
+    own = [parameter for panel, members in panels.items() if panel != GLOBAL_PANEL for parameter in members]
     common = [p for p in own if p.name in loaded.common] if loaded.common else own[:SHORT_OPTIONS]
     if common:
         parts += ["", title("Options:", colored)]
         parts += [line for parameter in common for line in _short_entry(parameter, columns)]
-    more = f"All options: sowctl {loaded.command.name} --help   Manual: sowctl man {loaded.command.name}"
-    return "\n".join([*parts, "", *wrapped(more, columns)]) + "\n"
+    more = [f"All options: sowctl {loaded.command.name} --help", f"Manual: sowctl man {loaded.command.name}"]
+    return "\n".join([*parts, "", *more]) + "\n"
 
 
 def _indented(words: str, columns: int) -> list[str]:

@@ -29,6 +29,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.message import DecodeError, Message
 
 from sowctl.errors import ConfigError
+from sowctl.extras import missing_package
 from sowctl.messages.base import BAD_DEFINITION, MISSING_EXTRA
 from sowctl.messages.definition import TypeDefinition
 
@@ -153,10 +154,10 @@ class _Schema:
     def _compiled(self, name: str, path: Path) -> bytes:
         """The descriptor set of a ``.proto`` file and of what it imports."""
         if find_spec("grpc_tools") is None:
-            hint = "install sowctl[protobuf], or " + _HINT
-            raise self.error(
-                "a .proto file needs the package grpcio-tools, which is not installed", hint, MISSING_EXTRA
-            )
+            words = f"message type {self.definition.name!r}: a .proto file needs the package grpcio-tools, "
+            error = missing_package(MISSING_EXTRA, words + "which is not installed", "protobuf", more=f"or {_HINT}")
+            error.place = self.definition.place or None
+            raise error
         mapped, virtual = self._mapped, name
         if _OPTION.match(name) or any(part in _NO_PART for part in name.split("/")):
             # no name that the compiler takes: the file itself is mapped to the last part of its name

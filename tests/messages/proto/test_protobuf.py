@@ -337,7 +337,7 @@ def test_only_texts_need_the_compiler(monkeypatch: pytest.MonkeyPatch, folder: P
         of(tmp_path, file="order.proto")
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-011", "c.xml:5")
     assert "needs the package grpcio-tools" in caught.value.message
-    assert (caught.value.hint or "").startswith("install sowctl[protobuf], or compile the file: protoc")
+    assert "sowctl[protobuf]" in str(caught.value.hint) and "protoc" in str(caught.value.hint)
 
 
 def test_the_compiler_runs_once_in_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(sowctl.messages.proto, "files", raising=False)
     with pytest.raises(ConfigError) as caught:
         of(tmp_path, file="order.desc")
-    assert (caught.value.code, caught.value.hint) == ("SOW-MSG-011", "install sowctl[protobuf]")
+    assert caught.value.code == "SOW-MSG-011" and "sowctl[protobuf]" in str(caught.value.hint)
 
 
 def test_keys_of_maps_that_are_not_utf8_are_carried_along(orders: MessageType) -> None:

