@@ -138,3 +138,12 @@ def test_mandoc_is_used_where_groff_is_not(cli: Cli, tmp_path: Path) -> None:
     tool.write_text("#!/bin/sh\nprintf 'N\\bNA\\bAM\\bME\\bE _\\bx\\n'\n")
     tool.chmod(0o755)
     assert cli("man", "sow-store", environ={"PATH": str(tmp_path)}).out == "NAME x\n"
+
+
+def test_all_pages_are_listed_and_found_by_words(cli: Cli) -> None:
+    names = [line.split()[0] for line in cli("man", "--list").out.splitlines()]
+    files = [f"{path.stem}({path.suffix[1:]})" for path in MAN.iterdir() if path.suffix in (".1", ".5", ".7")]
+    assert names == sorted(files)
+    found = cli("man", "-k", "Sorted Runs")
+    assert found.status == 0 and found.out.startswith("sow-run(5) ") and "sow-store(5)" in found.out
+    assert cli("man", "-k", "nowhere-to-be-found").status == 1
