@@ -32,10 +32,12 @@ CODES: dict[str, str] = {
         Why: The command needs one, none was given, and the working directory has none of the usual names.
         Do: Go to the directory of the instance, or give ``--config`` or ``SOWCTL_CONFIG``.
         """,
-    "SOW-CLI-006": """2 a waiting time that cannot be read
+    "SOW-CLI-006": """2 an interval that cannot be read, or a keyword's value out of its bounds
 
-        Why: The value of ``--lock-wait`` is no length of time.
-        Do: Write a number with a unit, such as ``500ms`` or ``10s``; ``0`` does not wait, ``forever`` does.
+        Why: The value of ``--lock-wait`` or of another option is no length of time; or, in a program, a whole number
+        lies outside the bounds of its keyword, or a word is none of the choices. The message names the bounds.
+        Do: Write an interval as a number with a unit, such as ``500ms`` or ``10s``; ``--lock-wait 0`` does not wait,
+        ``forever`` does. Give a number or word that the message names.
         """,
     "SOW-CLI-007": """8 a confirmation that cannot be asked for
 

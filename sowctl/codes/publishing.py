@@ -60,10 +60,10 @@ CODES: dict[str, str] = {
         Why: ``--sow-key`` was given, and the topic's keys come from fields or from a generator.
         Do: Leave ``--sow-key`` out.
         """,
-    "SOW-PUB-012": """2 a sequence number below 1
+    "SOW-PUB-012": """2 a sequence number out of range
 
-        Why: Sequence numbers count from 1.
-        Do: Give a number from 1 on.
+        Why: Sequence numbers count from 1 and have 64 bits, so that the last one is 18446744073709551615.
+        Do: Give a number in that range.
         """,
     "SOW-PUB-013": """2 a sequence number without client
 
@@ -153,6 +153,14 @@ CODES: dict[str, str] = {
         has no records, and in a topic with chains a message may have the key of any of its values.
         Do: Delete by SOW key: ``sowctl delete TOPIC --sow-key KEY``.
         See: sowctl-delete(1)
+        """,
+    "SOW-PUB-029": """7 a client whose sequence numbers are used up
+
+        Why: A sequence number has 64 bits. The next message would get a number behind the last one,
+        18446744073709551615, so its batch was not published; those before it were.
+        Do: Publish under another ``--client``, which counts from 1. Where ``--sequence`` was given, begin with a lower
+        number.
+        See: sowctl-publish(1)
         """,
     "SOW-DEL-001": """2 no selector of what to delete, or several
 

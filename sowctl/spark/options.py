@@ -17,7 +17,7 @@ from sowctl.errors import UsageError
 from sowctl.remote.place import Place, place_of
 from sowctl.spark.paths import is_remote, local_path
 from sowctl.values.times import Clock, Micros, fixed_clock, parse_time, system_clock
-from sowctl.values.units import parse_seconds, parse_size, whole_number
+from sowctl.values.units import MAX_U64, parse_seconds, parse_size, whole_number
 
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
@@ -143,7 +143,7 @@ class Options:
             return default
         found = whole_number(text.strip())
         if found is None or found < least:
-            raise self._bad(name, text, f"a whole number from {least} on")
+            raise self._bad(name, text, f"a whole number from {least} to {MAX_U64}")
         return found
 
     def size(self, name: str) -> int | None:

@@ -108,10 +108,16 @@ def parse_time(text: str, now: Clock) -> Micros:
     try:
         # The bounds are asked of the result alone: whatever the form, no instant outside them is taken.
         at = _read_time(text, now)
-        if EARLIEST <= at <= LATEST:
-            return at
     except (OverflowError, ValueError):  # a number of more digits than a float, or than Python reads
-        pass
+        at = LATEST + 1
+    return bounded_time(at, text)
+
+
+def bounded_time(at: Micros, text: str) -> Micros:
+    """An instant within the years 1 to 9999; any other raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-020``,
+    which shows ``text``."""
+    if EARLIEST <= at <= LATEST:
+        return at
     raise UsageError(
         "SOW-VAL-020",
         f"{text if len(text) < 60 else text[:60] + '...'!r} lies outside the years 1 to 9999",

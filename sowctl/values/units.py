@@ -20,6 +20,10 @@ SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
 _COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE)
+MAX_U64 = (1 << 64) - 1
+"""The largest sequence number, txid and SOW key."""
+MAX_COUNT = 10**18
+"""The most that an option may count: sums of such numbers stay below the largest index of Python."""
 _WHOLE = re.compile("0*([0-9]{1,20})")  # 2**64 has 20 digits
 _SWITCHES = {"true": True, "false": False, "enabled": True, "disabled": False}
 
@@ -30,8 +34,8 @@ def whole_number(text: str) -> int | None:
     Zeros before it do not matter. int() alone would also take signs, underscores, white space and other digits.
     """
     digits = _WHOLE.fullmatch(text)
-    number = int(digits[1]) if digits is not None else 1 << 64
-    return number if number < 1 << 64 else None
+    number = int(digits[1]) if digits is not None else MAX_U64 + 1
+    return number if number <= MAX_U64 else None
 
 
 def parse_interval(text: str) -> int:

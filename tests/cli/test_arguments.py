@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.cli.words import application, arguments
-from sowctl.cli.words.declare import Option, Parameter
+from sowctl.cli.words.declare import Option, Parameter, read_number
 from sowctl.cli.words.loaded import load
 from sowctl.cli.words.table import COMMANDS
 from sowctl.errors import UsageError
@@ -72,3 +72,38 @@ def test_typer_refuses_with_a_usage_error() -> None:
         application.read("sowctl query", parameters, ["o", "--top-n", "-1"])
     assert caught.value.code == "SOW-CLI-003"
     assert application.read("sowctl query", parameters, ["o", "-n", "+7"]) is not None
+
+
+NUMBERS = [
+    (command.page, parameter)
+    for command in COMMANDS
+    for parameter in load(command).parameters
+    if parameter.shape == "number"
+]
+
+
+@pytest.mark.parametrize(("page", "parameter"), NUMBERS, ids=lambda one: getattr(one, "name", one))
+def test_every_number_has_bounds_and_its_refusal_names_them(page: str, parameter: Parameter) -> None:
+    declared = parameter.declared
+    assert isinstance(declared, Option)
+    for within in (declared.minimum, declared.maximum):
+        assert read_number(declared, str(within)) == within
+    for outside in (
+        declared.minimum - 1,
+        declared.maximum + 1,
+        2**64,
+        "9" * 5000,
+        "1.5",
+        "",
+        "x",
+        "1_0",
+        "\N{ARABIC-INDIC DIGIT ONE}",
+    ):
+        with pytest.raises(ValueError, match=f"from {declared.minimum} to {declared.maximum}$"):
+            read_number(declared, str(outside))
+
+
+def test_sequences_and_txids_have_64_bits() -> None:
+    bounds = {(page, one.name): one.declared.maximum for page, one in NUMBERS if isinstance(one.declared, Option)}
+    wide = {name for name, most in bounds.items() if most == 2**64 - 1}
+    assert {name for _, name in wide} == {"sequence", "txid"} and len(wide) == 3

@@ -8,6 +8,7 @@ from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging, Topic
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import MessageType, Summary
+from sowctl.values.units import MAX_U64
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import Operation
@@ -58,7 +59,9 @@ def run(
     ] = None,
     sequence: Annotated[
         int | None,
-        option("--sequence", help="the load's number: it is not repeated", metavar="NUMBER", minimum=1),
+        option(
+            "--sequence", help="the load's number: it is not repeated", metavar="NUMBER", minimum=1, maximum=MAX_U64
+        ),
     ] = None,
     timestamp: Annotated[
         str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")

@@ -8,6 +8,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import DryRun, Framing, MessageType, NullFraming, Summary
 from sowctl.errors import UsageError
+from sowctl.values.units import MAX_U64
 
 if TYPE_CHECKING:
     from sowctl.engine.options import DeltaNull, OnError
@@ -91,6 +92,7 @@ def run(
             help="number of the first message; the rest follow; default behind the client's highest",
             metavar="NUMBER",
             minimum=1,
+            maximum=MAX_U64,
         ),
     ] = None,
     timestamp: Annotated[

@@ -8,6 +8,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import DryRun, Summary
 from sowctl.errors import UsageError
+from sowctl.values.units import MAX_U64
 
 EXAMPLES = (
     "sowctl restore backups --to restored",
@@ -24,7 +25,9 @@ def run(
         str | None, option("--name", help="the backup, as sowctl backup --list shows it", metavar="NAME")
     ] = None,
     at: Annotated[str | None, option("--at", help="without all that is later than this time", metavar="TIME")] = None,
-    txid: Annotated[int | None, option("--txid", help="without all behind the group of this txid", metavar="N")] = None,
+    txid: Annotated[
+        int | None, option("--txid", help="without all behind the group of this txid", metavar="N", maximum=MAX_U64)
+    ] = None,
     dry_run: DryRun = False,
     summary: Summary = None,
 ) -> int:

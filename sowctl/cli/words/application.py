@@ -17,12 +17,11 @@ from typing import Annotated, Any
 
 import typer
 
-from sowctl.cli.words.declare import Argument, Option, Parameter
+from sowctl.cli.words.declare import Argument, Option, Parameter, read_number
 from sowctl.cli.words.foreign import OPTIONS, VALUES, near
 from sowctl.errors import UsageError
 
 _EXTRA = re.compile(r"got unexpected extra argument", re.IGNORECASE)
-_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _UNKNOWN = re.compile(r"no such option: (?P<name>[^ ]+)", re.IGNORECASE)
 
 
@@ -103,18 +102,15 @@ def _parser(parameter: Parameter) -> Callable[[str], Any] | None:
         return choose
     if parameter.shape != "number":
         return None
-    least, most = (declared.minimum, declared.maximum) if isinstance(declared, Option) else (None, None)
 
     def number(text: str | int) -> int:
         # Typer hands a default over as it is, and texts as they stand on the command line.
         if isinstance(text, int):
             return text
-        if not _NUMBER.fullmatch(text):
-            raise typer.BadParameter(f"'{text}' is not a whole number")
-        if (least is not None and int(text) < least) or (most is not None and int(text) > most):
-            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise typer.BadParameter(f"{text}; it must be {bounds}")
-        return int(text)
+        try:
+            return read_number(declared, text)
+        except ValueError as problem:
+            raise typer.BadParameter(str(problem)) from None
 
     return number
 

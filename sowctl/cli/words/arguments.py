@@ -8,13 +8,10 @@ and speak. The law, held by a test over every command: where this reader answers
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from sowctl.cli.words.declare import Argument, Option, Parameter
-
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
+from sowctl.cli.words.declare import Argument, Option, Parameter, read_number
 
 
 def read(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
@@ -90,16 +87,10 @@ def _convert(parameter: Parameter, text: str) -> str | int | None:
         return None
     if parameter.shape != "number":
         return text
-    # At most 18 digits, so that the number fits into 64 bits; what is longer is for Typer to refuse.
-    if not _WHOLE.fullmatch(text):
+    try:
+        return read_number(declared, text)
+    except ValueError:  # for Typer to refuse
         return None
-    number = int(text)
-    if isinstance(declared, Option):
-        if declared.minimum is not None and number < declared.minimum:
-            return None
-        if declared.maximum is not None and number > declared.maximum:
-            return None
-    return number
 
 
 def _complete(parameters: Sequence[Parameter], values: dict[str, Any], operands: list[str]) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ an option that may be repeated or the last operands.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import FunctionType, UnionType
 from typing import Any, Literal, TypeAlias, get_args, get_origin
@@ -18,6 +19,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 from msgspec import Struct
 
 from sowctl.errors import UsageError
+from sowctl.values.units import MAX_COUNT
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
 Completion: TypeAlias = Literal[
@@ -38,20 +40,24 @@ NAMED: dict[str, tuple[str, ...]] = {
 """Which entries of a configuration have the names that complete a value."""
 WITH_STORES = ("target", "stored")
 """Where ``.sow`` files are offered beside names."""
+_NUMBER = re.compile("([+-]?)0*([0-9]{1,20})")  # 2**64 has 20 digits
 _PLACES: dict[str, Completion] = {"FILE": "file", "DIR": "directory"}
 _REQUIRED: Any = object()
 """The default of a parameter that has none."""
 
 
 class Option(Struct, frozen=True):
-    """One option: its spellings, what it does, what stands for its value, and which values it takes."""
+    """One option: its spellings, what it does, what stands for its value, and which values it takes.
+
+    A whole number lies between ``minimum`` and ``maximum``.
+    """
 
     names: tuple[str, ...]
     help: str
     metavar: str = "TEXT"
     choices: tuple[str, ...] = ()
-    minimum: int | None = None
-    maximum: int | None = None
+    minimum: int = 0
+    maximum: int = MAX_COUNT
     counted: bool = False
     complete: Completion = ""
     panel: str = "Options"
@@ -64,6 +70,16 @@ class Argument(Struct, frozen=True):
     help: str
     choices: tuple[str, ...] = ()
     complete: Completion = ""
+
+
+def read_number(declared: Option | Argument, text: str) -> int:
+    """The whole number in the text of a value. Raises ValueError, with the bounds, for any other text."""
+    least, most = (declared.minimum, declared.maximum) if isinstance(declared, Option) else (0, MAX_COUNT)
+    bounds = f"it must be a whole number from {least} to {most}"
+    digits = _NUMBER.fullmatch(text)
+    if digits is None or not least <= (number := int(digits[1] + digits[2])) <= most:
+        raise ValueError(f"'{text if len(text) <= 60 else text[:60] + '...'}'; {bounds}")
+    return number
 
 
 def option(*names: str, help: str, **more: Any) -> Option:

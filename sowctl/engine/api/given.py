@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from math import isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.errors import InputError, UsageError
-from sowctl.values.times import format_time, micros_of
-from sowctl.values.units import parse_seconds
+from sowctl.values.times import bounded_time, format_time, micros_of
+from sowctl.values.units import INTERVALS, LONGEST, MAX_COUNT, parse_seconds
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -33,7 +33,10 @@ Message: TypeAlias = "bytes | bytearray | memoryview | str | Mapping[str, Any]"
 
 
 def instant(instance: Instance, at: At | None) -> Micros | None:
-    """Microseconds UTC of an instant, None for the present. Raises TypeError, and UsageError for a wrong text."""
+    """Microseconds UTC of an instant, None for the present.
+
+    Raises TypeError, and UsageError for a wrong text and (``SOW-VAL-020``) outside the years 1 to 9999.
+    """
     if isinstance(at, datetime):
         return micros_of(at)
     if isinstance(at, str):
@@ -45,16 +48,21 @@ def instant(instance: Instance, at: At | None) -> Micros | None:
         kind = type(at).__name__
         words = "at is a datetime, microseconds since 1970 (int) or a text such as '2026-01-05T10:00:00Z'"
         raise TypeError(f"{words}, not {kind}")
-    return at
+    return None if at is None else bounded_time(at, str(at))
 
 
 def time_text(at: datetime | str | None) -> str | None:
-    """A datetime as the text that options of the command line take; a text stays."""
+    """A datetime as the text that options of the command line take; a text stays. Raises TypeError."""
+    if at is not None and not isinstance(at, datetime | str):
+        raise TypeError(f"a time is a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
     return format_time(micros_of(at)) if isinstance(at, datetime) else at
 
 
 def seconds(name: str, interval: Interval | None) -> float | None:
-    """Seconds of an interval. Raises UsageError ``SOW-CLI-006`` for a text that is none, and TypeError."""
+    """Seconds of an interval, 10,000 years at most: no date lies further away.
+
+    Raises UsageError ``SOW-CLI-006`` for a text that is none, and TypeError.
+    """
     if isinstance(interval, timedelta):
         interval = interval.total_seconds()
     if isinstance(interval, str):
@@ -64,9 +72,9 @@ def seconds(name: str, interval: Interval | None) -> float | None:
             raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 500ms, 10s, 5m") from None
     if interval is not None and (isinstance(interval, bool) or not isinstance(interval, int | float)):
         raise TypeError(f"{name} is a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
-    if interval is not None and not (isfinite(interval) and interval >= 0):
+    if interval is not None and not (interval >= 0 and interval != inf):
         raise UsageError("SOW-CLI-006", f"{name} is {interval}, and no number of seconds from 0 on")
-    return interval
+    return None if interval is None else min(interval, LONGEST // INTERVALS["s"])
 
 
 def text(name: str, value: str | None) -> str | None:
@@ -76,14 +84,14 @@ def text(name: str, value: str | None) -> str | None:
     return value
 
 
-def count(name: str, value: int, least: int) -> int:
-    """A whole number, of numpy's, too. Raises TypeError, and UsageError ``SOW-CLI-006`` below ``least``."""
+def count(name: str, value: int, least: int, most: int = MAX_COUNT) -> int:
+    """A whole number, of numpy's, too. Raises TypeError, and UsageError ``SOW-CLI-006`` outside the bounds."""
     # True would be 1, and an error of a count would be taken for one.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is an int, not {type(value).__name__}")
     number = value.__index__()
-    if number < least:
-        raise UsageError("SOW-CLI-006", f"{name} is {number}, and at least {least} is needed")
+    if not least <= number <= most:
+        raise UsageError("SOW-CLI-006", f"{name} is {number}; it must be a whole number from {least} to {most}")
     return number
 
 

@@ -18,6 +18,7 @@ from msgspec import NODEFAULT, Struct
 from sowctl.engine.api.given import At, Interval, Key, count, instant, keys_of, seconds, text, time_text
 from sowctl.engine.options import DeltaNull, DiffOptions, OnError, QueryOptions, ReplayOptions, SubscribeOptions
 from sowctl.errors import UsageError
+from sowctl.values.units import MAX_COUNT, MAX_U64
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -149,6 +150,8 @@ def shown(keywords: type, options: type[Struct]) -> Callable[[Function], Functio
 
 _LEAST = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
 """The least that a whole number may be, where 0 means nothing."""
+_MOST = {"sequence": MAX_U64, "until_txid": MAX_U64}
+"""The most that a whole number may be, where it is no count."""
 _CHOICES: dict[str, tuple[str, ...]] = {
     "OnError": get_args(OnError),
     "DeltaNull": get_args(DeltaNull),
@@ -175,7 +178,7 @@ def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any
     """The keywords of a method ``verb``, which ``kind`` names; what is None stays where it may be.
 
     Raises TypeError for one that there is not, with the name that was meant, and for a value of a wrong type, and
-    UsageError ``SOW-CLI-006`` for a number that is too small and for a word that is none of the choices.
+    UsageError ``SOW-CLI-006`` for a number out of its bounds and for a word that is none of the choices.
     """
     found: dict[str, Any] = {}
     for name, value in keywords.items():
@@ -187,7 +190,7 @@ def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any
         if value is None and wanted != written:
             found[name] = None
         elif wanted == "int":
-            found[name] = count(name, value, _LEAST.get(name, 0))
+            found[name] = count(name, value, _LEAST.get(name, 0), _MOST.get(name, MAX_COUNT))
         elif wanted == "bool":
             if type(value).__name__ not in ("bool", "bool_"):
                 raise TypeError(f"{name} is True or False, not {type(value).__name__}")

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
+from sowctl.engine.api.given import count as read_count
+from sowctl.engine.api.given import seconds
+
 if TYPE_CHECKING:
+    from sowctl.engine.api.given import Interval
     from sowctl.engine.queues.figures import Depth, QueueInfo
     from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
@@ -44,20 +48,22 @@ class QueueHandle:
     def lease(self, count: int = 1) -> AbstractContextManager[list[QueueMessage]]:
         """``with queue.lease(10) as messages``: acknowledged at the end of the block, given back where it raises.
 
-        The end of the block raises NegativeError ``SOW-QUE-015`` where a lease was over before.
+        The end of the block raises NegativeError ``SOW-QUE-015`` where a lease was over before. Raises TypeError, and
+        UsageError ``SOW-CLI-006`` for a count that is none.
         """
-        return self._queue.leased(count, self.client)
+        return self._queue.leased(read_count("count", count, 1), self.client)
 
     def peek(self, count: int | None = 10) -> list[QueueMessage]:
         """The first messages in the order of delivery, all with None; nothing is leased."""
-        return self._queue.peek(count)
+        return self._queue.peek(None if count is None else read_count("count", count, 0))
 
     def acknowledge(self, *messages: QueueMessage) -> list[Outcome]:
         """Acknowledge messages by hand, those that were leased with their tokens; ``done`` or why not, for each."""
         return self._queue.acknowledge([self._named(message) for message in messages], self.client)
 
-    def cancel(self, *messages: QueueMessage, delay: float = 0.0) -> list[Outcome]:
-        """Give leased messages back, to be delivered again after ``delay`` seconds."""
+    def cancel(self, *messages: QueueMessage, delay: Interval = 0.0) -> list[Outcome]:
+        """Give leased messages back, to be delivered again after ``delay`` seconds. Raises as intervals do."""
+        delay = seconds("delay", delay) or 0
         handles = [replace(self._named(message), delay_us=round(delay * 1e6)) for message in messages]
         return self._queue.cancel(handles, self.client)
 

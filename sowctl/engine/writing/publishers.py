@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sowctl.engine.writing.outcome import is_duplicate
-from sowctl.errors import UsageError
+from sowctl.errors import LimitError, UsageError
 from sowctl.identity.hashes import client_hash
+from sowctl.values.units import MAX_U64
 
 
 class Publisher:
@@ -18,8 +19,8 @@ class Publisher:
     """
 
     def __init__(self, client: str, first: int | None, highest: Callable[[int], int]) -> None:
-        if first is not None and first < 1:
-            raise UsageError("SOW-PUB-012", f"sequence {first} is not a number from 1 on")
+        if first is not None and not 1 <= first <= MAX_U64:
+            raise UsageError("SOW-PUB-012", f"sequence {first} is not a number from 1 to {MAX_U64}")
         try:
             self.identity = client_hash(client), client
         except UnicodeEncodeError:
@@ -30,7 +31,10 @@ class Publisher:
         self._numbers: dict[int, int] = {}
 
     def number(self, count: int, own: list[int | None] | None) -> None:
-        """Number the ``count`` messages of the next batch; ``own`` are the numbers that they bring."""
+        """Number the ``count`` messages of the next batch; ``own`` are the numbers that they bring.
+
+        Raises LimitError ``SOW-PUB-029`` where the numbers end before the messages do.
+        """
         self._numbers = {}
         for place in range(count):
             given = own[place] if own is not None else None
@@ -38,19 +42,20 @@ class Publisher:
             if given is not None:
                 self._numbers[place] = given
             elif self._first is not None:
-                self._numbers[place] = self._first + self._base + place
+                self._numbers[place] = self._bounded(self._first + self._base + place)
         self._base += count
 
     def admit(self, logs: list[tuple[list[int], int]]) -> set[int]:
         """Number those messages of the batch that have no number; returns the places of duplicates.
 
         ``logs`` are the places that go to the journal, and to each store without one, with the highest number that is
-        known there: a run that died between the two is repeated, and only what was written is a duplicate.
+        known there: a run that died between the two is repeated, and only what was written is a duplicate. Raises
+        LimitError ``SOW-PUB-029`` as :meth:`number` does.
         """
         last = self._highest(self.identity[0])
         for place in sorted(place for places, _ in logs for place in places):
             # Numbers are given in input order over all topics, so they rise with the txids.
-            last = max(last, self._numbers.setdefault(place, last + 1))
+            last = max(last, self._bounded(self._numbers.setdefault(place, last + 1)))
         duplicates = set()
         for places, highest in logs:
             for place in sorted(places):
@@ -60,6 +65,14 @@ class Publisher:
                 # Within a batch, too: the second of two messages with one number is a duplicate of the first.
                 highest = max(highest, number)
         return duplicates
+
+    def _bounded(self, number: int) -> int:
+        """A number that fits into 64 bits, as journals and stores hold it."""
+        if number <= MAX_U64:
+            return number
+        hint = "publish under another --client: a new name counts from 1"
+        words = f"the sequence numbers of client {self.identity[1]!r} end at {MAX_U64}"
+        raise LimitError("SOW-PUB-029", words, hint=hint)
 
     def sequences(self, places: Sequence[int]) -> list[int]:
         """The numbers of messages, after :meth:`admit`."""

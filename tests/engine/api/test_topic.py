@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import string
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +24,7 @@ from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
 from sowctl.engine.api.given import At, encoder
 from sowctl.engine.options import DiffOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
 from sowctl.engine.search import figures
+from sowctl.errors import SowError
 from sowctl.messages.native import message_of
 from sowctl.messages.types import get_type
 from sowctl.values.differences import MISSING
@@ -298,7 +301,7 @@ def _within_itself() -> dict[str, Any]:
         (lambda t: t.query(top_n=True), TypeError, "top_n is an int, not bool"),
         (lambda t: t.query(top_n=3.0), TypeError, "top_n is an int, not float"),
         (lambda t: t.query(top_n=-1), sowctl.UsageError, "top_n is -1"),
-        (lambda t: t.query(jobs=0), sowctl.UsageError, "jobs is 0, and at least 1"),
+        (lambda t: t.query(jobs=0), sowctl.UsageError, "jobs is 0; it must be .* from 1"),
         (lambda t: t.query(sort_memory=0), sowctl.UsageError, "sort_memory is 0"),
         (lambda t: t.query(unknown="x"), sowctl.UsageError, "one of ignore, note, error, not 'x'"),
         (lambda t: t.publish([b"{}"], on_error="x"), sowctl.UsageError, "one of stop, skip, abort, not 'x'"),
@@ -334,3 +337,53 @@ def test_a_wrong_keyword_or_value_is_named_before_a_store_is_opened(
 
 def test_whole_numbers_of_numpy_are_counts(topic: TopicHandle) -> None:
     assert topic.query(top_n=numpy.int64(1)).count() == 1
+
+
+OUTSIDE = (-1, -(2**63), 2**63, 2**64 - 1, 2**64, 10**400)
+
+
+def _whole_numbers(kind: type, *others: str) -> list[str]:
+    hints = {name: getattr(hint, "__forward_arg__", "") for name, hint in kind.__annotations__.items()}
+    return [*[name for name, hint in hints.items() if hint in ("int", "int | None")], *others]
+
+
+@pytest.mark.parametrize("number", OUTSIDE)
+def test_no_number_ends_in_an_error_without_a_code(lab: Lab, number: int) -> None:
+    topic = lab.open().topic("t")
+    topic.publish([{"id": 1}])
+    calls: list[Callable[[], object]] = [
+        *(
+            lambda name=name: list(topic.query(**{name: number}).records())
+            for name in _whole_numbers(keywords.QueryKeywords, "at", "after_key")
+        ),
+        *(
+            lambda name=name: topic.publish([{"id": 1}], **{"client": "c", name: number})
+            for name in _whole_numbers(keywords.PublishKeywords, "expiration", "linger")
+        ),
+        lambda: topic.publish([{"id": 1}], client="c"),
+        *(
+            lambda name=name: topic.replay(dry_run=True, **{name: number})
+            for name in _whole_numbers(keywords.ReplayKeywords, "until_time")
+        ),
+        *(
+            lambda name=name: list(topic.subscribe(until_now=True, **{name: number}))
+            for name in _whole_numbers(keywords.SubscribeKeywords, "rate_max_gap", "progress_every")
+        ),
+        lambda: list(topic.query(sow_keys=[number]).records()),
+        lambda: list(topic.get(number)),
+        lambda: list(topic.get(1, at=number)),
+        lambda: list(topic.versions(number)),
+        lambda: topic.blame(1, at=number),
+        lambda: topic.digest(number),
+        lambda: topic.delete(sow_keys=[number]),
+        lambda: topic.publish([{"id": 1}], expiration=timedelta.max),
+    ]
+    for call in calls:
+        # An OverflowError or a bare ValueError would fail the test.
+        with suppress(SowError):
+            call()
+
+
+def test_a_time_as_a_number_is_refused_by_type(topic: TopicHandle) -> None:
+    with pytest.raises(TypeError, match="not int"):
+        topic.publish([{"id": 1}], timestamp=1767600000000000)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish
-from sowctl.errors import StorageError
+from sowctl.errors import LimitError, StorageError, UsageError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
 from tests.support.faults import FailAt
@@ -60,3 +60,32 @@ def test_a_silent_publisher_is_never_forgotten_and_the_manual_says_so(tmp_path: 
     page = (Path(__file__).parents[3] / "man" / "sow-config.5").read_text(encoding="utf-8")
     told = page.partition(".B InactiveClientAckExpiration\n")[2].partition(".TP")[0]
     assert "Checked; has no effect" in told
+
+
+LAST = 2**64 - 1
+
+
+def test_the_last_sequence_number_is_taken_and_none_follows_it(lab: Lab) -> None:
+    lab.publish("t", '{"id":1}', client="c", sequence=LAST)
+    for topic in ("t", "alone"):
+        lab.publish(topic, '{"id":1}', client=f"of {topic}", sequence=LAST)
+        with pytest.raises(LimitError) as caught:
+            lab.publish(topic, '{"id":2}', client=f"of {topic}")
+        assert caught.value.code == "SOW-PUB-029"
+        # The number that the message brings itself is judged as before: it was published.
+        assert lab.publish(topic, '{"id":1}', client=f"of {topic}", sequence=LAST).duplicates == 1
+    assert _ids(lab, "t") == _ids(lab, "alone") == [1]
+
+
+def test_batches_before_the_last_number_are_published(lab: Lab) -> None:
+    with pytest.raises(LimitError) as caught:
+        lab.publish("t", '{"id":1}', '{"id":2}', '{"id":3}', client="c", sequence=LAST - 1, batch=1)
+    assert caught.value.code == "SOW-PUB-029"
+    assert _ids(lab, "t") == [1, 2]
+
+
+def test_a_number_beyond_64_bits_is_a_usage_error(lab: Lab) -> None:
+    for number in (0, LAST + 1):
+        with pytest.raises(UsageError) as caught:
+            lab.publish("t", '{"id":1}', client="c", sequence=number)
+        assert caught.value.code == "SOW-PUB-012"
