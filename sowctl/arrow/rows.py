@@ -1,7 +1,8 @@
 """Rows of files as Python values: CSV and TSV line by line, Parquet and Arrow batch by batch.
 
 CSV as RFC 4180, with a heading: an empty cell is null, a quoted empty one the empty text. TSV with the escapes that
-:mod:`sowctl.output.delimited` writes; an empty cell is null. In both a cell is a text unless a type is stated.
+:mod:`sowctl.output.delimited` writes; an empty cell is null. In both a cell is a text unless a type is stated. Lines
+end in a line feed, a carriage return and a line feed, or, where those of the heading do, in carriage returns alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from sowctl.errors import InputError, StorageError
+from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 from sowctl.messages.framing.frames import UNREADABLE
 
 if TYPE_CHECKING:
@@ -23,12 +25,19 @@ if TYPE_CHECKING:
 KINDS = ("text", "integer", "number", "boolean", "json")
 """What a column of text can be said to hold."""
 _WHOLE = re.compile(r"[-+]?[0-9]+")
-_CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(,|$)', re.DOTALL)
 _ESCAPE = re.compile(r"\\([tnr\\])")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 MOST = 64 << 20
 """Bytes of one row, at most: an open quote would take the rest of the file for one cell."""
+
+_HEADING_BYTES = 1 << 20
+"""Bytes in which the first line of a file ends, if it ends in a line feed."""
+SEPARATORS = (",", ";", "\t", "|")
+"""What separates the cells of files that are called csv."""
+_QUOTED = re.compile(rb'"(?:[^"]|"")*"')
+_QUOTED_TEXT = re.compile(r'"(?:[^"]|"")*"')
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 
 Cell: TypeAlias = "str | None"
 
@@ -46,26 +55,44 @@ class Row(Struct, frozen=True):
     problem: str = ""
 
 
-def delimited_rows(name: str, stream: BinaryIO, *, tabs: bool) -> Iterator[Row]:
-    """The rows of CSV or TSV, the heading first; blank lines are passed over. Raises StorageError ``SOW-INP-005``."""
+class Dialect(Struct, frozen=True):
+    """How a file of delimited text is written.
+
+    ``separator`` stands between cells; ``quotes``: cells may stand in quotation marks, else they have the escapes of
+    TSV. A cell without quotation marks that is one of ``nulls`` is null.
+    """
+
+    separator: str = ","
+    quotes: bool = True
+    nulls: frozenset[str] = frozenset({""})
+
+
+def delimited_rows(name: str, stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
+    """The rows of CSV or TSV, the heading first; blank lines are passed over.
+
+    Raises StorageError ``SOW-INP-005``, and InputError ``SOW-INP-006`` for UTF-16.
+    """
+    read_line = _LineReader(name, stream).read
+    cut = _cell_cutter(dialect)
     first = True
     number = 0
     while True:
-        line = _line(name, stream)
+        line = read_line()
         if not line:
             return
         number += 1
         begin = number
-        if first and line.startswith(b"\xef\xbb\xbf"):
-            line = line[3:]
+        if first:
+            refuse_encoding(line[:HEAD_BYTES], name)
+            line = line.removeprefix(b"\xef\xbb\xbf")
         # A cell in quotes may go over several lines.
-        while not tabs and line.count(b'"') % 2 and len(line) < MOST:
-            more = _line(name, stream)
+        while dialect.quotes and line.count(b'"') % 2 and len(line) < MOST:
+            more = read_line()
             if not more:
                 break
             line += more
             number += 1
-        raw = line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+        raw = line.rstrip(b"\r\n") if line.endswith((b"\n", b"\r")) else line
         if not raw.strip(b" \t") and not first:
             continue
         first = False
@@ -75,40 +102,111 @@ def delimited_rows(name: str, stream: BinaryIO, *, tabs: bool) -> Iterator[Row]:
             yield Row(begin, raw, None, "it is not UTF-8")
             continue
         try:
-            yield Row(begin, raw, _tabbed(text) if tabs else _cells(text))
+            yield Row(begin, raw, cut(text))
         except RowRefused as problem:
             yield Row(begin, raw, None, str(problem))
 
 
-def _line(name: str, stream: BinaryIO) -> bytes:
-    try:
-        return stream.readline(MOST)
-    except OSError as problem:
-        words = f"the input cannot be read: {problem.strerror or problem}"
-        raise StorageError(UNREADABLE, words, place=name) from None
+class _LineReader:
+    """Lines with their ends. Where the heading ends in a carriage return alone, each such one ends a line."""
+
+    def __init__(self, name: str, stream: BinaryIO) -> None:
+        self._name = name
+        self._stream = stream
+        self._is_first = True
+        self._lines: Iterator[bytes] | None = None
+
+    def read(self) -> bytes:
+        """The next line, :data:`MOST` bytes of it at most; empty at the end. Raises StorageError ``SOW-INP-005``."""
+        try:
+            if self._is_first:
+                return self._read_first()
+            if self._lines is not None:
+                return next(self._lines, b"")
+            return self._stream.readline(MOST)
+        except OSError as problem:
+            words = f"the input cannot be read: {problem.strerror or problem}"
+            raise StorageError(UNREADABLE, words, place=self._name) from None
+
+    def _read_first(self) -> bytes:
+        self._is_first = False
+        line = self._stream.readline(_HEADING_BYTES)
+        if _has_bare_return(line):
+            self._lines = _universal_lines(line, self._stream)
+            return next(self._lines, b"")
+        if len(line) == _HEADING_BYTES and not line.endswith(b"\n"):
+            line += self._stream.readline(MOST - len(line))
+        return line
 
 
-def _cells(text: str) -> list[Cell]:
-    if '"' not in text:
-        return [cell or None for cell in text.split(",")]
-    found: list[Cell] = []
-    at = 0
-    while True:
-        match = _CELL.match(text, at)
-        if match is None:
-            raise RowRefused(f"cell {len(found) + 1}: a quote is not closed, or stands within a cell")
-        quoted, plain, end = match.groups()
-        found.append(plain or None if quoted is None else quoted.replace('""', '"'))
-        at = match.end()
-        if not end:
-            return found
+def _has_bare_return(line: bytes) -> bool:
+    """Whether a carriage return outside quotation marks ends no line with a line feed."""
+    if b"\r" not in line:
+        return False
+    return b"\r" in _QUOTED.sub(b"", line).removesuffix(b"\r\n")
 
 
-def _tabbed(text: str) -> list[Cell]:
-    cells = text.split("\t")
-    if "\\" not in text:
-        return [cell or None for cell in cells]
-    return [_ESCAPE.sub(lambda match: _ESCAPED[match[1]], cell) or None for cell in cells]
+def _universal_lines(data: bytes, stream: BinaryIO) -> Iterator[bytes]:
+    """Lines that end in a line feed, a carriage return, or both; ``data`` comes before what ``stream`` has."""
+    while data:
+        lines = _LINE.findall(data)
+        rest = data[sum(map(len, lines)) :]
+        # Behind a carriage return a line feed may come.
+        if not rest and data.endswith(b"\r"):
+            rest = lines.pop()
+        yield from lines
+        if len(rest) >= MOST:
+            yield rest
+            rest = b""
+        more = stream.read(_HEADING_BYTES)
+        if rest and not more:
+            yield rest
+        data = rest + more if more else b""
+
+
+def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | None:
+    """Another separator of which a heading has more than of ``separator``, with both counts; None where there is none.
+
+    What stands in quotation marks does not count.
+    """
+    bare = _QUOTED.sub(b"", heading)
+    own = bare.count(separator.encode())
+    others = [(bare.count(one.encode()), one) for one in SEPARATORS if one != separator]
+    most, other = max(others)
+    return (other, most, own) if most > own else None
+
+
+def _cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
+    """What cuts the text of a row into its cells. It raises RowRefused."""
+    separator, nulls = dialect.separator, dialect.nulls
+    cell = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|$)', re.DOTALL)
+
+    def cut(text: str) -> list[Cell]:
+        if "\r" in text and "\r" in _QUOTED_TEXT.sub("", text):
+            raise RowRefused("a carriage return stands in it outside quotation marks")
+        if '"' not in text:
+            return [None if one in nulls else one for one in text.split(separator)]
+        found: list[Cell] = []
+        at = 0
+        while True:
+            match = cell.match(text, at)
+            if match is None:
+                raise RowRefused(f"cell {len(found) + 1}: a quote is not closed, or stands within a cell")
+            quoted, plain, end = match.groups()
+            found.append((None if plain in nulls else plain) if quoted is None else quoted.replace('""', '"'))
+            at = match.end()
+            if not end:
+                return found
+
+    def cut_escaped(text: str) -> list[Cell]:
+        if "\r" in text:
+            raise RowRefused("a carriage return stands in it; TSV writes it \\r")
+        cells = text.split(separator)
+        if "\\" not in text:
+            return [None if one in nulls else one for one in cells]
+        return [None if one in nulls else _ESCAPE.sub(lambda match: _ESCAPED[match[1]], one) for one in cells]
+
+    return cut if dialect.quotes else cut_escaped
 
 
 def converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], Any]:
@@ -188,4 +286,4 @@ def _sound(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     return batch
 
 
-__all__ = ["KINDS", "Row", "RowRefused", "column_batches", "converter", "delimited_rows"]
+__all__ = ["KINDS", "Dialect", "Row", "RowRefused", "column_batches", "converter", "delimited_rows", "find_separator"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sowctl.arrow.build import MessageEncoder, MessageMaker
 from sowctl.arrow.metadata import USUAL
-from sowctl.arrow.rows import Row, column_batches, converter, delimited_rows
+from sowctl.arrow.rows import Dialect, Row, column_batches, converter, delimited_rows, find_separator
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
@@ -64,15 +64,22 @@ class TableSource:
             raise
 
 
-def delimited_source(name: str, stream: BinaryIO, made: Made, types: Mapping[str, str], *, tabs: bool) -> TableSource:
-    """The rows of CSV or TSV. Raises InputError ``SOW-EXC-012`` for a heading that names no columns, UsageError
-    ``SOW-EXC-010`` for a type of a column that is not there."""
-    rows = delimited_rows(name, stream, tabs=tabs)
+def delimited_source(
+    name: str, stream: BinaryIO, made: Made, types: Mapping[str, str], dialect: Dialect, *, guesses: bool = True
+) -> TableSource:
+    """The rows of CSV or TSV.
+
+    Raises InputError ``SOW-EXC-012`` for a heading that names no columns, or, with ``guesses``, one that another
+    separator divides; UsageError ``SOW-EXC-010`` for a type of a column that is not there.
+    """
+    rows = delimited_rows(name, stream, dialect)
     heading = next(rows, None)
     if heading is None:
         return TableSource(iter(()))
     # A member may have the empty name: in CSV that is a quoted empty cell, and TSV has no quotation marks.
-    if heading.cells is None or (None in heading.cells and not tabs):
+    if guesses:
+        _refuse_separator(name, heading.raw, dialect)
+    if heading.cells is None or (None in heading.cells and dialect.quotes):
         why = heading.problem or "a column has no name"
         raise InputError("SOW-EXC-012", f"the heading cannot be read: {why}", place=name)
     names = [cell or "" for cell in heading.cells]
@@ -108,6 +115,25 @@ def delimited_source(name: str, stream: BinaryIO, made: Made, types: Mapping[str
         return encoder.message(members), None if key_at is None else Envelope(sow_key=row.cells[key_at])
 
     return TableSource(_chunks(((row.line, row.raw, row) for row in rows), message))
+
+
+_SEPARATOR_NAMES = {",": ("comma", "commas"), ";": ("semicolon", "semicolons"), "|": ("bar", "bars")}
+_SEPARATOR_NAMES["\t"] = ("tab", "tabs")
+
+
+def _refuse_separator(name: str, heading: bytes, dialect: Dialect) -> None:
+    found = find_separator(heading, dialect.separator)
+    if found is None:
+        return
+    other, most, own = found
+    one, many = _SEPARATOR_NAMES[dialect.separator]
+    words = f"the heading has {most} {_SEPARATOR_NAMES[other][most > 1]} and {own or 'no'} {one if own == 1 else many}"
+    shown = {"\t": "tab"}
+    hint = (
+        f"--delimiter '{shown.get(other, other)}' if these separate the columns, "
+        f"--delimiter '{shown.get(dialect.separator, dialect.separator)}' if not"
+    )
+    raise InputError("SOW-EXC-012", words, place=name, hint=hint)
 
 
 def column_source(name: str, stream: BinaryIO, made: Made, *, parquet: bool) -> TableSource:

@@ -57,6 +57,20 @@ CODES: dict[str, str] = {
         Why: The operating system refused to read the input.
         Do: Look at the file or the device that it comes from.
         """,
+    "SOW-INP-006": """3 an input that is not UTF-8
+
+        Why: The input begins as UTF-16 or UTF-32 does, or a text has bytes that are not UTF-8. Messages of json, fix
+        and nvfix, envelopes, SQL and commands of the shell are UTF-8; read as such, another encoding would give other
+        names and values. XML may say its encoding itself.
+        Do: Convert it: ``iconv -f UTF-16 -t UTF-8 FILE``.
+        """,
+    "SOW-INP-007": """3 lines that end in carriage returns alone
+
+        Why: The input has carriage returns and no line feed. Lines end in a line feed, before which a carriage return
+        may stand, so that the whole input would be one message, and all behind the first carriage return a value.
+        Do: Write line feeds: ``tr '\\r' '\\n' < FILE``. If it is one message that contains carriage returns, publish
+        it with ``--framing nul``.
+        """,
     "SOW-INP-010": """3 no envelope
 
         Why: With ``--framing envelope`` every line is one JSON object with the message and its metadata, and this

@@ -27,7 +27,10 @@ _LIMITS = {
     "nodes": (TOO_MANY, f"there are more than {MAX_NODES} elements"),
     "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
 }
+_DECLARATION_LETTERS = 200
+"""No declaration of an encoding ends behind so many letters of a text."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKS = tuple(mark for mark, _ in _BOMS)
 _DECLARED = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
 _ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
 _WHERE = r",? line \d+, column \d+$"
@@ -54,7 +57,7 @@ def read_limited(path: Path) -> bytes:
 
 def decode(data: bytes, file: str) -> str:
     """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
-    # A mark decides before the declaration does.
+    # A mark and a declaration that say different things are a fatal error (XML 1.0, section 4.3.3).
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
     declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8)) if b"<?xml" in data[:8] else None
     if encoding is None and declared is not None:
@@ -80,7 +83,26 @@ def decode(data: bytes, file: str) -> str:
         place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"), offset=error.start)
         message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
         raise Broken(Finding("X014", Level.ERROR, place, message, "save the file as UTF-8")) from None
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if data.startswith(_MARKS):
+        _refuse_contradiction(text, encoding, file)
+    return text
+
+
+def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
+    """Break X014 where a file that has a mark of ``encoding`` declares another one."""
+    declared = re.match(_DECLARED, text[:_DECLARATION_LETTERS].encode("utf-8", "replace"))
+    if declared is None:
+        return
+    try:
+        known = codecs.lookup(declared[1].decode("ascii")).name
+    except LookupError:
+        known = ""
+    # A mark of UTF-16 says the order of its bytes, which the declaration need not say.
+    if known not in (encoding, encoding[: len("utf-16")]):
+        name = encoding.upper()[: len("UTF-16")]
+        message = f"the byte order mark says {name}, and the declaration encoding '{declared[1].decode('ascii')}'"
+        raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, f'declare encoding="{name}"'))
 
 
 def unusual_bytes(data: bytes) -> str:

@@ -38,7 +38,9 @@ FOREIGN = [
     (b"BZh91AY&SY", "bzcat 'an input'" + PIPE),
     (b"\xfd7zXZ\x00", "xzcat 'an input'" + PIPE),
     (b"PAR1\x15\x04", "Parquet, which publish --from reads"),
-    ('{"id":1}\n'.encode("utf-16"), "iconv -f UTF-16 -t UTF-8 'an input'" + PIPE),
+    ('{"id":1}\n'.encode("utf-16"), "iconv -f UTF-16 -t UTF-8 'an input'"),
+    ('{"id":1}\n'.encode("utf-16-le"), "iconv -f UTF-16LE -t UTF-8 'an input'"),
+    (b'{"id":1}\r{"id":2}\r', r"tr '\r' '\n' < 'an input'" + PIPE),
     (b"id,symbol\n1,IBM\n", "if this is CSV: sowctl publish --from reads it"),
 ]
 

@@ -53,7 +53,7 @@ def run(
             hint="all records are --filter '1 = 1'",
         )
     from sowctl.cli.io.reporting import check_report_options, show_reports
-    from sowctl.cli.io.sources import framing_of, read_messages
+    from sowctl.cli.io.sources import framing_of, kind_of, read_messages
     from sowctl.cli.lookup import chosen
     from sowctl.cli.words.when import sow_keys
     from sowctl.engine.options import DeleteOptions, QueryOptions
@@ -76,7 +76,12 @@ def run(
     with invocation.open_instance() as instance:
         targets = chosen(instance, target, message_type, regex=regex)
         if data is not None:
-            messages = read_messages(invocation, data, framing_of(instance, target, message_type))
+            messages = read_messages(
+                invocation,
+                data,
+                framing_of(instance, target, message_type),
+                kind_of(instance, target, message_type),
+            )
         if filter is not None and filter.strip():
             named = asking.with_unknown(invocation, QueryOptions(filter=filter), None, strict=strict)
             tell_unknown(instance, targets, named)

@@ -43,7 +43,7 @@ def run(
     comes before the key. Ends with status 3 where a message has no key.
     """
     from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.sources import framing_of
+    from sowctl.cli.io.sources import framing_of, kind_of
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.topics.targets import find_publishable
     from sowctl.engine.verbs.key import KeyTeller
@@ -60,6 +60,7 @@ def run(
                 teller,
                 names,
                 "nul" if null else framing or framing_of(instance, topic, message_type),
+                kind_of(instance, topic, message_type),
                 refused.append,
             )
         )
@@ -67,7 +68,12 @@ def run(
 
 
 def _rows(
-    invocation: Invocation, teller: KeyTeller, names: Sequence[str], framing: str, refused: Callable[[str], None]
+    invocation: Invocation,
+    teller: KeyTeller,
+    names: Sequence[str],
+    framing: str,
+    kind: str | None,
+    refused: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
     """A row per message of the inputs; the code of each message that has none goes to ``refused``."""
     from sowctl.cli.io.reporting import RefusedWarnings
@@ -76,7 +82,7 @@ def _rows(
     from sowctl.output.reports import as_dict
 
     with RefusedWarnings(invocation) as warnings:
-        for name, reader in frames(invocation, names, framing):
+        for name, reader in frames(invocation, names, framing, kind):
             for chunk in reader:
                 keys, refusals = teller.keys(chunk.payloads, chunk.envelopes)
                 for one in placed_in(name, chunk, refusals):

@@ -42,6 +42,18 @@ def run(
             "--type", help="of csv and tsv: COLUMN=text, integer, number, boolean or json; default text", metavar="TYPE"
         ),
     ] = None,
+    delimiter: Annotated[
+        str | None,
+        option(
+            "--delimiter",
+            help="character between the cells of csv and tsv, such as ';', '|' or tab; default comma, for tsv tab",
+            metavar="CHAR",
+        ),
+    ] = None,
+    null_text: Annotated[
+        list[str] | None,
+        option("--null-text", help="word of csv and tsv that means null, such as NA; may be repeated", metavar="TEXT"),
+    ] = None,
     message_type: MessageType = None,
     framing: Framing = None,
     null: NullFraming = False,
@@ -129,7 +141,9 @@ def run(
     --from makes a message of each row: of .csv and .tsv, whose columns are texts unless --type says otherwise (nothing
     is guessed), of .parquet, .arrow, .feather and .arrows (extra arrow), whose types count, of the lines of .ndjson.
     Columns are fields, empty cells and nulls are left out; a column payload alone is the message itself. Columns that
-    export --meta has added are passed over. A row that makes no message is refused with its line and column. Files
+    export --meta has added are passed over. A row that makes no message is refused with its line and column. A heading
+    with more semicolons, tabs or bars than delimiters is refused, unless --delimiter says what separates columns.
+    Cells in quotation marks are never null, whatever --null-text says. Lines may end in carriage returns alone. Files
     that are packed with gzip or Zstandard are unpacked, named with --from or not.
 
     A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
@@ -143,14 +157,17 @@ def run(
     """
     from sowctl.cli.commands.bodies.publish import Publishing, operands
     from sowctl.cli.io.loaded import follow
+    from sowctl.cli.io.tables import reading_of
     from sowctl.cli.words.when import seconds
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish
 
     if rows and (files or framing or null):
         raise UsageError("SOW-EXC-010", "--from takes no further files and no framing", hint="repeat --from")
-    if type and not rows:
-        raise UsageError("SOW-EXC-010", "--type says what columns hold, so it goes with --from")
+    if not rows and (type or delimiter is not None or null_text):
+        told = "--type" if type else "--null-text" if delimiter is None else "--delimiter"
+        raise UsageError("SOW-EXC-010", f"{told} says how the columns of files are read, so it goes with --from")
+    reading = reading_of(type or (), delimiter, null_text or (), rows or ())
     # An envelope says for itself whether it is a delta.
     deltas = delta or framing == "envelope"
     if not deltas and (update_only or delta_null != "ignore"):
@@ -179,7 +196,7 @@ def run(
             topic, files = operands(instance, topic, message_type, files or [])
         watcher.expect(instance, topic, message_type)
         if rows:
-            sources = watcher.rows(instance, topic, message_type, rows, type or ())
+            sources = watcher.rows(instance, topic, message_type, rows, reading)
         else:
             sources = watcher.sources(files or ["-"])
         report = publish(

@@ -57,13 +57,15 @@ def run(
     databases and extensions need --allow-files.
     """
     from sowctl.cli.commands.bodies.sql import Results
+    from sowctl.cli.io.sources import STDIN
     from sowctl.engine.tables.database import Database
+    from sowctl.messages.framing.encodings import decode_text
 
     if statement is not None and file is not None:
         raise UsageError("SOW-CLI-013", "statements are given twice", hint="give STATEMENT or --file, not both")
     if statement is None:
         raw = Path(file).read_bytes() if file not in (None, "-") else invocation.streams.stdin.read()
-        statement = raw.decode("utf-8", "replace")
+        statement = decode_text(raw, STDIN if file in (None, "-") else str(file))
     results = Results(invocation, (format, False, columns, delimiter, null, False, template, output, force))
     with invocation.open_instance() as instance, Database(instance, files=allow_files) as database:
         results.write(database, statement)

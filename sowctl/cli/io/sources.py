@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, is_terminal
-from sowctl.errors import MissingError, SowError
+from sowctl.errors import InputError, MissingError, SowError
+from sowctl.messages.framing.chunks import RETURNS_ALONE
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.types import default_framing
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 STDIN = "(standard input)"
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_SKIPPED = b"\x50\x2a\x4d\x18"
+"""How a frame of Zstandard begins that readers skip; the first byte goes up to 0x5f."""
+_GZIP_MEMBERS = 31
+"""zlib's number for the largest window and the headers of gzip."""
+_READ_BYTES = 16 << 10
 
 
 def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
@@ -72,38 +78,55 @@ def unpacking(stream: BinaryIO) -> BinaryIO | None:
     except OSError:
         return None
     if begin.startswith(_GZIP):
-        from isal import igzip, isal_zlib
+        from isal import isal_zlib
 
-        packed: Any = igzip.IGzipFile
-        damage: Any = isal_zlib.error
-        failures = (EOFError, OSError, damage)
-        return cast("BinaryIO", BufferedReader(UnpackedInput(packed(fileobj=stream).read, failures), 1 << 20))
-    if begin == _ZSTANDARD:
-        from zstandard import ZstdError
+        parts = _unpacked(stream, "gzip", _GZIP, lambda: isal_zlib.decompressobj(_GZIP_MEMBERS))
+        failures: tuple[type[Exception], ...] = (OSError, isal_zlib.error)
+    elif begin == _ZSTANDARD:
+        import zstandard
 
-        parts = _frames(stream)
-        return cast(
-            "BinaryIO", BufferedReader(UnpackedInput(lambda _: next(parts, b""), (OSError, ZstdError)), 1 << 20)
-        )
-    return None
+        parts = _unpacked(stream, "Zstandard", _ZSTANDARD, lambda: zstandard.ZstdDecompressor().decompressobj())
+        failures = (OSError, zstandard.ZstdError)
+    else:
+        return None
+    return cast("BinaryIO", BufferedReader(UnpackedInput(lambda _: next(parts, b""), failures), 1 << 20))
 
 
-def _frames(stream: BinaryIO) -> Iterator[bytes]:
-    """What the frames of a Zstandard file hold. Raises OSError where it ends within one, which the library's own
-    reader takes for the end."""
-    import zstandard
-
-    frame = None
+def _unpacked(stream: BinaryIO, name: str, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
+    """What the members of a packed file hold, each of which begins with ``magic``; zeros behind the last one are
+    padding. Raises OSError where the file ends within a member, and where other bytes stand behind one."""
+    member: Any = None
+    place = 0
     # So little at a time, because what comes out of it may be thousands of times as much.
-    while data := stream.read(16 << 10):
+    while data := stream.read(_READ_BYTES):
+        place += len(data)
         while data:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            if part := frame.decompress(data):
+            if member is None:
+                # Enough to see what begins here; at the end of the file there may be less.
+                while len(data) < len(_SKIPPED) and (more := stream.read(_READ_BYTES)):
+                    place += len(more)
+                    data += more
+                if not (data.startswith(magic) or _is_skipped(name, data)):
+                    padding = data.strip(b"\0")
+                    while not padding and (data := stream.read(_READ_BYTES)):
+                        place += len(data)
+                        padding = data.strip(b"\0")
+                    if padding:
+                        at = place - len(data.lstrip(b"\0"))
+                        raise OSError(EIO, f"behind the {name} data, which end well, there are other bytes at {at}")
+                    return
+                member = make()
+            if part := member.decompress(data):
                 yield part
-            data = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise OSError(EIO, "it ends within a frame")
+            data = member.unused_data if member.eof else b""
+            member = None if member.eof else member
+    if member is not None:
+        raise OSError(EIO, f"the {name} data end within a member: the file was cut")
+
+
+def _is_skipped(name: str, data: bytes) -> bool:
+    """Whether a frame of Zstandard begins here that holds nothing for readers."""
+    return name == "Zstandard" and data[1:4] == _SKIPPED[1:] and data[0] & 0xF0 == _SKIPPED[0]
 
 
 class UnpackedInput(RawIOBase):
@@ -124,23 +147,33 @@ class UnpackedInput(RawIOBase):
         try:
             data = self._rest or self._next(len(buffer))
         except self._failures as problem:
-            raise OSError(EIO, f"the packed data are damaged: {problem}") from None
+            known = isinstance(problem, OSError) and problem.strerror
+            raise OSError(EIO, known or f"the packed data are damaged: {problem}") from None
         taken, self._rest = data[: len(buffer)], data[len(buffer) :]
         buffer[: len(taken)] = taken
         return len(taken)
 
 
-def frames(invocation: Invocation, names: Sequence[str], framing: str) -> Iterator[tuple[str, FrameReader]]:
-    """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for."""
+def frames(
+    invocation: Invocation, names: Sequence[str], framing: str, kind: str | None
+) -> Iterator[tuple[str, FrameReader]]:
+    """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for.
+
+    ``kind`` is that of the messages' type, None where it is not known.
+    """
     for name, stream in open_all(invocation, names):
-        yield name, FrameReader(_descriptor(stream), framing, name=name)
+        yield name, FrameReader(_descriptor(stream), framing, name=name, kind=kind)
 
 
-def read_messages(invocation: Invocation, name: str, framing: str) -> tuple[bytes, ...]:
-    """All messages of one input. Raises InputError as the framing does."""
-    return tuple(
-        payload for _, reader in frames(invocation, [name], framing) for chunk in reader for payload in chunk.payloads
-    )
+def read_messages(invocation: Invocation, name: str, framing: str, kind: str | None) -> tuple[bytes, ...]:
+    """All messages of one input. Raises InputError as the framing does, and for a frame that it refuses."""
+    found: list[bytes] = []
+    for _, reader in frames(invocation, [name], framing, kind):
+        for chunk in reader:
+            for frame in chunk.refused:
+                raise InputError(frame.code, frame.message, place=f"{name}:{frame.line}", byte=frame.offset)
+            found += chunk.payloads
+    return tuple(found)
 
 
 def refuse_unreadable(names: Sequence[str]) -> None:
@@ -195,6 +228,8 @@ _PACKED = (
 )
 _FILES = ((b"PAR1", "Parquet"), (b"ORC", "ORC"))
 _BOM = 3
+_WITH_FEEDS = r"tr '\r' '\n'"
+"""What makes line feeds of carriage returns."""
 
 
 def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
@@ -212,8 +247,8 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
         if data.startswith(magic):
             parquet = name == "Parquet" and refused.source != STDIN
             return f"this looks like {name}, which {'publish --from' if parquet else 'sowctl pipeline load'} reads"
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return f"this looks like UTF-16: {_through(refused, 'iconv -f UTF-16 -t UTF-8', command)}"
+    if refused.code == RETURNS_ALONE or (kind in ("json", "xml", None) and b"\r" in data.strip()):
+        return f"if lines end in carriage returns alone: {_through(refused, _WITH_FEEDS, command, '< ')}"
     if kind not in ("json", None):
         return None
     text = data.lstrip()
@@ -243,13 +278,13 @@ def is_envelope(text: bytes) -> bool:
     return isinstance(found, dict) and {"topic", "sow_key", "data"} <= found.keys()
 
 
-def _through(refused: Rejected, tool: str, command: str) -> str:
-    """The input on its way through a tool."""
+def _through(refused: Rejected, tool: str, command: str, operator: str = "") -> str:
+    """The input on its way through a tool, which takes the name of a file behind ``operator``."""
     from shlex import quote
 
     if refused.source == STDIN:
         return f"... | {tool} | sowctl {command} ..."
-    return f"{tool} {quote(refused.source)} | sowctl {command} ..."
+    return f"{tool} {operator}{quote(refused.source)} | sowctl {command} ..."
 
 
 def _descriptor(stream: BinaryIO) -> int | BinaryIO:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sowctl.cli.io.sources import opened
 from sowctl.errors import UsageError
 
@@ -17,6 +19,9 @@ TEXTS = ("csv", "tsv")
 COLUMNS = ("parquet", "pq", "arrow", "feather", "ipc", "arrows")
 LINES = ("ndjson", "jsonl")
 _PACKED = ("gz", "zst")
+_DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+"""Words for characters that a command line does not like."""
+_NO_DELIMITERS = frozenset('"\\\r\n\0\ufeff')
 
 
 def format_of(name: str) -> str:
@@ -52,12 +57,35 @@ def types_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     return found
 
 
+class Reading(Struct, frozen=True):
+    """How rows are read: ``types`` of columns, the ``delimiter`` between cells (None: as the ending says), and words of
+    cells that are ``nulls``, besides the empty one."""
+
+    types: Mapping[str, str]
+    delimiter: str | None = None
+    nulls: Sequence[str] = ()
+
+
+def reading_of(types: Sequence[str], delimiter: str | None, nulls: Sequence[str], names: Sequence[str]) -> Reading:
+    """What ``--type``, ``--delimiter`` and ``--null-text`` say of these files. Raises UsageError ``SOW-EXC-010``."""
+    if delimiter is not None:
+        delimiter = _DELIMITERS.get(delimiter, delimiter)
+        if len(delimiter) != 1 or delimiter in _NO_DELIMITERS:
+            words = f"--delimiter {delimiter!r} is not one character that can stand between cells"
+            raise UsageError("SOW-EXC-010", words, hint="such as ';', '|' or tab")
+    options = [name for name, given in (("--delimiter", delimiter is not None), ("--null-text", nulls)) if given]
+    if options and not all(format_of(name) in TEXTS for name in names):
+        raise UsageError("SOW-EXC-010", f"{options[0]} is for csv and tsv: other files separate columns themselves")
+    return Reading(types_of(types, names), delimiter, nulls)
+
+
 def row_sources(
-    instance: Instance, topic: str, message_type: str | None, names: Sequence[str], types: Mapping[str, str]
+    instance: Instance, topic: str, message_type: str | None, names: Sequence[str], reading: Reading
 ) -> Iterator[tuple[str, MessageSource]]:
     """Name and source of each file in turn. Raises what opening and reading them raise, UsageError ``SOW-EXC-010``."""
     from sowctl.arrow.build import root_of
     from sowctl.arrow.needed import need
+    from sowctl.arrow.rows import Dialect
     from sowctl.arrow.source import Made, column_source, delimited_source
     from sowctl.engine.topics.targets import find_publishable
     from sowctl.messages.framing.frames import FrameReader
@@ -72,12 +100,15 @@ def row_sources(
             if ending in LINES:
                 if not kind.json_text:
                     raise UsageError("SOW-EXC-010", f"lines of JSON are no messages of type {kind.name}")
-                yield name, FrameReader(stream, "lines", name=name)
+                yield name, FrameReader(stream, "lines", name=name, kind=kind.kind)
                 continue
             if not kind.constructible and ending in TEXTS:
                 raise UsageError("SOW-EXC-010", f"messages of type {kind.name} cannot be made of columns")
             if ending in TEXTS:
-                yield name, delimited_source(name, stream, made, types, tabs=ending == "tsv")
+                separator = reading.delimiter or ("\t" if ending == "tsv" else ",")
+                dialect = Dialect(separator, ending != "tsv", frozenset(("", *reading.nulls)))
+                guesses = reading.delimiter is None
+                yield name, delimited_source(name, stream, made, reading.types, dialect, guesses=guesses)
             else:
                 need(f"{name}", "pyarrow")
                 yield name, column_source(name, stream, made, parquet=ending in ("parquet", "pq"))

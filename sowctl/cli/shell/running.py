@@ -6,10 +6,13 @@ what others do to the files meanwhile. A command line of its own cannot end the 
 
 from __future__ import annotations
 
+import codecs
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
+from sowctl.cli.io.sources import STDIN
 from sowctl.cli.kept import KeptConfigurations
 from sowctl.cli.main import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, main
 from sowctl.cli.shell.lines import Unfinished, commands, unfinished, words_of
@@ -17,6 +20,7 @@ from sowctl.cli.streams import ClosedInput
 from sowctl.cli.words.options import GLOBALS, VARIABLES
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
+from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
@@ -93,6 +97,9 @@ class Runner:
         return error.exit_status
 
 
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
 def batch(invocation: Invocation, *, stop_on_error: bool) -> int:
     """Run the commands of standard input, one a line, to its end; the status of the first that failed.
 
@@ -111,8 +118,18 @@ def batch(invocation: Invocation, *, stop_on_error: bool) -> int:
 
 
 def _lines(stream: BinaryIO) -> Iterator[str]:
-    for line in stream:
-        yield line.decode("utf-8", "surrogateescape")
+    """The lines of a script with their ends: a line feed, a carriage return, or both.
+
+    Without its byte order mark. Raises InputError ``SOW-INP-006`` for UTF-16.
+    """
+    first = True
+    for data in stream:
+        line = data
+        if first:
+            refuse_encoding(line[:HEAD_BYTES], STDIN)
+            line, first = line.removeprefix(codecs.BOM_UTF8), False
+        for part in _LINE.findall(line):
+            yield part.decode("utf-8", "surrogateescape")
 
 
 def _without_name(words: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TOO_LONG = "SOW-INP-001"
 TRUNCATED = "SOW-INP-002"
 FRAME_TOO_LONG = "SOW-INP-003"
+RETURNS_ALONE = "SOW-INP-007"
 
 Places = tuple[Sequence[int], Sequence[int]]
 """Line (or message) numbers from 1, and byte offsets in the input."""

@@ -12,13 +12,23 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from sowctl.errors import InputError, LimitError, SowError
-from sowctl.messages.framing.chunks import FRAME_TOO_LONG, TOO_LONG, TRUNCATED, Chunk, Places, RefusedFrame
+from sowctl.messages.framing.chunks import (
+    FRAME_TOO_LONG,
+    RETURNS_ALONE,
+    TOO_LONG,
+    TRUNCATED,
+    Chunk,
+    Places,
+    RefusedFrame,
+)
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 BOM = b"\xef\xbb\xbf"
+RETURNS_WORDS = "the input has carriage returns and no line feed: its lines end in none, so that it is one message"
 _BLANK = re.compile(rb"[ \t]*+")
+_XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")
 _PREFIX = 4
 _SLACK = len(BOM) + 1
 """Bytes that an incomplete piece may have beyond the longest message: a BOM before it and a CR behind it."""
@@ -67,6 +77,8 @@ class SeparatedCutter:
 
     def _give_up(self) -> None:
         words = f"the message has more than {self.max_message:,} bytes"
+        if self.separator == b"\n" and b"\r" in self._parts[0]:
+            words += "; its lines end in carriage returns alone, which end no message"
         # The refusal is handed out when the end of the message has come: the chunk that carries it says where it ends.
         self._skipping = RefusedFrame(self._number, self._start, TOO_LONG, words)
         self._start += self._held
@@ -141,13 +153,32 @@ class NulCutter(SeparatedCutter):
 
 
 class LineCutter(SeparatedCutter):
-    """Lines: LF or CRLF, a BOM in front, blank lines skipped."""
+    """Lines: LF or CRLF, a BOM in front, blank lines skipped.
+
+    ``refuses_returns``: an input of one line that has carriage returns inside is refused. Its message type would take
+    them, and all that stands behind the first, for a value.
+    """
+
+    def __init__(self, max_message: int, start: int = 0, number: int = 1, *, refuses_returns: bool = False) -> None:
+        super().__init__(max_message, start, number)
+        self._refuses_returns = refuses_returns
+
+    def feed(self, data: bytes) -> Chunk | None:
+        """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
+        chunk = super().feed(data)
+        if data or chunk is None or not self._refuses_returns or chunk.begins != (1, 0):
+            return chunk
+        # The input has ended, and no line feed came before.
+        if not (chunk.payloads and b"\r" in chunk.payloads[0].strip(b" \t\r")):
+            return chunk
+        refused = RefusedFrame(1, chunk.offset(0), RETURNS_ALONE, RETURNS_WORDS, chunk.payloads[0])
+        return Chunk([], lambda: ([], []), chunk.end, [refused])
 
     def pieces(self, block: bytes, start: int) -> list[bytes]:
         """The lines of ``block`` without their line breaks and without the BOM of the input."""
         # Only the very start of the input has a BOM; anywhere else these bytes are part of a message.
-        if start == 0 and block.startswith(BOM):
-            block = block[len(BOM) :]
+        if start == 0:
+            block = block[mark_size(block) :]
         pieces = block.split(b"\n")
         if b"\r" in block:
             # Of a last line without LF a CR is part of the message, because no line break has ended it.
@@ -306,6 +337,18 @@ def line_offsets(block: bytes, start: int, count: int) -> list[int]:
     """Where the first ``count`` lines of ``block`` start in the input; behind the BOM where it has one."""
     # Split once more: the payloads have lost their CRs, and with them their true lengths.
     starts = offsets(start, block.split(b"\n")[:count])
-    if start == 0 and block.startswith(BOM):
-        starts[0] = len(BOM)
+    if start == 0 and starts:
+        starts[0] = mark_size(block)
     return starts
+
+
+def mark_size(block: bytes) -> int:
+    """How many bytes of the input's first ``block`` are a byte order mark that goes.
+
+    In front of an XML declaration of another encoding it stays: the two contradict each other, which only who reads
+    the message can tell, and without the mark the declaration would be believed.
+    """
+    if not block.startswith(BOM):
+        return 0
+    declared = _XML_ENCODING.match(block, len(BOM))
+    return len(BOM) if declared is None or declared[1].lower() in (b"utf-8", b"utf8") else 0

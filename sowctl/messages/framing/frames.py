@@ -2,7 +2,8 @@
 
 =============  ====================================================================================================
 ``lines``      a message a line; one CR before the LF goes, a UTF-8 BOM at the start of the input is skipped, and so
-               are blank lines (empty, or spaces and tabs alone); the last line needs no line break
+               are blank lines (empty, or spaces and tabs alone); the last line needs no line break; a CR alone ends
+               no line
 ``nul``        messages end with a zero byte; the last one needs none; empty messages count
 ``length``     4 bytes, big-endian: the length of the message that follows
 ``envelope``   lines of JSON objects that carry the message and its metadata (:mod:`sowctl.messages.framing.envelope`)
@@ -20,12 +21,17 @@ import select
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
-from sowctl.errors import StorageError, UsageError
+from sowctl.errors import InputError, StorageError, UsageError
 from sowctl.messages.base import MAX_MESSAGE
 from sowctl.messages.framing.chunks import Chunk, Cutter
+from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 
 FRAMINGS = ("lines", "nul", "length", "envelope")
 CHUNK = 1 << 20
+TAGGED_KINDS = frozenset({"fix", "nvfix"})
+"""Kinds of message types that take any bytes for names and values, so that nothing else refuses a wrong encoding."""
+UTF8_KINDS = TAGGED_KINDS | {"json"}
+"""Kinds whose messages are UTF-8; those of XML say their encodings themselves, and binary ones have none."""
 
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE = "SOW-INP-005"
@@ -47,8 +53,9 @@ class FrameReader:
     ``blocking`` tells whether :meth:`poll` may wait longer than asked.
 
     ``max_message``: bytes of the longest message; a longer line is refused and skipped, a longer length-prefixed frame
-    ends the input with an error. ``chunk``: bytes to read ahead at most. ``name`` is the input's in errors. Raises
-    UsageError ``SOW-INP-004`` for an unknown framing.
+    ends the input with an error. ``chunk``: bytes to read ahead at most. ``name`` is the input's in errors. ``kind`` is
+    that of the message type, None where it is not known: what is read as text must be UTF-8. Raises UsageError
+    ``SOW-INP-004`` for an unknown framing.
     """
 
     def __init__(
@@ -59,14 +66,18 @@ class FrameReader:
         max_message: int = MAX_MESSAGE,
         chunk: int = CHUNK,
         name: str = "input",
+        kind: str | None = None,
     ) -> None:
         self._name = name
+        self._head = b""
+        self._is_text = framing == "envelope" or (kind in UTF8_KINDS and framing != "length")
+        self._has_zeros = framing == "nul"
         self.ended = False
         self.blocking = not isinstance(source, int)
         self.descriptor = source if isinstance(source, int) else None
         """What is read, where that is a file descriptor."""
         self._chunk = chunk
-        self._cutter = _cutter(framing, max_message)
+        self._cutter = _cutter(framing, max_message, kind)
         self._read = _poller(source, chunk) if isinstance(source, int) else _reader(source, chunk)
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
@@ -74,7 +85,8 @@ class FrameReader:
 
         Waits for input at most ``timeout`` seconds (None: as long as it takes) if the source is a descriptor. ``ended``
         tells whether more can come. Raises, after everything before it was handed out, InputError ``SOW-INP-002`` (the
-        input ends inside a frame), LimitError ``SOW-INP-003`` (a frame is too long), and StorageError ``SOW-INP-005``.
+        input ends inside a frame) and ``SOW-INP-006`` (it is not UTF-8), LimitError ``SOW-INP-003`` (a frame is too
+        long), and StorageError ``SOW-INP-005``.
         """
         # An error waits until everything before it has been handed out.
         if self._cutter.error is not None:
@@ -93,6 +105,8 @@ class FrameReader:
         # Nothing came in time, which is not the end: the caller may look after other things and ask again.
         if data is None:
             return None
+        if self._is_text and data and len(self._head) < HEAD_BYTES:
+            self._look_at_head(data)
         result = self._cutter.feed(data)
         if self._cutter.error is None:
             # Empty data is the end; an error of the cutter ends the input by itself, one call later.
@@ -101,6 +115,14 @@ class FrameReader:
         elif result is None:
             return self.poll(0)
         return result
+
+    def _look_at_head(self, data: bytes) -> None:
+        self._head += data[: HEAD_BYTES - len(self._head)]
+        try:
+            refuse_encoding(self._head, self._name, marks_alone=self._has_zeros)
+        except InputError:
+            self.ended = True
+            raise
 
     def __iter__(self) -> Iterator[Chunk]:
         while True:
@@ -111,11 +133,11 @@ class FrameReader:
                 return
 
 
-def _cutter(framing: str, max_message: int) -> Cutter:
+def _cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
     from sowctl.messages.framing import cutters
 
     if framing == "lines":
-        return cutters.LineCutter(max_message)
+        return cutters.LineCutter(max_message, refuses_returns=kind in TAGGED_KINDS)
     if framing == "nul":
         return cutters.NulCutter(max_message)
     if framing == "length":

@@ -7,6 +7,7 @@ No document type, hence no entities beyond those of XML itself and nothing that 
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 from xml.parsers import expat
 
@@ -16,6 +17,10 @@ MAX_XML_DEPTH = 64
 """Elements that may stand inside one another."""
 
 SPACE = " \t\r\n"
+MARK = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
+ENCODING = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9._-]+)""")
+"""An XML declaration up to its encoding, which is the second group."""
 
 
 def new_parser() -> expat.XMLParserType:
@@ -29,8 +34,19 @@ def new_parser() -> expat.XMLParserType:
     return parser
 
 
+def refuse_contradiction(payload: bytes) -> None:
+    """Raises PayloadRefused for a mark of UTF-8 before a declaration of another encoding: a fatal error by XML 1.0,
+    section 4.3.3, of which the parser would believe the declaration."""
+    if payload.startswith(MARK):
+        named = ENCODING.match(payload, len(MARK))
+        if named is not None and named[2].lower() not in (b"utf-8", b"utf8"):
+            words = f"a byte order mark of UTF-8 stands before a declaration of {named[2].decode()}"
+            raise PayloadRefused(MALFORMED, words, named.start(2))
+
+
 def run(parser: expat.XMLParserType, payload: bytes) -> None:
     """Parse one payload. Raises PayloadRefused; one that a handler raises gets the offset of what was being read."""
+    refuse_contradiction(payload)
     try:
         parser.Parse(payload, True)
     except expat.ExpatError as problem:

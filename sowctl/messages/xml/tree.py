@@ -11,10 +11,18 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from sowctl.messages.base import MALFORMED, PayloadRefused
-from sowctl.messages.xml.parse import MAX_XML_DEPTH, SPACE, new_parser, run, too_deep
+from sowctl.messages.xml.parse import (
+    ENCODING,
+    MARK,
+    MAX_XML_DEPTH,
+    SPACE,
+    new_parser,
+    refuse_contradiction,
+    run,
+    too_deep,
+)
 
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_ENCODING = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9._-]+)""")
+_BOMS = ((MARK, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 
 
@@ -155,15 +163,16 @@ class _Taker:
 
 def _as_utf8(payload: bytes) -> bytes:
     """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused where it is not in its encoding."""
+    refuse_contradiction(payload)
     # XML without a mark and without a declaration is UTF-8.
     encoding = "utf-8"
     for mark, name in _BOMS:
         if payload.startswith(mark):
-            # A mark decides, whatever the declaration says.
+            # A mark decides; a declaration in UTF-16 is not read here.
             payload, encoding = payload[len(mark) :], name
             break
     else:
-        named = _ENCODING.match(payload)
+        named = ENCODING.match(payload)
         if named is not None:
             encoding = named[2].decode()
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "us-ascii", "ascii"):
@@ -173,7 +182,7 @@ def _as_utf8(payload: bytes) -> bytes:
     except (ValueError, LookupError) as problem:
         raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
     # The declaration must name the encoding that the bytes have now.
-    return _ENCODING.sub(rb"\1UTF-8", payload, count=1)
+    return ENCODING.sub(rb"\1UTF-8", payload, count=1)
 
 
 def escaped(text: str) -> str:

@@ -17,9 +17,13 @@ from sowctl.engine.verbs.eval import EvalInput, Evaluated, Evaluator, evaluate, 
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.base import MessageType
-from sowctl.messages.framing.frames import FrameReader
+from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
+from sowctl.messages.framing.frames import UTF8_KINDS, FrameReader
 from sowctl.messages.types import get_type, type_names
 from sowctl.output.display import display_json, display_lines
+
+_FIRST_BYTES = 1 << 20
+"""Bytes of a large file in which its first line ends, if lines they are."""
 
 
 def evaluate_inputs(
@@ -50,7 +54,7 @@ def evaluate_inputs(
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     with (
-        closing(_parts(invocation, evaluator, files, framing)) as parts,
+        closing(_parts(invocation, evaluator, files, framing, kind.kind)) as parts,
         RefusedWarnings(invocation) as warnings,
     ):
         for part in parts:
@@ -83,17 +87,24 @@ def _type(invocation: Invocation, name: str) -> MessageType:
     raise UsageError("SOW-CLI-026", f"there is no message type {name!r}", hint=hint)
 
 
-def _parts(invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str) -> Generator[Evaluated]:
+def _parts(
+    invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str, kind: str
+) -> Generator[Evaluated]:
     for name, stream in open_all(invocation, files):
         descriptor = _descriptor(stream)
         span = _span(descriptor) if descriptor is not None and framing == "lines" else None
         count = processes(span[1] - span[0]) if span is not None else 1
+        # One process tells what is no text of lines.
+        if descriptor is not None and span is not None and b"\n" not in os.pread(descriptor, _FIRST_BYTES, span[0]):
+            count = 1
         if descriptor is not None and span is not None and count > 1:
+            if kind in UTF8_KINDS:
+                refuse_encoding(os.pread(descriptor, HEAD_BYTES, span[0]), name)
             # The children must not hold output that the parent has not written yet.
             invocation.streams.stdout.flush()
             yield from evaluate_file(evaluator, name, descriptor, *span, count)
         else:
-            reader = FrameReader(stream if descriptor is None else descriptor, framing, name=name)
+            reader = FrameReader(stream if descriptor is None else descriptor, framing, name=name, kind=kind)
             yield from evaluate(evaluator, [EvalInput(name, reader)])
 
 

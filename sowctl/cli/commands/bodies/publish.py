@@ -23,7 +23,7 @@ from sowctl.cli.io.sources import (
     kind_of,
     refuse_unreadable,
 )
-from sowctl.cli.io.tables import LINES, TEXTS, format_of, row_sources, types_of
+from sowctl.cli.io.tables import LINES, TEXTS, Reading, format_of, row_sources
 from sowctl.cli.meter import Meter, words_of
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import SowError, UsageError
@@ -119,7 +119,7 @@ class Publishing:
         # Places in a packed file count what comes out of it, of which nobody knows how much there is.
         if len(names) == 1 and names[0] != "-" and Path(names[0]).is_file() and not is_packed(names[0]):
             self._size = Path(names[0]).stat().st_size
-        return frames(self.invocation, names, self.framing or "lines")
+        return frames(self.invocation, names, self.framing or "lines", self.kind)
 
     def rows(
         self,
@@ -127,7 +127,7 @@ class Publishing:
         topic: str | None,
         message_type: str | None,
         names: Sequence[str],
-        types: Sequence[str],
+        reading: Reading,
     ) -> Iterator[tuple[str, MessageSource]]:
         """The files of rows, opened in turn. Raises UsageError and OSError at once for what cannot be read."""
         if topic is None:
@@ -136,7 +136,7 @@ class Publishing:
             format_of(name)
         refuse_unreadable(names)
         self._names, self._rows = names, True
-        return row_sources(instance, topic, message_type, names, types_of(types, names))
+        return row_sources(instance, topic, message_type, names, reading)
 
     def watched(self, instance: Instance) -> Instance:
         """The instance of a dry run, which acknowledges nothing: it tells how far the reading has come."""
