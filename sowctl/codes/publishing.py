@@ -33,8 +33,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-PUB-006": """3 a time that goes back
 
-        Why: The message's own time lies before the topic's last one. States of the past depend on times that never go
-        back within a topic.
+        Why: The message's own time lies before the topic's last one, or before 1970, where times begin. States of the
+        past depend on times that never go back within a topic.
         Do: Publish messages in the order of their times, or without times of their own. A wrong time far ahead holds
         until the clock reaches it.
         """,

@@ -27,7 +27,8 @@ class PublishOptions(Struct, frozen=True):
     the input has more ready. ``on_error``: stop at the first bad message, skip it, or write nothing at all if there is
     one. ``max_errors``: more refused messages than this end a run that skips. ``expiration`` in seconds (0: never).
     ``client`` names the publisher; ``sequence`` numbers its first message and switches the detection of duplicates on.
-    ``timestamp`` is the time of all messages, ``timestamp_field`` the path that holds each one's own. ``delta``:
+    ``timestamp`` is the time of all messages, ``timestamp_field`` the path that holds each one's own, behind which a
+    colon and s, ms, us or ns are the unit of numbers since 1970. ``delta``:
     messages are deltas unless their envelopes say otherwise; NULL fields in one change nothing unless ``delta_null`` is
     set; ``update_only`` refuses a delta to a record that is not there.
     """

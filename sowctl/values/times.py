@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 _UNITS = {"ns": 0.001, "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 _UNITS["w"] = 7 * _UNITS["d"]
+EPOCH_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+"""Units of numbers since 1970, and what they are called."""
+_SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
+"""The power of ten that makes microseconds of a unit."""
+_FRACTION = r"[.,](\d{1,12})"
+"""Digits behind the second, up to picoseconds."""
+_ZONE = r"(Z|z|[+-]\d\d(?::?\d\d)?)"
+_EPOCH_DIGITS = 400
+_EPOCH_EXPONENT = 30
+"""A number with more digits before its point lies beyond the year 9999 in every unit."""
 LATEST: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
 EARLIEST: Micros = -62135596800_000000
@@ -99,10 +109,12 @@ def format_milliseconds(at: int) -> str:
 
 
 def parse_time(text: str, now: Clock) -> Micros:
-    """Read an instant: ISO-8601, basic form ``20260102T030405.678901Z``, epoch with unit, relative, ``EPOCH``, ``NOW``.
+    """Read an instant: ISO-8601, extended or basic, FIX's UTCTimestamp and TZTimestamp, epoch with unit, relative,
+    ``EPOCH``, ``NOW`` (``sowctl-messages(7)``, INSTANTS).
 
     A number with a sign counts from now and one without from 1970, so instants before 1970 are given as dates. A text
-    without a zone is UTC in every form, as all output is. Raises :class:`~sowctl.errors.UsageError`
+    without a zone is UTC in every form, as all output is. Digits behind the microsecond, up to picoseconds, are cut and
+    not rounded, so that no instant moves into the next second. Raises :class:`~sowctl.errors.UsageError`
     ``SOW-VAL-010`` (no instant) or ``SOW-VAL-020`` (not within the years 1 to 9999).
     """
     try:
@@ -127,14 +139,16 @@ def bounded_time(at: Micros, text: str) -> Micros:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """The forms of an instant: relative, stamp, basic, ISO 8601. Compiled once one is read: 1.4 ms of a start."""
+    """The forms of an instant: relative, stamp, basic and FIX, ISO 8601. Compiled late: 1.4 ms of a start."""
     return (
         re.compile(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE),
         re.compile(r"(\d+(?:\.\d+)?)(s|ms|us|ns)"),
-        re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{1,6}))?(Z?)"),
+        # ISO 8601 without hyphens, and FIX, which has a hyphen before its time and colons in it.
         re.compile(
-            r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?"
+            r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)?|-(\d\d):(\d\d)(?::(\d\d))?)"
+            rf"(?:(?:(?<=T\d{{6}})|(?<=:\d\d:\d\d)){_FRACTION})?{_ZONE}?"
         ),
+        re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:{_FRACTION})?)?)?\s*{_ZONE}?"),
     )
 
 
@@ -150,26 +164,45 @@ def _read_time(text: str, now: Clock) -> Micros:
         delta = round(float(match[2]) * _UNITS[match[3].lower()])
         return now() + (delta if match[1] == "+" else -delta)
     if match := stamp.fullmatch(word):
-        return _epoch_stamp(match[1], match[2])
+        return parse_epoch(match[1], match[2])
     if match := basic.fullmatch(word):
-        return _instant(text, list(match.groups()[:6]), match[7] or "", _zone(None))
+        date, plain, colons = match.groups()[:3], match.groups()[3:6], match.groups()[6:9]
+        parts = [part or "0" for part in (*date, *(plain if plain[0] else colons))]
+        return _instant(text, parts, (match[10] or "")[:6], _zone(match[11]))
     if match := iso.fullmatch(word):
-        # A date without a time is its midnight. Digits behind the microsecond are cut off and not rounded, so that no
-        # instant moves into the next second.
+        # A date without a time is its midnight.
         parts = [part or "0" for part in match.groups()[:6]]
         return _instant(text, parts, (match[7] or "")[:6], _zone(match[8]))
     raise UsageError(
         "SOW-VAL-010",
         f"{text!r} is not an instant",
-        hint="examples: 2026-01-02T03:04:05Z, 20260102T030405.678901Z, 1767323045s, -15m, NOW, EPOCH",
+        hint="examples: 2026-01-02T03:04:05Z, 20260102-03:04:05.678, 1767323045s, 1767323045678ms, -15m, NOW, EPOCH",
     )
 
 
-def _epoch_stamp(number: str, unit: str) -> Micros:
-    if "." in number:
-        return round(float(number) * _UNITS[unit])
-    # Whole numbers stay integers: as a Double an instant of today in nanoseconds loses its last digits.
-    return int(number) // 1000 if unit == "ns" else int(number) * int(_UNITS[unit])
+def parse_epoch(text: str, unit: str) -> Micros:
+    """The instant that a decimal number since 1970 says, of any sign; ``unit`` is one of :data:`EPOCH_UNITS`.
+
+    What is less than a microsecond is cut. Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-010`` for what is no
+    number, ``SOW-VAL-020`` outside the years 1 to 9999.
+    """
+    # Decimals and not doubles: as a double an instant of today in nanoseconds loses its last digits.
+    from decimal import Context, Decimal, InvalidOperation
+
+    try:
+        number = Decimal(text.strip()) if len(text) <= _EPOCH_DIGITS and text.isascii() and "_" not in text else None
+    except InvalidOperation:
+        number = None
+    if len(text) > _EPOCH_DIGITS and text.replace(".", "", 1).isdecimal():
+        return bounded_time(LATEST + 1, text)
+    if number is None or not number.is_finite():
+        words = f"{text[:60]!r} is no number of {EPOCH_UNITS[unit]} since 1970"
+        raise UsageError("SOW-VAL-010", words, hint="such as 1767323045.678901 with s, 1767323045678 with ms")
+    # The exponent is asked first: a number of a million digits would not fit into the memory.
+    if number.adjusted() > _EPOCH_EXPONENT:
+        return bounded_time(LATEST + 1, text)
+    at = number.scaleb(_SHIFTS[unit], Context(prec=_EPOCH_DIGITS))
+    return bounded_time(int(at.to_integral_value("ROUND_FLOOR", Context(prec=_EPOCH_DIGITS))), text)
 
 
 def _zone(text: str | None) -> timezone:
@@ -177,7 +210,7 @@ def _zone(text: str | None) -> timezone:
 
     if text is None or text in "Zz":
         return UTC
-    minutes = int(text[1:3]) * 60 + int(text[-2:])
+    minutes = int(text[1:3]) * 60 + int(text[3:].removeprefix(":") or 0)
     if minutes >= 24 * 60:
         raise UsageError("SOW-VAL-010", f"{text!r} is no offset of a time zone", hint="such as +02:00")
     return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))

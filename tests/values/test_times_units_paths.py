@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from sowctl.errors import UsageError
 from sowctl.values.paths import Path, Step, parse_path
-from sowctl.values.times import LATEST, ending, fixed_clock, format_end, format_time, parse_time
+from sowctl.values.times import (
+    EPOCH_UNITS,
+    LATEST,
+    ending,
+    fixed_clock,
+    format_end,
+    format_time,
+    parse_epoch,
+    parse_time,
+)
 from sowctl.values.units import (
     format_interval,
     format_size,
@@ -46,6 +56,17 @@ CLOCK = fixed_clock(NOON)
         ("-15m", NOON - 900_000_000),
         ("now-1d", NOON - 86_400_000_000),
         ("+1.5h", NOON + 5_400_000_000),
+        ("20260102-12:00:00", NOON),
+        ("20260102-12:00:00.123", NOON + 123_000),
+        ("20260102-12:00:00.000001999999", NOON + 1),
+        ("20260102-12:00", NOON),
+        ("20260102-13:00+01", NOON),
+        ("20260102-06:30:00.5-05:30", NOON + 500_000),
+        ("20260102T130000+0100", NOON),
+        ("20260102T1300+01:00", NOON),
+        ("2026-01-02T13:00:00+01", NOON),
+        ("2026-01-02T12:00:00.000001999999Z", NOON + 1),
+        ("1767355200.0000019s", NOON + 1),
         ("NOW", NOON),
         ("epoch", 0),
         ("-5s", NOON - 5_000_000),
@@ -61,6 +82,13 @@ def test_instants(text: str, expected: int) -> None:
         ("2026-13-02", "SOW-VAL-010"),
         ("20260230T000000Z", "SOW-VAL-010"),
         ("yesterday", "SOW-VAL-010"),
+        ("20260102-12", "SOW-VAL-010"),
+        ("20260102-12:00.5", "SOW-VAL-010"),
+        ("20260102T1200.5", "SOW-VAL-010"),
+        ("20260102-12:00:00.0000000000001", "SOW-VAL-010"),
+        ("20260102-24:00:00", "SOW-VAL-010"),
+        ("20260102", "SOW-VAL-010"),
+        ("9" * 5000 + "s", "SOW-VAL-020"),
         ("12", "SOW-VAL-010"),
         ("", "SOW-VAL-010"),
     ],
@@ -70,6 +98,30 @@ def test_texts_that_are_no_instant(text: str, code: str) -> None:
         parse_time(text, CLOCK)
     assert caught.value.code == code
     assert caught.value.exit_status == 2
+
+
+@given(st.integers(-62_135_596_800_000_000, LATEST), st.integers(0, 999_999))
+def test_every_form_of_an_instant_means_the_same(at: int, picoseconds: int) -> None:
+    text = format_time(at)
+    date, _, clock = text.removesuffix("Z").partition("T")
+    fine = f"{clock}{picoseconds:06}"
+    basic = date.replace("-", "")
+    for same in (f"{basic}-{fine}", f"{basic}-{fine}Z", f"{date} {fine}+00", f"{basic}T{fine.replace(':', '')}-0000"):
+        assert parse_time(same, CLOCK) == at
+    whole, parts = divmod(at, 1_000_000)
+    for number, unit in ((at * 1000 + picoseconds // 1000, "ns"), (at, "us"), (f"{Decimal(at).scaleb(-3):f}", "ms")):
+        assert parse_epoch(str(number), unit) == at
+    assert parse_epoch(f"{Decimal(whole) + Decimal(parts).scaleb(-6):f}", "s") == at
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "nan", "inf", "0x10", "1_0", "1 0", "2026-01-02", "-", "9" * 5000, "1e999999"]
+)
+def test_what_is_no_number_since_1970(text: str) -> None:
+    for unit in EPOCH_UNITS:
+        with pytest.raises(UsageError) as caught:
+            parse_epoch(text, unit)
+        assert caught.value.code in ("SOW-VAL-010", "SOW-VAL-020")
 
 
 @given(st.integers(-62_135_596_800_000_000, LATEST))

@@ -67,7 +67,12 @@ def run(
         str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")
     ] = None,
     timestamp_field: Annotated[
-        str | None, option("--timestamp-field", help="path of the field that holds each message's time", metavar="PATH")
+        str | None,
+        option(
+            "--timestamp-field",
+            help="path of the field that holds each message's time; of numbers since 1970 with the unit: /ts:ms",
+            metavar="PATH",
+        ),
     ] = None,
     allow_null_key: Annotated[
         bool, option("--allow-null-key", help="accept messages whose key fields are all null")

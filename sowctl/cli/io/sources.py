@@ -81,7 +81,8 @@ def unpacking(stream: BinaryIO) -> BinaryIO | None:
         from isal import isal_zlib
 
         parts = _unpacked(stream, "gzip", _GZIP, lambda: isal_zlib.decompressobj(_GZIP_MEMBERS))
-        failures: tuple[type[Exception], ...] = (OSError, isal_zlib.error)
+        damage: Any = isal_zlib.error
+        failures: tuple[type[Exception], ...] = (OSError, damage)
     elif begin == _ZSTANDARD:
         import zstandard
 

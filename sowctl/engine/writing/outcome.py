@@ -231,7 +231,9 @@ def collision(sow_key: int) -> Reason:
 
 
 def too_old(last: Micros) -> Reason:
-    """For a message whose own time lies before ``last``, the topic's last one."""
+    """For a message whose own time lies before ``last``, the topic's last one; 0 where it has none."""
+    if last == 0:
+        return "SOW-PUB-006", f"its time lies before {format_time(0)}, where the times of topics begin"
     text = f"its time lies before the topic's last one ({format_time(last)}); time never goes back within a topic"
     return "SOW-PUB-006", text
 

@@ -8,6 +8,7 @@ holds; what depends on that (the clock's time, keys of chains, enrichment, delta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +24,7 @@ from sowctl.identity.keys import end_to_end
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
-from sowctl.values.times import Micros, parse_time
+from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _COMMANDS = (None, "publish", "delta_publish")
 DELETION = "sow_delete"
 """The command of an envelope that deletes the record whose key its message has."""
@@ -95,9 +97,10 @@ class Preparer:
             # Compiled once for the run; a topic without them does not load the expression language.
             self.preprocessing, self.enrichment = phases(instance, topic, self.type, options.client)
         self._fixed_time = parse_time(options.timestamp, clock) if options.timestamp is not None else None
-        self._time_of = (
-            self.type.extractor((Slot(parse_path(options.timestamp_field)),)) if options.timestamp_field else None
-        )
+        self._time_of, self._time_unit = None, None
+        if options.timestamp_field:
+            path, self._time_unit = split_unit(options.timestamp_field)
+            self._time_of = self.type.extractor((Slot(parse_path(path)),))
 
     def prepare(
         self,
@@ -263,12 +266,20 @@ class Preparer:
         times: list[Micros | None] = []
         for index, text in enumerate(texts):
             try:
-                times.append(parse_time(text, self.clock) if text is not None else self._fixed_time)
+                times.append(self._time(text))
             except SowError as error:
                 # The column keeps its length: a refused message has a hole in it, which is cut out with the message.
                 times.append(None)
-                refused.setdefault(index, Refusal(index, "SOW-PUB-004", f"its time cannot be used: {error.message}"))
+                words = f"its time cannot be used: {error.message}"
+                if self._time_of is not None and self._time_unit is None and text and _NUMBER.fullmatch(text):
+                    words += f"; a number needs its unit: --timestamp-field {self.options.timestamp_field}:ms"
+                refused.setdefault(index, Refusal(index, "SOW-PUB-004", words))
         return times
+
+    def _time(self, text: str | None) -> Micros | None:
+        if text is None:
+            return self._fixed_time
+        return parse_time(text, self.clock) if self._time_unit is None else parse_epoch(text, self._time_unit)
 
     def _lifetimes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[Lifetime] | None:
         if envelopes is None or all(e.expiration is None for e in envelopes):
@@ -297,6 +308,15 @@ class Preparer:
         # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`lifetime_of` gives at
         # least 1.
         return lifetime_of(given) if given else 0
+
+
+def split_unit(field: str) -> tuple[str, str | None]:
+    """The path of a message's time, and the unit of its numbers: ``/ts:ms`` has s, ms, us or ns, ``/ts`` none.
+
+    A name that ends so itself stands in brackets: ``[/a:ms]``.
+    """
+    path, colon, unit = field.rpartition(":")
+    return (path, unit) if colon and path and unit in EPOCH_UNITS else (field, None)
 
 
 def _time_text(value: object) -> str | None:

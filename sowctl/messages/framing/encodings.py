@@ -29,8 +29,10 @@ def find_encoding(head: bytes, *, marks_alone: bool = False) -> str | None:
     if marks_alone or len(head) < HEAD_BYTES:
         return None
     # Two letters of ASCII in 16 bits each: no text of UTF-8 has a zero byte beside every letter.
-    zeros = tuple(not byte for byte in head[:HEAD_BYTES])
-    return {(False, True, False, True): "UTF-16LE", (True, False, True, False): "UTF-16BE"}.get(zeros)
+    zeros = [not byte for byte in head[:HEAD_BYTES]]
+    if zeros == [False, True, False, True]:
+        return "UTF-16LE"
+    return "UTF-16BE" if zeros == [True, False, True, False] else None
 
 
 def refuse_encoding(head: bytes, name: str, *, marks_alone: bool = False) -> None:
