@@ -15,6 +15,7 @@ from pathlib import Path
 from sowctl.cli.streams import Streams
 from sowctl.errors import SowError, StorageError, UsageError
 from sowctl.output.display import display, display_lines
+from sowctl.values.jsonline import write_json_line
 
 _SENTENCES = {
     errno.ENOSPC: ("no space left on the device", "free some space; nothing that was reported as durable is lost"),
@@ -125,8 +126,6 @@ def report(error: SowError, streams: Streams, error_format: str) -> None:
 
 def as_json(error: SowError) -> str:
     """The error as one line of JSON, ASCII only."""
-    import json
-
     row: dict[str, object] = {"level": "error", "code": error.code, "exit": error.exit_status, "message": error.message}
     for name in ("place", "hint", "excerpt"):
         if (value := getattr(error, name)) is not None:
@@ -135,4 +134,4 @@ def as_json(error: SowError) -> str:
         if value is not None:
             # A fact never takes the place of what every error has.
             row.setdefault(name, value)
-    return json.dumps(row, default=str)
+    return write_json_line(row)

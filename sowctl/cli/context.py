@@ -13,6 +13,7 @@ from sowctl.cli.streams import Streams, is_terminal
 from sowctl.config.usual import CONFIG_NAMES, usual_config
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
+from sowctl.values.jsonline import write_json_line
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_seconds
 
@@ -225,9 +226,7 @@ class Invocation:
     def _say(self, level: str, text: str, shown: str, **facts: object) -> None:
         # All that is said is an object then, so that a program can read every line of standard error.
         if self.settings.error_format == "json":
-            import json
-
-            shown = json.dumps({"level": level, "message": text} | facts)
+            shown = write_json_line({"level": level, "message": text} | facts)
         self.streams.talk(shown)
 
     def page(self) -> None:

@@ -22,6 +22,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, PagerLeft, Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
+from sowctl.values.jsonline import write_json_line
 from sowctl.values.times import Clock, system_clock
 
 if TYPE_CHECKING:
@@ -202,11 +203,9 @@ def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[s
 def _stopped(invocation: Invocation, stop: KeyboardInterrupt) -> int:
     word, status = (stop.word, stop.status) if isinstance(stop, EndedBySignal) else ("interrupted", INTERRUPTED)
     if invocation.settings.error_format == "json":
-        import json
-
         row = {"level": "error", "code": f"SOW-CLI-{status}", "exit": status, "message": word}
         row |= {"durable": invocation.durable} | ({"resume": invocation.resume} if invocation.resume else {})
-        invocation.streams.talk(json.dumps(row))
+        invocation.streams.talk(write_json_line(row))
     else:
         # A terminal has echoed ^C; the words belong into a line of their own.
         front = "" if isinstance(stop, EndedBySignal) else "\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -267,13 +268,19 @@ def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
     temporary = directory / f".{instance}.topics.{os.getpid()}.new"
     fd = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
-        write_all(seam, fd, content)
-        if path.exists():
-            # A reader that may not read this file is refused, so the mode that an administrator gave it is kept.
-            os.fchmod(fd, path.stat().st_mode & 0o777)
-    finally:
-        os.close(fd)
-    seam.call("file.rename", os.rename, temporary, path)
+        try:
+            write_all(seam, fd, content)
+            if path.exists():
+                # A reader that may not read this file is refused, so the mode that an administrator gave it is kept.
+                os.fchmod(fd, path.stat().st_mode & 0o777)
+        finally:
+            os.close(fd)
+        seam.call("file.rename", os.rename, temporary, path)
+    except OSError:
+        # Such as of a full disk: nobody would remove what stands there under the number of this process.
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def write_all(seam: Seam, fd: int, content: bytes, write: Callable[[int, memoryview], int] = os.write) -> None:

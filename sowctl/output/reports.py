@@ -7,7 +7,6 @@ of ``_COUNTS`` are counted things, ``topics`` the shares of several topics, ``by
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -17,13 +16,14 @@ from msgspec import Struct
 
 from sowctl.output.display import display
 from sowctl.remote.place import RemotePath
+from sowctl.values.jsonline import write_json_line
 from sowctl.values.times import format_time
 
 _ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNTS = (
     "published", "inserted", "updated", "unchanged", "missing", "journalled", "duplicates", "rejected", "blank",
     "already_expired", "examined", "matched", "returned", "deleted", "expired",
-    "entries", "applied", "records", "versions", "changes", "leftovers",
+    "entries", "records", "versions", "changes", "leftovers",
     "restored", "restored_versions", "removed", "lost", "lost_versions",
 )  # fmt: skip
 _SIZES = ("bytes_before", "bytes_after")
@@ -45,10 +45,10 @@ def as_dict(report: Any) -> dict[str, Any]:
 
 def as_json(report: Any) -> str:
     """One line of JSON, ASCII only."""
-    return json.dumps(as_dict(report))
+    return write_json_line(as_dict(report))
 
 
-_OWN = ("action", "path", "note", "digest", "moved")
+_OWN = ("action", "path", "note", "digest", "moved", "applied")
 """Facts of one report, which a total has only where they are those of all."""
 
 
@@ -109,7 +109,9 @@ def _in_words(report: Mapping[str, Any]) -> str:
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
     counts = ", ".join(_counts(row)) or ("" if row.get("note") and done else "nothing to do")
-    parts = [counts, _shrunk(row), _volume(row, report.get("published")), _position(row)]
+    # The store's position is a txid, and no number of entries that were applied.
+    applied = f"applied up to txid {row['applied']}" if row.get("action") and row.get("applied") else ""
+    parts = [counts, applied, _shrunk(row), _volume(row, report.get("published")), _position(row)]
     shown = ("note",) if row.get("action") in ("verified", "not verified", "differs") else ("note", "path")
     parts += [display(str(row[name])) for name in shown if row.get(name)]
     if row.get("moved"):

@@ -16,7 +16,7 @@ from sowctl.errors import StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import save, topics_path
 from sowctl.seam import Seam
 from tests.support.faults import CountingSeam, FailAt, KillAt, ShortWriteAt
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish
@@ -205,3 +205,10 @@ def test_a_torn_tail_is_repaired_once_whatever_happened_before(memory: Path) -> 
     copies = sorted((memory / "log").glob("*.torn-*"))
     assert [path.name[-7:] for path in copies] == [".torn-1", ".torn-2"]
     assert copies[0].read_bytes() == copies[1].read_bytes()
+
+
+@pytest.mark.parametrize("point", ["file.write", "file.rename"])
+def test_a_topics_file_that_cannot_be_written_leaves_nothing_behind(point: str, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        save(tmp_path, INSTANCE, b"content", FailAt(1, errno.ENOSPC, points=(point,)))
+    assert list(tmp_path.iterdir()) == []

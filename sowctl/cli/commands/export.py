@@ -13,6 +13,7 @@ from sowctl.cli.words import queryoptions as asking
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import At, Filter, LiteralTopic, MessageType, Meta, SowKeys, Target
 from sowctl.errors import UsageError
+from sowctl.output.display import display
 
 EXAMPLES = (
     "sowctl export orders orders.parquet",
@@ -78,6 +79,7 @@ def run(
         sow_keys=sow_keys(sow_key) or None,
         at=when.time,
         select=select,
+        by_time=meta,
         counted=False,
         fresh=fresh,
     )
@@ -96,5 +98,5 @@ def run(
     for note in written.notes:
         invocation.note(note)
     seconds = time.monotonic() - started
-    invocation.note(f"{file}: {written.records:,} records, {path.stat().st_size:,} bytes, in {seconds:.1f} s")
+    invocation.note(f"{display(file)}: {written.records:,} records, {path.stat().st_size:,} bytes, in {seconds:.1f} s")
     return 0

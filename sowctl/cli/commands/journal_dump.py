@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Force, Format, JournalPlace, Output
+from sowctl.cli.words.options import Columns, FixNames, Force, Format, JournalPlace, NoHeaders, Output
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -34,6 +34,7 @@ def run(
     no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
     format: Format = None,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
     fix_names: FixNames = False,
     output: Output = None,
     force: Force = False,
@@ -56,7 +57,9 @@ def run(
     from sowctl.remote.place import place_of
 
     opening, closing = position(invocation, first), position(invocation, last)
-    sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
+    sink = Sink(
+        invocation, Choice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
+    )
     name, message_type = split_target(topic) if topic is not None else (None, None)
     where = None if directory is None else place_of(directory)
     with invocation.open_instance(fix_names=fix_names) as instance:

@@ -14,6 +14,7 @@ from sowctl.cli.words.options import (
     Force,
     Format,
     JournalPlace,
+    NoHeaders,
     Output,
     SowKeys,
     Summary,
@@ -55,6 +56,7 @@ def run(
     strict: asking.Strict = False,
     format: Format = None,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
     fix_names: FixNames = False,
     output: Output = None,
     force: Force = False,
@@ -95,7 +97,9 @@ def run(
         )
     txids = numbers("--txid", txid)
     opening, closing = position(invocation, since), position(invocation, until)
-    sink = Sink(invocation, Choice(format, meta=True, columns=columns, output=output, force=force))
+    sink = Sink(
+        invocation, Choice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
+    )
     with invocation.open_instance(fix_names=fix_names) as instance:
         begin, end = opening.found(instance, directory), closing.found(instance, directory)
         options = SearchOptions(

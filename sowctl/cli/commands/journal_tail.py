@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Format, Topics
+from sowctl.cli.words.options import Columns, FixNames, Format, NoHeaders, Topics
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -26,6 +26,7 @@ def run(
     no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
     format: Format = None,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
     fix_names: FixNames = False,
 ) -> int:
     """Print the last entries of the journal, of all topics or of some, as envelopes in the order of the log.
@@ -42,7 +43,7 @@ def run(
 
     streams = invocation.streams
     chosen = (format or "ndjson") if follow else format
-    sink = Sink(invocation, Choice(chosen, meta=True, columns=columns))
+    sink = Sink(invocation, Choice(chosen, meta=True, columns=columns, no_headers=no_headers))
     with invocation.open_instance(fix_names=fix_names) as instance:
         if follow:
             # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, Format, Framing, MessageType, NullFraming
+from sowctl.cli.words.options import Columns, Format, Framing, MessageType, NoHeaders, NullFraming
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.key import KeyTeller
@@ -35,6 +35,7 @@ def run(
     ] = False,
     format: Format = None,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
 ) -> int:
     """Print the SOW key of every message, and what it is made of. Nothing is published.
 
@@ -48,7 +49,7 @@ def run(
     from sowctl.engine.topics.targets import find_publishable
     from sowctl.engine.verbs.key import KeyTeller
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, no_headers=no_headers))
     with invocation.open_instance() as instance:
         options = PublishOptions(sow_key=sow_key, allow_null_key=allow_null_key)
         teller = KeyTeller(instance, find_publishable(instance, topic, message_type), options)

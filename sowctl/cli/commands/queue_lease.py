@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, Format, MessageType, QueueName, Template
+from sowctl.cli.words.options import Columns, Format, MessageType, NoHeaders, QueueName, Template
 
 EXAMPLES = (
     "sowctl queue lease work --count 10",
@@ -27,6 +27,7 @@ def run(
     message_type: MessageType = None,
     format: Format = None,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
     template: Template = None,
 ) -> int:
     """Lease messages and print them as envelopes: bookmark, token, end of the lease, payload.
@@ -43,7 +44,7 @@ def run(
 
     sink = Sink(
         invocation,
-        Choice(format, meta=True, columns=columns, template=template),
+        Choice(format, meta=True, columns=columns, template=template, no_headers=no_headers),
         front=("bookmark", "token", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, Force, Format, MessageType, Output, QueueName, Template
+from sowctl.cli.words.options import Columns, Force, Format, MessageType, NoHeaders, Output, QueueName, Template
 
 EXAMPLES = (
     "sowctl queue peek work",
@@ -23,6 +23,7 @@ def run(
     message_type: MessageType = None,
     format: Format = None,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
     template: Template = None,
     output: Output = None,
     force: Force = False,
@@ -37,7 +38,9 @@ def run(
 
     sink = Sink(
         invocation,
-        Choice(format, meta=True, columns=columns, template=template, output=output, force=force),
+        Choice(
+            format, meta=True, columns=columns, template=template, output=output, force=force, no_headers=no_headers
+        ),
         front=("state", "bookmark", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:

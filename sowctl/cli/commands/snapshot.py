@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Force, Format, MessageType, Meta, Summary, Target
+from sowctl.cli.words.options import Columns, FixNames, Force, Format, MessageType, Meta, NoHeaders, Summary, Target
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import QueryOptions
 
 EXAMPLES = (
     "sowctl snapshot orders --at 2026-01-05T10:00:00Z > ten.ndjson",
@@ -27,6 +31,7 @@ def run(
     format: Format = None,
     meta: Meta = False,
     columns: Columns = None,
+    no_headers: NoHeaders = False,
     fix_names: FixNames = False,
     summary: Summary = None,
 ) -> int:
@@ -50,12 +55,15 @@ def run(
     when = moment(invocation, at)
     # Only a file that ends in .sow becomes a store; anything else is records in a format.
     if output is None or not output.endswith(".sow"):
-        sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force))
+        sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force, no_headers=no_headers))
+
+        def asked(instance: Instance) -> QueryOptions:
+            # In the order of updates, so that envelopes can be published again.
+            return QueryOptions(at=when.of(instance), by_time=meta)
+
         with (
             invocation.open_instance(target, fix_names=fix_names) as instance,
-            closing(
-                query(instance, [one(instance, target, message_type)], QueryOptions(at=when.of(instance)))
-            ) as result,
+            closing(query(instance, [one(instance, target, message_type)], asked(instance))) as result,
         ):
             sink.write(result)
         return 0

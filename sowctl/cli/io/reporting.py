@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
+from sowctl.values.jsonline import write_json_line
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import Rejected
@@ -51,7 +52,6 @@ def show_examination(invocation: Invocation, examined: Examined, *, as_json: boo
     Of findings as JSON each line of standard output is one, so how much was read follows as a line of JSON on standard
     error, unless ``summary`` says otherwise.
     """
-    import json
 
     from sowctl.output.linting.plain import FindingCounter
     from sowctl.output.reports import as_dict
@@ -63,7 +63,7 @@ def show_examination(invocation: Invocation, examined: Examined, *, as_json: boo
         return status
     write_findings(invocation, tally.through(examined), "json")
     row = as_dict(examined.report) | tally.by_name()
-    show_words(invocation, examined.coverage if summary == "text" else json.dumps(row), row, summary)
+    show_words(invocation, examined.coverage if summary == "text" else write_json_line(row), row, summary)
     return 5 if any(found >= Level.ERROR for found in tally.counts) else 0
 
 
@@ -125,10 +125,9 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
 
 def show_words(invocation: Invocation, words: str, row: Mapping[str, object], summary: str | None) -> None:
     """As :func:`show_report`, for what was done in ``words`` of the caller's; ``row`` is the same for programs."""
-    import json
 
     if summary == "json":
-        invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
+        invocation.streams.stdout.write(write_json_line(row).encode() + b"\n")
     elif summary == "text":
         invocation.streams.talk(words)
     else:
@@ -150,10 +149,8 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
 
         Sink(invocation, Choice(format)).write_rows(rows)
     elif summary == "json":
-        import json
-
         for row in rows:
-            invocation.streams.stdout.write(json.dumps(row).encode() + b"\n")
+            invocation.streams.stdout.write(write_json_line(row).encode() + b"\n")
     else:
         say = invocation.streams.talk if summary == "text" else invocation.note
         for line in rendering.texts(reports):

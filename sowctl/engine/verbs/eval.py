@@ -229,8 +229,7 @@ def _stopped(refused: Rejected) -> InputError:
 def _runaway(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitError:
     """The error of a match limit with the place of the message instead of its index in the batch."""
     line = chunk.line(index)
-    words = error.message.removesuffix(f" on record {error.facts['index']}")
-    return LimitError(error.code, words, place=f"{name}:{line}", hint=error.hint, line=line)
+    return LimitError(error.code, error.message, place=f"{name}:{line}", hint=error.hint, line=line)
 
 
 def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:

@@ -6,13 +6,13 @@ messages: in.ndjson:7:12 is what an editor goes to.
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import Rejected
+from sowctl.values.jsonline import write_json_line
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.chunks import Chunk
@@ -97,4 +97,4 @@ def reject_line(refused: Rejected, *, offset: bool = True) -> bytes:
             row["input"] = refused.payload.decode()
         except UnicodeDecodeError:
             row["input_base64"] = b64encode(refused.payload).decode()
-    return json.dumps(row).encode() + b"\n"
+    return write_json_line(row).encode() + b"\n"

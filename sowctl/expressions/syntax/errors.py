@@ -134,13 +134,16 @@ class MatchLimitExceededError(Exception):
 
 
 def match_limit_error(pattern: bytes, index: int) -> LimitError:
-    """A pattern match that exceeded the engine's step limit, on the record at ``index`` of the batch."""
+    """A pattern match that exceeded the engine's step limit, on the record at ``index`` of the batch.
+
+    Who knows the batch says in the error's place which record it is: an index means nothing to people.
+    """
     shown = pattern.decode("utf-8", "replace")
     if len(shown) > 60:
         shown = shown[:60] + "..."
     return LimitError(
         "SOW-EXP-030",
-        f"the pattern {shown!r} exceeded the match limit on record {index}",
+        f"the pattern {shown!r} exceeded the match limit",
         hint="nested quantifiers such as (a+)+ try too many ways; make them possessive or anchor the pattern",
         index=index,
     )

@@ -163,7 +163,19 @@ def _fault(text: str, at: int) -> Fault:
         hint = _FOREIGN.get(name.upper()) or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
         return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
-    return Fault("SOW-EXP-001", f"{shown} does not belong here", at, _FOREIGN.get(character))
+    return Fault("SOW-EXP-001", f"{shown} does not belong here", at, _FOREIGN.get(character) or _ascii_hint(character))
+
+
+def _ascii_hint(character: str) -> str | None:
+    """What to write for a character that looks like one of the language, as text processors make them."""
+    if character in "“”„‟«»‘’‚‛‹›":
+        return "write straight quotation marks: '"
+    if character in "‐‑‒–—−":
+        return "write the hyphen of ASCII: -"
+    from unicodedata import normalize
+
+    plain = normalize("NFKC", character)
+    return f"write {plain!r} of ASCII" if len(plain) == 1 and plain.isascii() and not character.isascii() else None
 
 
 def _bracket_fault(text: str, at: int) -> Fault:

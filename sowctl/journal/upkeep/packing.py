@@ -37,18 +37,20 @@ class _Packer(Protocol):
     def flush(self) -> bytes: ...
 
 
-def pack(source: Path, suffix: str, seam: Seam) -> Path:
+def pack(source: Path, suffix: str, seam: Seam) -> Path | None:
     """Compress a file that does not grow to one of its name with ``suffix`` (``.zst``, ``.gz``) behind it; its path.
 
-    What an interrupted run has left is gone on with. Raises StorageError ``SOW-JRN-070``, with the file as it was.
+    None where the compressed file would not be smaller: then the file stays as it is. What an interrupted run has left
+    is gone on with. Raises StorageError ``SOW-JRN-070``, with the file as it was.
     """
     target = source.with_name(source.name + suffix)
     temporary = hidden(target)
     try:
         fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            if not _is_there(fd, target, seam):
-                _compressed(fd, target, temporary, seam)
+            if not _is_there(fd, target, seam) and not _compressed(fd, target, temporary, seam):
+                seam.call("file.unlink", os.unlink, temporary)
+                return None
         finally:
             os.close(fd)
         # Order: the new name is on disk before the old one goes.
@@ -68,8 +70,8 @@ def pack(source: Path, suffix: str, seam: Seam) -> Path:
     return target
 
 
-def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> None:
-    """Compress, sync, compare what is on disk then, rename."""
+def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> bool:
+    """Compress, sync, compare what is on disk then, rename; False, without the last, where nothing is gained."""
     found = os.fstat(fd)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
@@ -80,6 +82,8 @@ def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> None:
             if packed := packer.compress(chunk):
                 write_all(seam, copy, packed)
         write_all(seam, copy, packer.flush())
+        if os.fstat(copy).st_size >= found.st_size:
+            return False
         os.fchmod(copy, found.st_mode & 0o777)
         os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
         seam.call("file.sync", os.fsync, copy)
@@ -90,6 +94,7 @@ def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> None:
     finally:
         os.close(copy)
     seam.call("file.rename", os.rename, temporary, target)
+    return True
 
 
 def _is_there(fd: int, target: Path, seam: Seam) -> bool:

@@ -51,7 +51,11 @@ def compress(
             size, target = path.stat().st_size, path.with_name(path.name + kind)
             after: int | None = None
             if not dry_run:
-                after = pack(path, kind, instance.seam).stat().st_size
+                packed = pack(path, kind, instance.seam)
+                if packed is None:
+                    instance.notify(f"{path} stays as it is: compressed it would not be smaller")
+                else:
+                    after = packed.stat().st_size
             yield CompressedFile(file.number, path, target, size, after, file.first_txid, file.last_txid, dry_run)
 
 

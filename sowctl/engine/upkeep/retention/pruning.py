@@ -43,7 +43,8 @@ class KeepRule(Struct, frozen=True):
 
 
 class PrunedFile(Struct, frozen=True):
-    """A file that the rule lets go. ``removed``: with ``dry_run`` it would be; else ``held_by`` says who needs it."""
+    """A file that the rule lets go. ``removable``: nothing needs it, else ``held_by`` says who does; ``removed``: it is
+    gone, which with ``dry_run`` it never is."""
 
     number: int
     path: Path
@@ -53,6 +54,8 @@ class PrunedFile(Struct, frozen=True):
     latest: str | None
     removed: bool
     held_by: tuple[str, ...] = ()
+    removable: bool = True
+    dry_run: bool = False
 
 
 class HeldFiles(Struct, frozen=True):
@@ -168,14 +171,25 @@ def _report(instance: Instance, plan: _Plan, dry_run: bool) -> PruneReport:
     report = PruneReport(plan.left.first_txid, dry_run=dry_run)
     for file in plan.wanted:
         assert file.last_txid is not None
-        removed = file in plan.free
-        keepers = () if removed else tuple(one.label for one in plan.holders if one.holds(file))
+        removable = file in plan.free
+        keepers = () if removable else tuple(one.label for one in plan.holders if one.holds(file))
         latest = format_time(file.latest) if file.latest else None
         report.files.append(
-            PrunedFile(file.number, file.path, file.size, file.first_txid, file.last_txid, latest, removed, keepers)
+            PrunedFile(
+                file.number,
+                file.path,
+                file.size,
+                file.first_txid,
+                file.last_txid,
+                latest,
+                removable and not dry_run,
+                keepers,
+                removable,
+                dry_run,
+            )
         )
-        report.removed += removed
-        report.bytes += file.size if removed else 0
+        report.removed += removable
+        report.bytes += file.size if removable else 0
     for holder in plan.holders:
         first = next((file for file in plan.wanted if holder.holds(file)), None)
         if first is not None:

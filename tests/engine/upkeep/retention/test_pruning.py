@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.topics.queuestates import state_path
@@ -91,9 +92,10 @@ def test_what_nothing_needs_goes(lab: Lab) -> None:
     with verified(lab):
         report = pruned(lab)
         assert [path.name for path in lab.journals()] == names[-1:]
-        assert (dry.first_txid, dry.removed, dry.files, dry.past) == (
-            report.first_txid, report.removed, report.files, report.past
-        )  # fmt: skip
+        assert (dry.first_txid, dry.removed, dry.past) == (report.first_txid, report.removed, report.past)
+        # A dry run removes nothing, and says so of each file.
+        assert {(file.removed, file.removable, file.dry_run) for file in dry.files} == {(False, True, True)}
+        assert [replace(file, removed=True, dry_run=False) for file in dry.files] == report.files
         assert report.removed == len(names) - 1 and report.first_txid == first_txid(lab) > 1
         assert report.held == []
         assert lab.query("t") == before and lab.digest("t") == digest

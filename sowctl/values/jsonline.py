@@ -1,0 +1,35 @@
+"""Rows of this program's own - errors, reports, rejects, progress - as lines of JSON that every reader takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_HALVES = "[\ud800-\udfff]"
+
+
+def write_json_line(row: Mapping[str, Any]) -> str:
+    """One line of JSON in ASCII, without a line feed; what JSON has no kind for is its text.
+
+    Names of files and arguments may hold bytes that are no UTF-8, which Python has as halves of surrogate pairs. Alone
+    these are no characters, and strict readers refuse them: such a byte is written as ``\\xbf``, as in messages.
+    """
+    text = json.dumps(row, default=str)
+    return text if "\\ud" not in text else json.dumps(_without_halves(row), default=str)
+
+
+def _without_halves(value: Any) -> Any:
+    if isinstance(value, str):
+        return re.sub(_HALVES, _visible, value)
+    if isinstance(value, Mapping):
+        return {_without_halves(name): _without_halves(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_halves(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float) else _without_halves(str(value))
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
