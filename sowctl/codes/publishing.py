@@ -46,8 +46,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-PUB-008": """3 a message of another client
 
-        Why: The envelopes of one run name different clients, whose sequence numbers would get mixed up.
-        Do: Publish clients apart, or name one for all with ``--client``.
+        Why: The envelopes of one run name different clients, whose sequence numbers would get mixed up. Entries of a
+        journal, as ``journal dump`` prints them, keep their publishers, but not in a run that is all or nothing.
+        Do: Publish clients apart, or name one for all with ``--client``; leave out ``--on-error abort``.
         """,
     "SOW-PUB-010": """4 a key generator whose module is not here
 
@@ -100,8 +101,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-PUB-019": """3 an unknown command in an envelope
 
-        Why: The member ``command`` is none of ``publish``, ``delta_publish`` and ``sow_delete``, of which the last is
-        for ``publish`` alone, not for a bulk load or ``key``. Publishing such an envelope as a message would be wrong.
+        Why: The member ``command`` is none of ``publish``, ``delta_publish`` and ``sow_delete``, or the ``operation``
+        of a journal's entry is neither ``publish`` nor ``delete``: it is one of a queue. Deletions are for ``publish``
+        alone, not for a bulk load or ``key``. Publishing such an envelope as a message would be wrong.
         Do: Leave such envelopes out; delete with ``publish --framing envelope`` or ``delete``.
         """,
     "SOW-PUB-020": """7 too many refused messages

@@ -274,6 +274,48 @@ def test_envelopes_carry_payloads_keys_and_stamps(place: Place, kind: Kind, tmp_
         assert one == two
 
 
+def _state(place: Place) -> list[dict[str, Any]]:
+    """Records with payload, key and stamps, in the order of their numbers."""
+    found = [json.loads(line) for line in place.run("query", "t", "--meta", "-o", place.kind.at("n")).splitlines()]
+    return [{name: entry[name] for name in entry if name not in ("txid", "bookmark")} for entry in found]
+
+
+def _change(place: Place) -> None:
+    """Updates that do not come in the order of keys, some with a lifetime, a client, or a delta."""
+    for number in (3, 0, 2, 1):
+        place.publish({**ROWS[number], "a": f"u{number}"}, more=("--client", f"c{number % 2}", "--expiration", "1d"))
+    place.publish({**ROWS[2], "f": 7.5}, more=("--delta",))
+    place.publish(ROWS[0], more=("--expiration", "0"))
+
+
+@EVERY
+@pytest.mark.parametrize("how", ["x.ndjson", "x.ndjson.gz", "x.ndjson.zst", "snapshot", "dump"])
+def test_what_is_written_with_metadata_is_published_again(place: Place, kind: Kind, how: str, tmp_path: Path) -> None:
+    _change(place)
+    if how == "dump":
+        place.run("delete", "t", "-f", f"{kind.at('n')} = 2", "--yes")
+        place.publish({"n": 9, "a": "late", "f": 0.5}, more=("--client", "c1"))
+    file = tmp_path / (how if how.startswith("x") else "x.ndjson")
+    if how == "dump":
+        file.write_bytes(place.run("journal", "dump"))
+    elif how == "snapshot":
+        file.write_bytes(place.run("snapshot", "t", "--at", f"{place.now}s", "--meta", "-F", "ndjson"))
+    else:
+        place.run("export", "t", str(file), "--meta")
+    other = Place(tmp_path / "two", kind, now=place.now)
+    other.run("publish", "--framing", "envelope", str(file))
+    assert _state(other) == _state(place)
+    assert len(_state(place)) == 4
+    if how == "dump":
+        first, again = (
+            [json.loads(line) for line in one.run("journal", "dump").splitlines()] for one in (place, other)
+        )
+        # The same entries under the same txids, with their publishers; only what names the instance differs.
+        strangers = [entry["txid"] for entry in first if "client" not in entry]
+        assert [e for e in first if e["txid"] not in strangers] == [e for e in again if e["txid"] not in strangers]
+        assert [{**e, "bookmark": None} for e in first] == [{**e, "bookmark": None} for e in again]
+
+
 @EVERY
 def test_a_bad_message_is_refused_and_the_others_are_kept(place: Place, kind: Kind) -> None:
     if kind.name in ("fix", "nvfix", "semi"):

@@ -43,9 +43,9 @@ def run(
 
     The end is fixed when the command starts, so it ends even while others write. Every entry has a bookmark: its
     publisher's, or where there is none the instance's own with the entry's txid; --at, --from and --to take both. An
-    acknowledgement of a queue names the message that it is about as message_bookmark. What is torn at the end of the
-    journal is skipped and told; where entries are missing there that were acknowledged, the command ends with 5 behind
-    the last one that it could read.
+    acknowledgement of a queue names the message that it is about as message_bookmark. publish --framing envelope takes
+    what is printed, but for entries of queues. What is torn at the end of the journal is skipped and told; where
+    entries are missing there that were acknowledged, the command ends with 5 behind the last one that it could read.
     """
     from sowctl.cli.words.when import numbers, position
 

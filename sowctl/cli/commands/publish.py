@@ -20,6 +20,7 @@ EXAMPLES = (
     "sowctl publish orders fills.ndjson --delta --update-only --on-error skip",
     "sowctl publish orders --from fills.csv --type orderId=integer --type qty=integer",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
+    "sowctl journal dump | sowctl -c other.xml publish --framing envelope",
 )
 COMMON_OPTIONS = ("rows", "type", "framing", "delta", "on_error", "rejects", "expiration", "dry_run")
 
@@ -157,8 +158,11 @@ def run(
     objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
     for message types that cannot be merged, it is published as it is; a warning says where that replaced records.
     Envelopes may say which command a message is: publish, delta_publish, or sow_delete, which deletes the record
-    whose key the message has; a key without a record is counted as missing. The journal holds the finished message,
-    after preprocessing, enrichment and merge.
+    whose key the message has; a key without a record is counted as missing. What journal dump prints is published as
+    it was written, deletions too; entries keep their publishers and sequence numbers, so that entries that were
+    published before are duplicates, and entries of queues are refused. Envelopes with a txid, as --meta and dumps have
+    them, and without expiration live for ever. The journal holds the finished message, after preprocessing, enrichment
+    and merge.
     """
     from sowctl.cli.commands.bodies.publish import Publishing, operands
     from sowctl.cli.io.loaded import follow

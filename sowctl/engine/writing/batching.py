@@ -207,6 +207,9 @@ def batches(
         batch.blank += chunk.blank
         start = told = 0
         while start < len(chunk.payloads):
+            if batch.envelopes and _publisher_of(batch.envelopes[-1]) != _publisher_of(_envelope_at(chunk, start)):
+                yield batch
+                batch, deadline = PublishBatch(name), monotonic() + linger
             start = _take(batch, chunk, start, count, size)
             if chunk.refused:
                 # A run that stops at a refused frame takes what stands before it for done: a frame must not come
@@ -261,8 +264,24 @@ def _take_refused(batch: PublishBatch, chunk: Chunk, told: int, start: int) -> i
     return stop
 
 
+def _envelope_at(chunk: Chunk, index: int) -> Envelope | None:
+    return None if chunk.envelopes is None else chunk.envelopes[index]
+
+
+def _publisher_of(envelope: Envelope | None) -> tuple[str | None] | None:
+    """Whose number an entry of a journal has, None of nobody's; None for a message that is no such entry.
+
+    Entries keep their publishers, each with numbers of its own, so that a batch has those of one.
+    """
+    return None if envelope is None or envelope.operation is None else (envelope.client,)
+
+
 def _take(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) -> int:
     stop = min(len(chunk.payloads), start + count - len(batch.payloads))
+    if chunk.envelopes is not None:
+        mine = _publisher_of(chunk.envelopes[start])
+        others = (at for at in range(start, stop) if _publisher_of(chunk.envelopes[at]) != mine)
+        stop = next(others, stop)
     taken = chunk.payloads[start:stop]
     total = sum(map(len, taken))
     if batch.size + total > size:

@@ -135,16 +135,16 @@ def entries_of(
     """
     # Topics that only the transaction log names have entries but no records (behaviour 11.32).
     if preparer.topic.key_mode == "none":
-        return _Step(writer, preparer, ready, now).journalled(duplicates)
+        return _Step(writer, preparer, ready, now, duplicates).journalled(duplicates)
     chains = preparer.keys.chains
     if chains is None:
-        return _Step(writer, preparer, ready, now).keyed(duplicates)
+        return _Step(writer, preparer, ready, now, duplicates).keyed(duplicates)
     # A message that is refused late may have begun a chain by then, whose key others of the batch have got. All are
     # named once more without it, until no refused message has left a key behind.
     gone: list[Refusal] = []
     while True:
         # Enrichment and merging write into the payloads: each attempt begins with a copy of them.
-        attempt = _Step(writer, preparer, replace(ready, payloads=list(ready.payloads)), now)
+        attempt = _Step(writer, preparer, replace(ready, payloads=list(ready.payloads)), now, duplicates)
         entries, refused = attempt.keyed(duplicates, {refusal.index for refusal in gone})
         linked = chains.linked(refusal.index for refusal in refused)
         # The loop ends: each turn leaves out at least one message more, and a batch is finite.
@@ -159,12 +159,17 @@ class _Step:
     Every step takes messages out of ``keep`` or leaves it; none ever comes back.
     """
 
-    def __init__(self, writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int) -> None:
+    def __init__(
+        self, writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: Set[int]
+    ) -> None:
         self.writer, self.preparer, self.ready, self.now = writer, preparer, ready, now
         self.refused: list[Refusal] = []
         # Times come first of all: enrichment, lifetimes and the retention of versions take them from here.
         self.times, older = times_of(ready.times, len(ready.places), now, writer.last_time)
         self.keep: Sequence[int] = range(len(ready.places))
+        if older and duplicates:
+            # What was published before is left out, and not refused for being older than what it was followed by.
+            older = [index for index in older if ready.places[index] not in duplicates]
         if older:
             # The time before a message that is too old is the topic's last one at its turn: it has not raised it.
             self._refuse(older, lambda index: too_old(self.times[index]))

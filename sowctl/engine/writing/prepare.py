@@ -9,10 +9,11 @@ holds; what depends on that (the clock's time, keys of chains, enrichment, delta
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.engine.keys.keymaker import KeyMaker, Keys, logical_keys
 from sowctl.engine.keys.modes import key_maker
@@ -20,7 +21,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import lifetime_of, usual
 from sowctl.engine.writing.outcome import Lifetime, Reason, Until
 from sowctl.errors import InputError, SowError
-from sowctl.identity.keys import end_to_end
+from sowctl.identity.keys import end_to_end, named_key
 from sowctl.messages.base import REPLACED, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
@@ -37,8 +38,11 @@ T = TypeVar("T")
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _COMMANDS = (None, "publish", "delta_publish")
+DELETED = "delete"
+"""The operation of a journal's entry that deletes the record of its SOW key: no message comes with it."""
 DELETION = "sow_delete"
 """The command of an envelope that deletes the record whose key its message has."""
+_OPERATIONS = (None, "publish", DELETED)
 RECORD_OVERHEAD = 64
 """Bytes that a record needs in a slab besides its payload (``behaviour`` 1.9)."""
 
@@ -120,24 +124,27 @@ class Preparer:
             from sowctl.engine.sources.logical import names_for
 
             logicals = names_for(self.topic, len(payloads), envelopes, refused)
+        gone = _entries_gone(envelopes)
         if self.preprocessing is not None:
             # The order is that of behaviour 1.7: Preprocessing sees the message alone, and the key is made of what it
             # wrote.
-            payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused)
+            payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused, gone)
         # One pass over lengths for the batch; single messages are looked at only if one of them is too large.
         if max(map(len, payloads), default=0) > self.max_payload:
             self._refuse_large(payloads, refused)
         # Also for messages that were refused: columns stay as long as the batch, and few messages are refused.
-        made = self.keys.make(payloads, envelopes, refused) if ahead is None else Keys(ahead.digests)
+        made = self._keys(payloads, envelopes, refused, gone) if ahead is None else Keys(ahead.digests)
         digests, user_keys, texts = made
         if self.preprocessing is not None and texts is not None:
             self._refuse_halves(self.preprocessing, given, texts, refused)
         if logicals is not None:
             # Within a Pattern topic a record's identity is its logical topic with its key values (behaviour 1.8).
             digests = logical_keys(self.topic, made, logicals)
+        if gone:
+            digests = self._named_digests(digests, envelopes or (), gone, refused)
         deletes = self._deletes(envelopes, refused)
         deltas = self._deltas(len(payloads), envelopes, refused)
-        times = self._times(payloads, envelopes, refused)
+        times = self._times(payloads, envelopes, refused, gone)
         lifetimes = self._lifetimes(envelopes, refused)
         correlations = [_raw(envelope.correlation_id) for envelope in envelopes] if envelopes else None
         # Columns are cut to the good messages once, at the end: until here an index means the same message in all of
@@ -161,6 +168,48 @@ class Preparer:
             ahead.stored if ahead is not None and not refused else None,
         )
         return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
+
+    def _keys(
+        self,
+        payloads: Sequence[bytes],
+        envelopes: Sequence[Envelope] | None,
+        refused: dict[int, Refusal],
+        gone: Set[int],
+    ) -> Keys:
+        """The keys of all messages but entries that delete, at the indexes ``gone``, which have no message."""
+        if not gone or envelopes is None:
+            return self.keys.make(payloads, envelopes, refused)
+        places = [index for index in range(len(payloads)) if index not in gone]
+        own = {at: refused[index] for at, index in enumerate(places) if index in refused}
+        made = self.keys.make([payloads[index] for index in places], [envelopes[index] for index in places], own)
+        refused.update((places[at], replace(one, index=places[at])) for at, one in own.items())
+        digests = [bytes(16)] * len(payloads)
+        user_keys: list[bytes | None] | None = None if made.user_keys is None else [None] * len(payloads)
+        texts: list[KeyTexts] | None = None if made.texts is None else [()] * len(payloads)
+        for at, index in enumerate(places):
+            digests[index] = made.digests[at]
+            if user_keys is not None and made.user_keys is not None:
+                user_keys[index] = made.user_keys[at]
+            if texts is not None and made.texts is not None:
+                texts[index] = made.texts[at]
+        return Keys(digests, user_keys, texts)
+
+    def _named_digests(
+        self, digests: Sequence[bytes], envelopes: Sequence[Envelope], gone: Set[int], refused: dict[int, Refusal]
+    ) -> list[bytes]:
+        """The digests, those of entries that delete made of their SOW keys; the check word is the record's."""
+        found = list(digests)
+        for index in gone:
+            if envelopes[index].operation != DELETED:
+                continue
+            # Such an entry has the SOW key alone, also where publishers choose keys.
+            key = named_key(envelopes[index].sow_key or "")
+            if key is None:
+                words = f"its sow_key {envelopes[index].sow_key!r} is none, and names no record to delete"
+                refused.setdefault(index, Refusal(index, "SOW-PUB-028", words))
+            else:
+                found[index] = key + bytes(8)
+        return found
 
     @property
     def is_ahead(self) -> bool:
@@ -189,9 +238,14 @@ class Preparer:
                 refused[index] = Refusal(index, *self.too_large(payload))
 
     def _preprocessed(
-        self, phase: Phase, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+        self,
+        phase: Phase,
+        payloads: Sequence[bytes],
+        envelopes: Sequence[Envelope] | None,
+        refused: dict[int, Refusal],
+        gone: Set[int],
     ) -> list[bytes]:
-        places = [index for index in range(len(payloads)) if index not in refused]
+        places = [index for index in range(len(payloads)) if index not in refused and index not in gone]
         chosen = [envelopes[index] for index in places] if envelopes else None
         written, refusals = phase.apply([payloads[index] for index in places], self.clock(), envelopes=chosen)
         refused.update((places[r.index], Refusal(places[r.index], r.code, r.message, r.offset)) for r in refusals)
@@ -219,9 +273,9 @@ class Preparer:
             refused[place] = Refusal(place, refusal.code, refusal.message)
 
     def _deletes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[bool] | None:
-        if not self._takes_deletes or envelopes is None or all(one.command != DELETION for one in envelopes):
+        if not self._takes_deletes or envelopes is None or not any(map(_is_deletion, envelopes)):
             return None
-        found = [envelope.command == DELETION for envelope in envelopes]
+        found = list(map(_is_deletion, envelopes))
         why = None
         if self.topic.key_mode == "none":
             why = "the topic has no SOW, so there is no record to delete"
@@ -236,7 +290,12 @@ class Preparer:
     def _deltas(
         self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> list[bool] | None:
-        if envelopes is None or all(envelope.command is None for envelope in envelopes):
+        for index, envelope in enumerate(envelopes or ()):
+            if envelope.operation not in _OPERATIONS or (envelope.operation == DELETED and not self._takes_deletes):
+                what = "a deletion" if envelope.operation == DELETED else "an entry of a queue"
+                text = f"its operation {envelope.operation!r} is {what}, and no message"
+                refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
+        if envelopes is None or all(one.command is None and one.operation is None for one in envelopes):
             # None for "no deltas" spares such batches the look-up and merge under the locks altogether.
             return [True] * count if self.options.delta else None
         for index, envelope in enumerate(envelopes):
@@ -245,18 +304,26 @@ class Preparer:
                 last = f", delta_publish nor {DELETION}" if self._takes_deletes else " nor delta_publish"
                 text = f"its command {envelope.command!r} is neither publish{last}"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
-        found = [e.command == "delta_publish" or (e.command is None and self.options.delta) for e in envelopes]
+        # What a journal holds is merged already.
+        found = [
+            e.command == "delta_publish" or (e.command is None and e.operation is None and self.options.delta)
+            for e in envelopes
+        ]
         return found if any(found) else None
 
     def _times(
-        self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+        self,
+        payloads: Sequence[bytes],
+        envelopes: Sequence[Envelope] | None,
+        refused: dict[int, Refusal],
+        gone: Set[int],
     ) -> list[Micros | None] | None:
         texts: list[str | None]
         if self._time_of is not None:
             # Read behind Preprocessing, so that a time that it wrote counts.
             rows, refusals = self._time_of(payloads)
-            refused.update((r.index, r) for r in refusals if r.index not in refused)
-            texts = [_time_text(row[0]) for row in rows]
+            refused.update((r.index, r) for r in refusals if r.index not in refused and r.index not in gone)
+            texts = [None if index in gone else _time_text(row[0]) for index, row in enumerate(rows)]
         elif envelopes is not None and any(e.timestamp is not None for e in envelopes):
             texts = [e.timestamp for e in envelopes]
         else:
@@ -282,12 +349,14 @@ class Preparer:
         return parse_time(text, self.clock) if self._time_unit is None else parse_epoch(text, self._time_unit)
 
     def _lifetimes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[Lifetime] | None:
-        if envelopes is None or all(e.expiration is None for e in envelopes):
+        if envelopes is None or all(e.expiration is None and not _is_stored(e) for e in envelopes):
             return None
         found: list[Lifetime] = []
         for index, envelope in enumerate(envelopes):
             try:
-                found.append(self._lifetime(envelope.expiration))
+                # Of what was stored the end is known: where there is none, it lives for ever.
+                given = envelope.expiration
+                found.append(self._lifetime(0 if given is None and _is_stored(envelope) else given))
             except SowError as error:
                 found.append(None)
                 refused.setdefault(
@@ -308,6 +377,22 @@ class Preparer:
         # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`lifetime_of` gives at
         # least 1.
         return lifetime_of(given) if given else 0
+
+
+def _is_deletion(envelope: Envelope) -> bool:
+    return envelope.command == DELETION or envelope.operation == DELETED
+
+
+def _is_stored(envelope: Envelope) -> bool:
+    """Whether an envelope is one of a journal or a store, as ``--meta`` and dumps write them."""
+    return envelope.operation is not None or (envelope.txid is not None and envelope.command is None)
+
+
+def _entries_gone(envelopes: Sequence[Envelope] | None) -> Set[int]:
+    """The indexes of entries of a journal that are no message: those that delete, and those of queues."""
+    if envelopes is None:
+        return frozenset()
+    return {index for index, one in enumerate(envelopes) if one.operation not in (None, "publish")}
 
 
 def split_unit(field: str) -> tuple[str, str | None]:

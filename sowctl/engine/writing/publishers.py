@@ -15,10 +15,11 @@ class Publisher:
     """A named client. ``highest`` asks for the highest sequence that journal or store know of it.
 
     With ``first`` the messages of the input are numbered from there on, and one at or below the highest is a duplicate;
-    without it they go on behind the highest. Numbers that messages bring themselves win.
+    without it they go on behind the highest. Numbers that messages bring themselves win. ``dumped``: they are entries
+    of a journal, where those that were committed together may have one number.
     """
 
-    def __init__(self, client: str, first: int | None, highest: Callable[[int], int]) -> None:
+    def __init__(self, client: str, first: int | None, highest: Callable[[int], int], *, dumped: bool = False) -> None:
         if first is not None and not 1 <= first <= MAX_U64:
             raise UsageError("SOW-PUB-012", f"sequence {first} is not a number from 1 to {MAX_U64}")
         try:
@@ -29,6 +30,9 @@ class Publisher:
         self._highest = highest
         self._base = 0
         self._numbers: dict[int, int] = {}
+        self._dumped = dumped
+        self._admitted = 0
+        """The last number that was no duplicate."""
 
     def number(self, count: int, own: list[int | None] | None) -> None:
         """Number the ``count`` messages of the next batch; ``own`` are the numbers that they bring.
@@ -60,8 +64,10 @@ class Publisher:
         for places, highest in logs:
             for place in sorted(places):
                 number = self._numbers[place]
-                if is_duplicate(number, highest):
+                if is_duplicate(number, highest) and not (self._dumped and number == self._admitted):
                     duplicates.add(place)
+                else:
+                    self._admitted = number
                 # Within a batch, too: the second of two messages with one number is a duplicate of the first.
                 highest = max(highest, number)
         return duplicates

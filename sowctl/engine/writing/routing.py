@@ -57,6 +57,8 @@ class Router:
         self._opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
         self._topics: dict[tuple[str, str], tuple[TopicWriter, Preparer]] = {}
         self._publisher: Publisher | None = None
+        self._dumped: dict[str, Publisher] = {}
+        """The publishers of entries of a journal, which keep their numbers."""
 
     def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
         """The topic of a message, opened when first met, and its logical topic where that is one.
@@ -167,6 +169,13 @@ class Router:
         # all.
         if client is None:
             return None
+        if _is_dumped(batch) and self._options.client is None:
+            publisher = self._dumped.get(client)
+            if publisher is None:
+                publisher = Publisher(client, None, self._session.highest_sequence, dumped=True)
+                self._dumped[client] = publisher
+            publisher.number(len(batch.payloads), own)
+            return publisher
         if self._publisher is None:
             # One publisher for the run: all its messages are numbered in one sequence.
             self._publisher = Publisher(client, self._options.sequence, self._session.highest_sequence)
@@ -177,6 +186,9 @@ class Router:
         """The client of the command, of the run so far, or the first that an envelope names."""
         if self._options.client is not None:
             return self._options.client
+        if _is_dumped(batch):
+            assert batch.envelopes is not None
+            return batch.envelopes[0].client
         if self._publisher is not None:
             return self._publisher.identity[1]
         return next((e.client for e in batch.envelopes or () if e.client is not None), None)
@@ -186,6 +198,14 @@ class Router:
         if batch.envelopes is None or self._options.client is not None:
             return []
         client = self._client(batch)
+        if _is_dumped(batch):
+            # A run that is all or nothing is one batch, and that has the numbers of one publisher.
+            words = "its publisher is another one than that of entries before it, which --on-error abort does not take"
+            return [
+                Refusal(place, "SOW-PUB-008", words)
+                for place, envelope in enumerate(batch.envelopes)
+                if envelope.client != client or envelope.operation is None
+            ]
         text = "its client {} is another one than that of the run, {}; publish clients apart, or name one with --client"
         return [
             Refusal(place, "SOW-PUB-008", text.format(envelope.client, client))
@@ -208,3 +228,8 @@ class Router:
             )
             for group in groups
         ]
+
+
+def _is_dumped(batch: PublishBatch) -> bool:
+    """Whether a batch begins with an entry of a journal."""
+    return bool(batch.envelopes) and batch.envelopes[0].operation is not None  # type: ignore[index]  # asked before

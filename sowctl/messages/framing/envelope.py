@@ -1,9 +1,10 @@
 """Framing ``envelope``: one JSON object a line that carries a message and its metadata (``sowctl(1)``, INPUT).
 
 Members, all but the data optional, null as good as absent: ``topic message_type sow_key timestamp correlation_id
-client bookmark command`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a number of seconds, or a string
-with an instant), and either ``data`` (any JSON: the message is its exact bytes) or ``data_base64``. Other members,
-members given twice and other kinds of values refuse the line. What a string means is for its user to find out.
+client bookmark command operation message_bookmark`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a
+number of seconds, or a string with an instant), and either ``data`` (any JSON: the message is its exact bytes) or
+``data_base64``. An ``operation`` says that the line is an entry of a journal; one that is no publish has no data. Other
+members, members given twice and other kinds of values refuse the line. What a string means is for its user to find out.
 
 Lines are decoded fast where that is provably exact; whatever is doubtful goes through the exact JSON reader.
 """
@@ -32,7 +33,10 @@ _U64 = 1 << 64
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """The metadata of one message; None where the line does not say. ``expiration``: seconds, or an instant as text."""
+    """The metadata of one message; None where the line does not say. ``expiration``: seconds, or an instant as text.
+
+    ``operation``: the line is an entry of a journal, as it was written there.
+    """
 
     topic: str | None = None
     message_type: str | None = None
@@ -45,6 +49,8 @@ class Envelope(msgspec.Struct, gc=False):
     txid: int | None = None
     bookmark: str | None = None
     command: str | None = None
+    operation: str | None = None
+    message_bookmark: str | None = None
 
 
 class _Line(Envelope, gc=False, forbid_unknown_fields=True):
@@ -127,7 +133,11 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
         for name, member in members.items()
         if name != "data" and member.value is not None
     }
-    payload = _data(line, members.get("data"), values.pop("data_base64", None))
+    text = values.pop("data_base64", None)
+    if values.get("operation") in (None, "publish") or text is not None or "data" in members:
+        payload = _data(line, members.get("data"), text)
+    else:
+        payload = b""
     return payload, Envelope(*[values.get(name) for name in _METADATA])  # type: ignore[arg-type]  # _value saw to the kinds
 
 
