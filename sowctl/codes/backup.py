@@ -42,4 +42,20 @@ CODES = {
         Why: An instance is restored into a directory that is empty or not there, never over something.
         Do: Give another directory. Let the restored instance take the place of the former one when nothing uses that.
         """,
+    "SOW-BAK-008": """8 a topic would be empty in the restored instance
+
+        Why: A group of journal entries happens as a whole, and all messages of one run of ``sowctl publish`` may be one
+        group. ``restore --at`` therefore cuts the journal before the first group that has an entry later than the time.
+        All entries of a topic up to the time are in that group or behind it, so none of them would be restored.
+        Do: Give ``--txid`` instead, as the hint says: it takes a group as a whole, with its later entries. For the
+        state of one topic at the instant ask the instance itself: ``sowctl query TOPIC --at TIME --meta``. ``--force``
+        restores without these entries.
+        """,
+    "SOW-BAK-009": """3 entries before the time were left out
+
+        Why: ``restore --at`` cuts the journal before the first group that has an entry later than the time. Entries up
+        to the time in that group, or behind it, are not in the restored instance.
+        Do: Where they are wanted, restore into another directory with the ``--txid`` of the hint, which takes a group
+        as a whole.
+        """,
 }

@@ -81,6 +81,35 @@ def test_a_dry_run_writes_nothing(shop: Cli) -> None:
     assert not Path("x").exists()
 
 
+def test_the_backup_of_the_demo_at_an_instant_within_its_groups(cli: Cli) -> None:
+    """All orders of the demo are one group that goes on beyond the instant, and the quotes stand behind it."""
+    config = ("-c", "demo/sowctl.xml")
+    assert cli("demo", "--quiet").status == 0
+    assert cli("backup", "bak", *config).status == 0
+    at = ("--at", "2026-01-05T12:00:00Z")
+    wanted = {
+        topic: int(cli("journal", "search", "--topic", topic, "--until", at[1], "--count", *config).out)
+        for topic in ("orders", "quotes")
+    }
+    for more in ((), ("--dry-run",)):
+        result = cli("restore", "bak", "--to", "x", *at, *more, "--error-format", "json")
+        assert result.status == 8 and not Path("x").exists()
+        (error,) = (row for row in map(json.loads, result.err.splitlines()) if row.get("code"))
+        assert error["code"] == "SOW-BAK-008"
+        assert {row["topic"]: row["entries"] for row in error["entries_left_out"]} == wanted
+        assert "--txid 2401" in error["hint"] and "--txid 4401" in error["hint"]
+    result = cli("restore", "bak", "--to", "x", *at, "--force", "--summary", "json", "--quiet")
+    assert result.status == 3
+    assert "SOW-BAK-009" in result.err and "--txid 2401" in result.err
+    report = json.loads(result.out)
+    assert {row["topic"]: row["entries"] for row in report["entries_left_out"]} == wanted
+    assert [row["txid"] for row in report["choices"]] == [2401, 4401]
+    assert cli("query", "orders", "--count", "-c", "x/sowctl.xml").out.strip() == "0"
+    result = cli("restore", "bak", "--to", "y", "--txid", "2401")
+    assert result.status == 0
+    assert cli("query", "orders", "--count", "-c", "y/sowctl.xml").out.strip() == "900"
+
+
 def test_a_bookmark_of_what_was_undone_is_refused_with_both_histories(shop: Cli) -> None:
     taken(shop)
     assert shop("publish", "t", "-c", "live/sowctl.xml", stdin=b'{"id":9}\n').status == 0

@@ -26,7 +26,7 @@ EXITS: tuple[tuple[int, str], ...] = (
     (0, "Done."),
     (1, "The asked condition is false: findings, differences, no such key."),
     (2, "Wrong usage: an unknown option, a value out of range, a filter that cannot be read."),
-    (3, "Done, but some input messages were refused."),
+    (3, "Done, but some input messages were refused, or entries were left out."),
     (4, "The configuration cannot be used."),
     (5, "Stored data is damaged."),
     (6, "The operating system refused: full disk, permission, input/output error."),

@@ -6,9 +6,12 @@ in a file of its own, of a new lineage, whose txids are above every one that may
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sowctl.directories import make_directories
 from sowctl.engine.upkeep.backup import copying
@@ -22,6 +25,8 @@ from sowctl.remote.place import on_disk
 
 if TYPE_CHECKING:
     from sowctl.journal.block import FileInfo
+    from sowctl.journal.files import BlockRef
+    from sowctl.journal.format import Topic
     from sowctl.seam import Seam
     from sowctl.values.times import Micros
 
@@ -29,6 +34,44 @@ STEP = 1_000_000_000_000
 """A new history begins behind a multiple of this: an instance that was lost may have given txids that no backup knows,
 and hardly so many. At 400,000 messages a second it would have taken a month."""
 _PART = 4 << 20
+
+
+class TopicLeftOut(Struct, frozen=True):
+    """The number of entries of a topic that a restore to a time leaves out although they are not later than the time.
+    ``is_empty``: no entry of the topic stands before the cut."""
+
+    topic: str
+    message_type: str
+    entries: int
+    is_empty: bool
+
+
+class CutChoice(Struct, frozen=True):
+    """A txid to restore to instead of the time: it takes the first ``entries`` of those left out, and ``later`` entries
+    that are later than the time. ``topics``: the names of the topics whose entries it takes."""
+
+    txid: int
+    entries: int
+    later: int
+    topics: tuple[str, ...]
+
+
+class LeftOut(Struct, frozen=True):
+    """What a restore to a time leaves out although it is not later; ``choices``: the first txid that takes some of
+    it, and the one that takes all, which may be the same."""
+
+    topics: tuple[TopicLeftOut, ...] = ()
+    choices: tuple[CutChoice, ...] = ()
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of all topics."""
+        return sum(topic.entries for topic in self.topics)
+
+    @property
+    def empty_topics(self) -> tuple[str, ...]:
+        """The names of the topics of which no entry stands before the cut."""
+        return tuple(topic.topic for topic in self.topics if topic.is_empty)
 
 
 def end_at(log: Journal, txid: int) -> tuple[Position, Position]:
@@ -66,10 +109,50 @@ def end_before(log: Journal, at: Micros) -> Position:
     return log.end()
 
 
-def wanted_behind(log: Journal, end: Position, at: Micros) -> bool:
-    """Whether :func:`end_before` left out blocks with entries up to ``at``: their group goes beyond it, or a group
-    before them in the journal does."""
-    return any(ref.header.earliest <= at for ref in log.unread(end.txid))
+def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOut:
+    """The entries up to ``at`` that :func:`end_before` leaves out: their group has a later entry, or stands behind a
+    group that has one. Raises DamageError."""
+    counts: Counter[Topic] = Counter()
+    group_counts: Counter[Topic] = Counter()
+    later = group_later = 0
+    choices: list[CutChoice] = []
+    for ref in log.unread(end.txid):
+        header = ref.header
+        found = _count_until(ref, at)
+        group_counts.update(found)
+        group_later += header.count - found.total()
+        if not header.is_last:
+            continue
+        counts.update(group_counts)
+        later += group_later
+        if group_counts:
+            names = tuple(sorted({name for name, _ in counts}))
+            # Those between the first and the last may be as many as there are groups.
+            choices = [*choices[:1], CutChoice(header.last_txid, counts.total(), later, names)]
+        group_counts, group_later = Counter(), 0
+    kept = _find_topics_before(log, end, set(counts))
+    topics = tuple(TopicLeftOut(*topic, counts[topic], topic not in kept) for topic in sorted(counts))
+    return LeftOut(topics, tuple(choices))
+
+
+def _count_until(ref: BlockRef, at: Micros) -> Counter[Topic]:
+    """The number of entries up to ``at`` in a block, by topic."""
+    if ref.header.earliest > at:
+        return Counter()
+    block = ref.load()
+    columns, topics = block.columns(), block.topics
+    indexes = Counter(index for index, time in zip(columns.topics, columns.times, strict=True) if time <= at)
+    return Counter({topics[index]: count for index, count in indexes.items()})
+
+
+def _find_topics_before(log: Journal, end: Position, topics: set[Topic]) -> set[Topic]:
+    """Those of ``topics`` that have an entry before ``end``, in the files or before the oldest one."""
+    found = {topic for topic in topics if log.before(topic).last_txid}
+    for ref in log.unread() if topics - found else ():
+        if ref.header.first_txid > end.txid or found == topics:
+            break
+        found.update(row.topic for row in ref.names().topics if row.topic in topics)
+    return found
 
 
 def time_of(log: Journal, end: Position) -> Micros:

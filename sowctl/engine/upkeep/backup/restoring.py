@@ -27,12 +27,13 @@ from sowctl.engine.upkeep.backup import manifest as codec
 from sowctl.engine.upkeep.backup.folder import TREE, Backup, backups, chosen, sync_tree, written
 from sowctl.engine.upkeep.backup.journals import (
     STEP,
+    LeftOut,
     begin_history,
     copy_journal,
     end_at,
     end_before,
+    find_left_out,
     time_of,
-    wanted_behind,
 )
 from sowctl.engine.upkeep.backup.layout import moved
 from sowctl.engine.upkeep.backup.manifest import BackedFile, BackedTopic, BackupManifest, damaged
@@ -62,9 +63,9 @@ class StoreOrigin(DescribedStruct, frozen=True):
 
 class RestorePlan(DescribedStruct, frozen=True):
     """What a restore is going to do. ``end`` is where the journal is cut, None without one; ``above`` the highest txid
-    that may have been given; ``whole``: nothing of the backup is undone; ``short``: entries before the time that was
-    asked for are left out, since a group goes beyond it; ``beyond``: so many txids behind the one that was asked for
-    are taken, as its group has them, which begins behind the txid ``before``."""
+    that may have been given; ``whole``: nothing of the backup is undone; ``entries_left_out``: those that are not
+    later than the time that was asked for and stand behind the cut; ``beyond``: so many txids behind the one that was
+    asked for are taken, as its group has them, which begins behind the txid ``before``."""
 
     backup: Backup
     manifest: BackupManifest
@@ -75,7 +76,7 @@ class RestorePlan(DescribedStruct, frozen=True):
     stores: tuple[StoreOrigin, ...]
     others: tuple[BackedFile, ...]
     left_out: tuple[str, ...]
-    short: bool
+    entries_left_out: LeftOut
     beyond: int
     before: int
 
@@ -110,7 +111,9 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
         if log is not None and end is not None and txid is not None and txid < log.first_txid - 1:
             raise _not_reached(f"txid {txid}", f"its journal begins with txid {log.first_txid}", backup)
         time = manifest.time if whole else at or (time_of(log, end) if log is not None and end is not None else 0)
-        short = log is not None and end is not None and at is not None and wanted_behind(log, end, at)
+        entries_left_out = LeftOut()
+        if log is not None and end is not None and at is not None:
+            entries_left_out = find_left_out(log, end, at)
         beyond = end.txid - txid if end is not None and before != end and txid is not None else 0
         stores = tuple(_store_plan(topic, backup, found, log, end, time, whole=whole) for topic in manifest.topics)
     others, left_out = [], []
@@ -134,7 +137,7 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
         stores,
         tuple(others),
         tuple(left_out),
-        short,
+        entries_left_out,
         beyond,
         before.txid if before is not None else 0,
     )

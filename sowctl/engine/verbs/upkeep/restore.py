@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from sowctl.engine.instance import unwatched
+from sowctl.engine.upkeep.backup.journals import CutChoice, TopicLeftOut
 from sowctl.engine.upkeep.backup.restoring import Opener, Restored, RestorePlan, plan_restore, refuse_taken
 from sowctl.engine.upkeep.backup.restoring import restore as carry_out
+from sowctl.errors import RefusedError
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -35,8 +38,10 @@ class RestoredTopic(Struct, frozen=True):
 
 class RestoreReport(Struct, frozen=True):
     """What was restored. ``last_txid`` is the last one of the history that this ended; ``next_txid`` the first one of
-    the new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`. ``configuration``
-    is that of the restored instance."""
+    the new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`.
+    ``entries_left_out``: by topic, the entries that are not later than the time that was asked for and are not in the
+    restored instance; ``choices``: the txids that take some of them, and all. ``configuration`` is that of the restored
+    instance."""
 
     action: str
     dry_run: bool
@@ -56,6 +61,8 @@ class RestoreReport(Struct, frozen=True):
     configuration: str
     restored: tuple[RestoredTopic, ...]
     left_out: tuple[str, ...]
+    entries_left_out: tuple[TopicLeftOut, ...]
+    choices: tuple[CutChoice, ...]
     outside: tuple[str, ...]
     note: str
 
@@ -69,6 +76,7 @@ def restore(
     txid: int | None = None,
     at: Micros | None = None,
     dry_run: bool = False,
+    force: bool = False,
     seam: Seam,
     now: Micros,
     lineage: bytes,
@@ -82,8 +90,50 @@ def restore(
     begin = time.monotonic()
     refuse_taken(to)
     plan = plan_restore(directory, name=name, txid=txid, at=at, seam=seam)
+    if at is not None and not force:
+        refuse_empty_topics(plan, at)
     done = None if dry_run else carry_out(plan, to, open_instance, seam=seam, now=now, lineage=lineage, watch=watch)
     return _report(plan, done, to, time.monotonic() - begin)
+
+
+def refuse_empty_topics(plan: RestorePlan, at: Micros) -> None:
+    """Refuse a restore to a time after which a topic would be empty that has entries up to it.
+
+    Raises RefusedError ``SOW-BAK-008``.
+    """
+    left_out = plan.entries_left_out
+    names = left_out.empty_topics
+    if names:
+        what = f"topic {names[0]} would be empty" if len(names) == 1 else f"topics {', '.join(names)} would be empty"
+        raise RefusedError(
+            "SOW-BAK-008",
+            f"{what}: {describe_left_out(left_out.topics, format_time(at))}",
+            place=str(plan.backup.path),
+            hint=f"{describe_choices(left_out.choices)}; --force restores without them",
+            entries_left_out=[asdict(topic) for topic in left_out.topics],
+            choices=[asdict(choice) for choice in left_out.choices],
+        )
+
+
+def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
+    """How many entries of which topics a restore to a time leaves out, and why, in one clause."""
+    count = sum(topic.entries for topic in topics)
+    shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topics)
+    return (
+        f"{count:,} entries up to {at} cannot be restored to that time ({shares}): they were written in one group "
+        "with later entries, or behind such a group, and the journal is cut between groups only"
+    )
+
+
+def describe_choices(choices: Sequence[CutChoice]) -> str:
+    """The txids to restore to instead, in one clause."""
+    words = []
+    for number, choice in enumerate(choices, 1):
+        names = ", ".join(choice.topics)
+        taken = "all of them" if number == len(choices) else f"the first {choice.entries:,} of them ({names})"
+        later = f" and {choice.later:,} later entries" if choice.later else ""
+        words.append(f"--txid {choice.txid} takes {taken}{later}")
+    return "; ".join(words)
 
 
 def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) -> RestoreReport:
@@ -116,11 +166,6 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
             f"; the group in which txid {last - plan.beyond} lies goes on to txid {last} and happens as a whole; "
             f"--txid {plan.before} leaves it out"
         )
-    if plan.short:
-        note += (
-            f"; entries behind txid {last} that are not beyond the place asked for are left out: a group happens as a "
-            "whole, and one goes beyond it"
-        )
     if outside:
         note += f"; {len(outside)} files whose paths are absolute lie in 'outside': correct the paths before it is used"
     if any(topic.records is None for topic in topics):
@@ -144,6 +189,8 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
         configuration=str(to / manifest.configuration),
         restored=tuple(topics),
         left_out=plan.left_out,
+        entries_left_out=plan.entries_left_out.topics,
+        choices=plan.entries_left_out.choices,
         outside=outside,
         note=note,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.logplaces import find_place
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.upkeep.backup.journals import STEP
+from sowctl.engine.upkeep.backup.journals import STEP, CutChoice, TopicLeftOut
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
+from sowctl.journal.block import Entry
 from sowctl.journal.reader import Journal
+from sowctl.values.times import format_time
 from tests.support.backups import LOGGED, NAMES, XML, BackupLab, checks_here
 from tests.support.damage import overwrite
 from tests.support.instances import config_xml, topic_xml
@@ -187,7 +190,60 @@ def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) 
     lab.take()
     _, report = lab.bring_back(at=start + 5_000_000)
     assert report.last_txid == last - 1
-    assert f"entries behind txid {last - 1} that are not beyond" in str(report.note)
+    assert report.entries_left_out == (TopicLeftOut("quotes", "json", 1, is_empty=False),)
+    assert report.choices == (CutChoice(last + 1, 1, 1, ("quotes",)),)
+
+
+def test_entries_left_out_are_counted_as_a_reader_of_the_journal_counts_them(tmp_path: Path, checks_here: None) -> None:
+    """At every instant: counted from the entries one by one, and which topics have none before the cut."""
+    lab = BackupLab(tmp_path / "lab", config_xml(topic_xml("a") + topic_xml("b") + topic_xml("c"), ("a", "b", "c")))
+    start = lab.clock.at
+    # Groups of several entries at times of their own, which overlap.
+    for name, seconds in (
+        ("a", (1, 2)),
+        ("b", (3, 9, 12)),
+        ("a", (4, 5)),
+        ("c", (6, 8)),
+        ("b", (14,)),
+        ("c", (10, 13)),
+    ):
+        rows = (f'{{"id":{second},"at":"{format_time(start + second * 1_000_000)}"}}' for second in seconds)
+        lab.publish(name, *rows, timestamp_field="/at")
+    lab.clock.tick(60)
+    lab.take()
+    with log_of(lab) as log:
+        groups: dict[int, list[Entry]] = {}
+        for block in log.blocks():
+            groups.setdefault(block.header.group, []).extend(block.entries())
+    for second in range(15):
+        at = start + second * 1_000_000
+        kept, cut = [], False
+        behind: list[list[Entry]] = []
+        for group in groups.values():
+            cut = cut or any(entry.time > at for entry in group)
+            (behind if cut else kept).append(group)
+        wanted = Counter(entry.topic for group in behind for entry in group if entry.time <= at)
+        known = {entry.topic for group in kept for entry in group}
+        expected = {topic[0]: (count, topic not in known) for topic, count in wanted.items()}
+        if any(empty for _, empty in expected.values()):
+            with pytest.raises(RefusedError) as caught:
+                lab.bring_back(f"to{second}", at=at)
+            assert caught.value.code == "SOW-BAK-008"
+            assert not (lab.directory.parent / f"to{second}").exists()
+        restored, report = lab.bring_back(f"to{second}", at=at, force=True)
+        assert {one.topic: (one.entries, one.is_empty) for one in report.entries_left_out} == expected
+        assert bool(report.choices) == bool(wanted)
+        for choice in report.choices:
+            taken = [entry for group in behind for entry in group if entry.txid <= choice.txid]
+            assert (choice.entries, choice.later) == (
+                sum(entry.time <= at for entry in taken),
+                sum(entry.time > at for entry in taken),
+            )
+            again, report_at_txid = lab.bring_back(f"to{second}-{choice.txid}", txid=choice.txid)
+            assert report_at_txid.last_txid == choice.txid
+            assert len(again.query("a") + again.query("b") + again.query("c")) >= len(restored.query("a"))
+        if report.choices:
+            assert report.choices[-1].entries == wanted.total()
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> None:
