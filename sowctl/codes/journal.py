@@ -92,8 +92,9 @@ CODES: dict[str, str] = {
         Why: The operating system refused to make, write or sync a file of the journal: a full disk, a quota, or
         permission. Where entries were being appended, the message says up to which txid all are on disk; none behind
         it was acknowledged.
-        Do: Make room, or correct the permission, then run the command again. Messages with a client and sequence
-        numbers are then not published twice.
+        Do: Make room, or correct the permission. Then publish the rest of the input, which begins where the command
+        says; where it counts no message as durable, run it again. Messages with a client and sequence numbers are not
+        published twice in any case.
         """,
     "SOW-JRN-022": """6 a writer that stopped after an error
 

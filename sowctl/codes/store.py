@@ -114,8 +114,12 @@ CODES: dict[str, str] = {
         """,
     "SOW-STO-040": """6 no room
 
-        Why: The disk or the quota is full, or the size of files is limited. What was acknowledged is in the journal.
-        Do: Free some space or raise the limit, then try again.
+        Why: The disk or the quota is full, or the size of files is limited. The file holds the state before the
+        transaction.
+        Do: Free some space or raise the limit. Do not publish messages again that the command counts as durable: they
+        are in the journal, queries print them, and the next command that writes to the topic, or ``sowctl replay``,
+        brings them into the store. Where the command says where the rest of the input begins, publish from there. Where
+        it counts no message as durable, as for a topic without a journal, run it again.
         """,
     "SOW-STO-041": """6 not permitted
 

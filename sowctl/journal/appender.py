@@ -167,9 +167,11 @@ def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_bac
     """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe."""
     reason = reason_of(error)
     durable = "" if acknowledged is None else f"; everything up to txid {acknowledged} is on disk"
-    hint = "make room and run the command again" if error.errno in _FULL else "look at permissions and at the disk"
+    hint = "make room" if error.errno in _FULL else "look at permissions and at the disk"
     if error.errno == errno.EFBIG:
-        hint = "raise the limit on the size of files (ulimit -f) and run the command again"
+        hint = "raise the limit on the size of files (ulimit -f)"
+    # Repeating everything would write once more what is acknowledged.
+    hint += ", then repeat what is not on disk; nothing else" if acknowledged else ", then run the command again"
     return StorageError(
         "SOW-JRN-021",
         f"the journal cannot be written: {reason}{durable}",

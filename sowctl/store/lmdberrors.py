@@ -85,11 +85,11 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             "SOW-STO-040",
             f"file size limit reached: could not {action}",
             place=str(path),
-            hint="raise the limit on the size of files (ulimit -f), then try again",
+            hint="raise the limit on the size of files (ulimit -f)",
         )
     if number in (errno.ENOSPC, errno.EDQUOT) or (number == errno.EIO and disk_is_full(path)):
         message = f"disk full: could not {action}"
-        return StorageError("SOW-STO-040", message, place=str(path), hint="free some space, then try again")
+        return StorageError("SOW-STO-040", message, place=str(path), hint="free some space")
     return StorageError("SOW-STO-042", f"could not {action}: {text}", place=str(path))
 
 

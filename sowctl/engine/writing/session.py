@@ -19,7 +19,7 @@ from sowctl.engine.topics.positions import nothing_keeps
 from sowctl.engine.writing.dryrun import DryRunWriter
 from sowctl.engine.writing.opening import open_writer
 from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter
-from sowctl.errors import ConfigError, MissingError
+from sowctl.errors import ConfigError, MissingError, SowError
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -161,15 +161,16 @@ class WriteSession:
         for topic in sorted(held, key=lambda t: t.store.path):
             # Renewed first: a replay may have put an older store in place, and the overlay would not reach back to it.
             if force or ending or topic.is_full():
-                topic.renew(self.instance, self.journal)
-                position = self.journal.lineage, self.journal.last_txid
-                block = self.journal.last_block
-                if force:
-                    topic.apply(*position, block=block)
-                elif ending:
-                    topic.settle(*position, block=block)
-                else:
-                    topic.relieve(*position, block=block, later=True)
+                with _naming_catch_up(topic):
+                    topic.renew(self.instance, self.journal)
+                    position = self.journal.lineage, self.journal.last_txid
+                    block = self.journal.last_block
+                    if force:
+                        topic.apply(*position, block=block)
+                    elif ending:
+                        topic.settle(*position, block=block)
+                    else:
+                        topic.relieve(*position, block=block, later=True)
 
     def finish(self) -> None:
         """Apply everything, under the journal's lock."""
@@ -183,26 +184,30 @@ class WriteSession:
     def _merge_due(self, *, ending: bool) -> None:
         """Merge what :meth:`apply` has put off; the journal's lock is held at its beginning and at its end alone."""
         for topic in self.stores.values() if self._complete else ():
-            if not topic.due:
-                # At the end of a session all runs would have been merged.
-                while not ending and (runs := topic.joinable()):
-                    joined = topic.join(runs)
-                    with self.journal.lock():
-                        self._refresh()
-                        topic.take_joined(runs, joined)
-                continue
-            with self.journal.lock():
-                self._refresh()
-                topic.renew(self.instance, self.journal)
-                position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
-                merging = topic.begin_merge(*position, ending=ending)
-            if merging is None:
-                continue
-            with merging:
-                merging.fill()
+            with _naming_catch_up(topic):
+                self._merge(topic, ending=ending)
+
+    def _merge(self, topic: StoreWriter, *, ending: bool) -> None:
+        if not topic.due:
+            # At the end of a session all runs would have been merged.
+            while not ending and (runs := topic.joinable()):
+                joined = topic.join(runs)
                 with self.journal.lock():
                     self._refresh()
-                    topic.end_merge(merging)
+                    topic.take_joined(runs, joined)
+            return
+        with self.journal.lock():
+            self._refresh()
+            topic.renew(self.instance, self.journal)
+            position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
+            merging = topic.begin_merge(*position, ending=ending)
+        if merging is None:
+            return
+        with merging:
+            merging.fill()
+            with self.journal.lock():
+                self._refresh()
+                topic.end_merge(merging)
 
     def close(self) -> None:
         """Close stores and journal; what was acknowledged stays in the journal."""
@@ -241,6 +246,22 @@ class WriteSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _naming_catch_up(topic: StoreWriter) -> Iterator[None]:
+    """Say in the hint of a store's error that nothing is to be repeated: what is applied stands in the journal."""
+    try:
+        yield
+    except SowError as error:
+        if topic.journalled and error.code.startswith("SOW-STO-"):
+            name = topic.config.name
+            rest = (
+                "repeat nothing that is durable: the journal has it, and the next command that writes to topic "
+                f"{name}, or sowctl replay {name}, brings it into the store"
+            )
+            error.hint = rest if error.hint is None else f"{error.hint}; {rest}"
+        raise
 
 
 def recorded_sequence(instance: Instance, publisher: int) -> int:

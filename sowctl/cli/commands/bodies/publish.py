@@ -25,6 +25,7 @@ from sowctl.cli.io.sources import (
 )
 from sowctl.cli.io.tables import LINES, TEXTS, Reading, format_of, row_sources
 from sowctl.cli.meter import Meter, words_of
+from sowctl.engine.reports import Rest
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.frames import framed
@@ -32,7 +33,7 @@ from sowctl.messages.framing.frames import framed
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.reports import Rejected, Rest
+    from sowctl.engine.reports import Rejected
     from sowctl.engine.writing.batching import MessageSource
     from sowctl.engine.writing.commit import Acknowledged
     from sowctl.messages.base import MessageType
@@ -191,7 +192,7 @@ class Publishing:
         show_report(self.invocation, report, summary)
 
     def broken_off(self, rest: Rest) -> None:
-        """Say at the end how to go on, unless all is to be done again or nothing is left.
+        """Say at the end how to go on, unless all is to be done again.
 
         The rest begins with a message that was not published. Files that were not come to follow it: the rest comes
         to them through a pipe, in the place of its file.
@@ -200,8 +201,11 @@ class Publishing:
 
         if not rest.input and not rest.messages:
             return
+        if rest.offset and self._is_end(rest):
+            rest = Rest(rest.input + 1, 1, 0, rest.messages)
         names = [STDIN if name == "-" else quote(name) for name in self._names[rest.input :]]
         if not names:
+            self.invocation.resume = "the input was published to its end: nothing of it is to be published again"
             return
         later = ", then " + " ".join(names[1:]) if names[1:] else ""
         if self._rows and rest.offset:
@@ -222,6 +226,11 @@ class Publishing:
         if self._options.sequence is not None:
             words += f"; with --sequence {self._options.sequence + rest.messages}"
         self.invocation.resume = words
+
+    def _is_end(self, rest: Rest) -> bool:
+        """Whether nothing of its file follows a place."""
+        path = Path(self._names[rest.input])
+        return not self._rows and path.is_file() and not is_packed(str(path)) and rest.offset >= path.stat().st_size
 
     def _explain(self, error: SowError) -> None:
         """Add to an error what is published, and the line that it is about."""
