@@ -162,7 +162,13 @@ class Invocation:
         if targets and not self.has_config() and all(map(_is_path, targets)):
             self.detail("no configuration; the targets are files")
             return Instance(
-                None, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
+                None,
+                self.clock,
+                self.seam,
+                self.lock_wait,
+                notify=self.note,
+                holder=f"sowctl {self.command}",
+                tell_more=self.detail,
             )
         root = Path(self.settings.root) if self.settings.root is not None else None
         return self.open_other(self.config_path(), root)
@@ -177,7 +183,13 @@ class Invocation:
 
             config = self.kept.load(path, self.environ, root)
             return LastingInstance(
-                config, self.clock, self.seam, self.lock_wait, notify=self.note, holder=f"sowctl {self.command}"
+                config,
+                self.clock,
+                self.seam,
+                self.lock_wait,
+                notify=self.note,
+                holder=f"sowctl {self.command}",
+                tell_more=self.detail,
             )
         return Instance.open(
             path,
@@ -188,6 +200,7 @@ class Invocation:
             lock_wait=self.lock_wait,
             notify=self.note,
             holder=f"sowctl {self.command}",
+            tell_more=self.detail,
         )
 
     def has_config(self) -> bool:

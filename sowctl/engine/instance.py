@@ -78,8 +78,8 @@ class Instance(DescribedStruct, frozen=True):
     ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
     gives a topic that a session of this run has open, because a store is opened but once in a process;
     ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``watch`` is told how far a long
-    reading has come: of what, how many, of how many. ``lasting``: it is a program's,
-    which asks again and again, not a command's, which asks once.
+    reading has come: of what, how many, of how many. ``tell_more`` takes what explains a remark. ``lasting``: it is a
+    program's, which asks again and again, not a command's, which asks once.
     """
 
     lasting: ClassVar[bool] = False
@@ -95,6 +95,7 @@ class Instance(DescribedStruct, frozen=True):
     fix_names: bool = False
     noted: set[str] = field(default_factory=set)
     watch: Callable[[str, int, int], None] = unwatched
+    tell_more: Callable[[str], None] = _silent
 
     @classmethod
     def open(
@@ -110,6 +111,7 @@ class Instance(DescribedStruct, frozen=True):
         random: Callable[[int], bytes] = os.urandom,
         notify: Callable[[str], None] = _silent,
         holder: str = "sowctl",
+        tell_more: Callable[[str], None] = _silent,
     ) -> Self:
         """Load ``config_path`` (paths in it count from its directory, or from ``root``).
 
@@ -134,7 +136,7 @@ class Instance(DescribedStruct, frozen=True):
             if Path(config_path).suffix == ".sow" and Path(config_path).is_file():
                 problem.hint = "this is a store; name the configuration that has its topic"
             raise
-        return cls(config, clock, seam, lock_wait, random, notify, holder)
+        return cls(config, clock, seam, lock_wait, random, notify, holder, tell_more=tell_more)
 
     def with_archive(self, archive: Place | None) -> Self:
         """The same with another archive of its journal, a directory or a URL. Raises ConfigError ``SOW-ENG-020``
@@ -148,11 +150,13 @@ class Instance(DescribedStruct, frozen=True):
         """One reading of the clock, microseconds UTC."""
         return self.clock()
 
-    def notify_once(self, about: str, text: str) -> None:
-        """Make a remark, unless one about the same was made before in this run."""
+    def notify_once(self, about: str, text: str, detail: str = "") -> None:
+        """Make a remark, unless one about the same was made before in this run, and explain it by ``detail``."""
         if about not in self.noted:
             self.noted.add(about)
             self.notify(text)
+            if detail:
+                self.tell_more(detail)
 
     @property
     def is_watched(self) -> bool:

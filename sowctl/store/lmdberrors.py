@@ -72,8 +72,8 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             "SOW-STO-041",
             f"not permitted to {action}: {text}",
             place=str(path),
-            hint="whoever asks a queue leases from it: ask for write permission on the file, its -lock file and their "
-            "directory"
+            hint="to look at a queue, ask for read permission on the file and its -lock file; to lease from it, for "
+            "write permission on both and on their directory"
             if path.suffix == ".queue"
             else "to read a store, ask for read permission on the file and its directory; to write to it, for write "
             "permission on both and on its -lock, -gate and -writer files",

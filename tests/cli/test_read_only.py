@@ -17,7 +17,8 @@ from sowctl.cli.commands.bodies import doctor as examination
 from sowctl.store import check
 from tests.cli.conftest import Cli
 from tests.support.instances import START, CheckHere, Lab, config_xml, message, topic_xml
-from tests.support.readonly import as_reader, forbid_writing, open_directory
+from tests.support.queues import QueueLab, queue_xml
+from tests.support.readonly import allow_writing, as_reader, forbid_writing, open_directory
 
 HISTORY = "<History><Window>1h</Window><Granularity>1ms</Granularity></History>"
 XML = config_xml(topic_xml("orders", HISTORY) + topic_xml("alone"), ("orders",))
@@ -85,7 +86,10 @@ def test_every_reader(
     # journals are judged by what the stores know, so that their readers ask the stores as well
     reads_stores = argv[2] != "eval"
     assert err.count(NOTE) == reads_stores
-    assert "status 11" in err or not reads_stores
+    # What that may lead to is for who asks for more.
+    assert "status 11" not in err and len(err.splitlines()) <= len(truth[2].splitlines()) + 1
+    if reads_stores:
+        assert "status 11" in as_reader(lambda: run(cli, *argv, "--verbose"))[2]  # type: ignore[index]
 
 
 def _check_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,20 +195,118 @@ def test_doctor_tells_what_works(cli: Cli, instance: Path, monkeypatch: pytest.M
     assert "alone.json.sow may not be read" in found["detail"]  # type: ignore[index]
 
 
-def test_a_read_only_mount(instance: Path) -> None:
-    """Root, too, has no locks there, and hears of it; a writer beside the mount may go on."""
-    script = f'mount --bind {instance} {instance} && mount -o remount,ro,bind {instance} && exec "$@"'
+def run_on_read_only_mount(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where the directory of its configuration is mounted read-only; skip where nothing may be."""
+    script = f'mount --bind {root} {root} && mount -o remount,ro,bind {root} && exec "$@"'
     command = ["unshare", "-m", "sh", "-c", script, "sh"]
     if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
         pytest.skip("this user may not mount anything")
-    root = str(Path(sowctl.__file__).parent.parent)
-    argv = [sys.executable, "-m", "sowctl", "-c", str(instance / "sowctl.xml")]
-    for verb in (["query", "orders", "--count"], ["check"]):
-        said = subprocess.run(
-            [*command, *argv, *verb],
-            capture_output=True,
-            text=True,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": root},
-        )
+    return subprocess.run(
+        [*command, sys.executable, "-m", "sowctl", "-c", str(root / "sowctl.xml"), *argv],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(sowctl.__file__).parent.parent)},
+    )
+
+
+def test_a_read_only_mount(instance: Path) -> None:
+    """Root, too, has no locks there, and hears of it; a writer beside the mount may go on."""
+    for verb in (["query", "orders", "--count"], ["check"], ["store", "check", "--read-data", "100%"]):
+        said = run_on_read_only_mount(instance, *verb)
         assert said.returncode == 0, said.stderr
         assert said.stderr.count(NOTE) == 1
+        assert "a writer went on" not in said.stderr
+    # Its checks are several, and the remark is one.
+    assert run_on_read_only_mount(instance, "doctor").stderr.count(NOTE) == 1
+
+
+def test_queues_on_a_read_only_mount(queues: Path) -> None:
+    for verb in (*QUEUES, ("check",)):
+        said = run_on_read_only_mount(queues, *CLOCK, *verb)
+        assert said.returncode == 0, said.stderr
+        assert "damaged" not in said.stderr and "not verified" not in said.stderr
+    said = run_on_read_only_mount(queues, *CLOCK, "check", "--json")
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+QUEUES = (
+    ("queue", "list"),
+    ("queue", "info", "work"),
+    ("queue", "peek", "work"),
+    ("queue", "depth", "work"),
+    ("query", "work", "--count"),
+)
+
+
+@pytest.fixture
+def queues(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An instance with a queue of which some messages are leased, as the working directory."""
+    with open_directory() as root:
+        lab = QueueLab(root, config_xml(topic_xml("orders") + queue_xml(), ("orders", "work")))
+        lab.publish("orders", *(message(id=number) for number in range(9)))
+        monkeypatch.chdir(root)
+        lab.lease(2)
+        yield root
+
+
+def answers(cli: Cli) -> list[tuple[int, str]]:
+    return [run(cli, *CLOCK, *argv)[:2] for argv in QUEUES]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with a state", "without one"])
+def test_queues_can_be_read_by_who_may_not_write(
+    cli: Cli, queues: Path, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _check_in_this_process(monkeypatch)
+    if not kept:
+        shutil.rmtree(next(queues.rglob("*.queues")))
+    truth = answers(cli)
+    assert {status for status, _ in truth} == {0}
+    assert run(cli, *CLOCK, "check")[0] == 0
+    if not kept:
+        shutil.rmtree(next(queues.rglob("*.queues")))
+        run(cli, *CLOCK, "queue", "depth", "--help")
+    before = {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()}
+    forbid_writing(queues)
+    found = as_reader(lambda: (answers(cli), run(cli, *CLOCK, "check")))
+    assert found[0] == truth or not kept  # type: ignore[index]
+    assert [status for status, _ in found[0]] == [0] * len(QUEUES)  # type: ignore[index]
+    assert found[1][0] == 0 and "damaged" not in found[1][1] + found[1][2]  # type: ignore[index]
+    status, _, err = as_reader(lambda: run(cli, *CLOCK, "queue", "lease", "work"))  # type: ignore[misc]
+    assert status == 6 and "lease" in err
+    allow_writing(queues)
+    assert {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("pattern", "codes"),
+    [
+        ("*.queue", {"SOW-STO-041"}),
+        ("*.queue-lock", {"SOW-STO-041"}),
+        ("*.journal", {"SOW-JRN-020"}),
+        ("*.topics", {"SOW-JRN-053"}),
+        ("journal", {"SOW-JRN-020", "SOW-STO-041"}),
+        ("sow", {"SOW-STO-041"}),
+    ],
+)
+def test_check_goes_on_where_something_may_not_be_read(
+    cli: Cli, queues: Path, pattern: str, codes: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not verified, it is told once, and it is no damage; what is damaged besides is found."""
+    _check_in_this_process(monkeypatch)
+    assert run(cli, *CLOCK, "check")[0] == 0
+    forbid_writing(queues)
+    (hidden,) = queues.rglob(pattern)
+    hidden.chmod(0)
+    status, out, err = as_reader(lambda: run(cli, *CLOCK, "check", "--json"))  # type: ignore[misc]
+    found = [json.loads(line) for line in out.splitlines()]
+    assert status == 6
+    assert {row["rule"] for row in found} == codes and len(found) == len({row["message"] for row in found})
+    assert json.loads(err.splitlines()[-1])["not_verified"]
+    if pattern == "*.queue":
+        journal = next(queues.rglob("*.journal"))
+        data = bytearray(journal.read_bytes())
+        data[len(data) // 2] ^= 4
+        journal.chmod(0o644)
+        journal.write_bytes(data)
+        assert as_reader(lambda: run(cli, *CLOCK, "check"))[0] == 5  # type: ignore[index]

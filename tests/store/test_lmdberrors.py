@@ -107,4 +107,4 @@ def test_questions_for_a_larger_map_pass_and_others_are_explained(tmp_path: Path
 
 def test_who_may_not_write_is_told_what_the_state_of_a_queue_needs(tmp_path: Path) -> None:
     hints = {name: translate(_system(errno.EACCES), tmp_path / name, "lock it").hint or "" for name in ("q.queue", "s")}
-    assert "leases" in hints["q.queue"] and "-gate" in hints["s"]
+    assert "lease from it" in hints["q.queue"] and "-gate" in hints["s"]

@@ -97,7 +97,7 @@ def depth_of(queue: OpenQueue) -> Depth:
     """How many messages are in which state."""
     if not queue.exists:
         return Depth(queue.queue.name, queue.queue.message_type)
-    return queue.turns.make(_depth)
+    return queue.turns.look(_depth)
 
 
 def info_of(queue: OpenQueue) -> QueueInfo:
@@ -129,7 +129,7 @@ def info_of(queue: OpenQueue) -> QueueInfo:
             place = at[1].place_of(at[1].index(oldest))
             places.append((oldest, (place.number, place.offset, place.before)))
 
-    queue.turns.make(act, look=True)
+    queue.turns.look(act, look=True)
     for txid, place in places:
         body = queue.bodies.of(txid, place)
         found.oldest_txid = txid
@@ -155,7 +155,7 @@ def oldest_needed(queue: OpenQueue) -> int | None:
         pending = turn.rows.first_pending()
         return min([*([] if pending is None else [pending]), *turn.rows.dead()], default=None)
 
-    return queue.turns.make(act)
+    return queue.turns.look(act)
 
 
 def _between_servers(queue: OpenQueue) -> dict[str, str]:

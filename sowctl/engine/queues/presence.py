@@ -7,6 +7,7 @@ commands, is removed together with it by whoever finds the lock free: no command
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,9 +70,24 @@ class Presence:
         if not self._path(number).exists():
             return False
         lock = FileLock(self._path(number), self._seam)
-        if not lock.acquire(exclusive=True, wait=0):
-            return True
+        try:
+            if not lock.acquire(exclusive=True, wait=0):
+                return True
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            return self._is_held(lock)
         self._remove(number)
+        lock.release()
+        return False
+
+    def _is_held(self, lock: FileLock) -> bool:
+        """Whether a worker has its lock, for a process that may not write the file; True where it may not read it."""
+        try:
+            if not lock.acquire(exclusive=False, wait=0):
+                return True
+        except OSError:
+            return True
         lock.release()
         return False
 

@@ -222,13 +222,13 @@ class OpenQueue:
         """As :meth:`peek`, without payloads."""
         if not self.exists:
             return []
-        return self.turns.make(lambda turn: _seen(turn, count, unleased=unleased))
+        return self.turns.look(lambda turn: _seen(turn, count, unleased=unleased))
 
     def dead(self) -> list[SeenMessage]:
         """The dead messages, without payloads."""
         if not self.exists:
             return []
-        return self.turns.make(lambda turn: [_dead_one(turn, txid) for txid in turn.rows.dead()])
+        return self.turns.look(lambda turn: [_dead_one(turn, txid) for txid in turn.rows.dead()])
 
     def bodies_of(self, seen: Iterable[SeenMessage]) -> Iterator[QueueMessage]:
         """Messages with what the journal has of them; those that were pruned are left out."""

@@ -11,7 +11,9 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from struct import pack
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.queues.backlog import Backlog
@@ -33,6 +35,7 @@ from sowctl.engine.queues.settling import QueueEntry
 from sowctl.engine.queues.turn import NeedsJournal, Turn
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.queuestates import boot_of, state_path
+from sowctl.errors import StorageError
 from sowctl.journal.format import BEGIN, HAS_CORRELATION_ID, NO_PUBLISHER, UNKEYED
 from sowctl.store.queue.file import QueueFile
 
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
 
 T = TypeVar("T")
+NOT_WRITABLE = frozenset({"SOW-STO-040", "SOW-STO-041", "SOW-JRN-021"})
+"""Errors of a state or journal that cannot be written: no room, no permission, a read-only file system."""
 LOOK_EVERY = 0.5
 """Seconds between two looks whether the workers live; each costs a file lock per worker."""
 
@@ -68,6 +73,8 @@ class Turns:
         self._digest = digest_of(queue)
         self._owner = instance.publisher
         self._known: tuple[int, int, int] | None = None
+        self._copy: TemporaryDirectory[str] | None = None
+        """Where the copy of the state lies, for a process that may not write it."""
 
     @property
     def has_log(self) -> bool:
@@ -117,9 +124,33 @@ class Turns:
             except NeedsJournal:
                 journals = True
 
+    def look(self, act: Callable[[Turn], T], *, look: bool = False) -> T:
+        """As :meth:`make`, for an ``act`` that reads alone: where this process may not write the state or the journal,
+        the change is made to a copy of the state, and nothing is journalled."""
+        if self._copy is None:
+            try:
+                return self.make(act, look=look)
+            except StorageError as error:
+                if error.code not in NOT_WRITABLE:
+                    raise
+            self._use_copy()
+        return self.make(act, journals=True, look=look)
+
+    def _use_copy(self) -> None:
+        # Whatever the first attempt has opened belongs to the file that may not be written.
+        self.close()
+        self._copy = TemporaryDirectory(prefix="sowctl-queue-")
+        self._file = self._file.copy_into(Path(self._copy.name))
+        self.instance.notify_once(
+            "queue copy", "queues are read from copies of their state files, which cannot be written here"
+        )
+
     def close(self) -> None:
         """Close all files."""
         self._file.close()
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
         if self._log is not None:
             self._log.close()
         if self._writer is not None:
@@ -130,7 +161,9 @@ class Turns:
     def _turn(self, journals: bool, look: bool) -> Iterator[Turn | None]:
         """A turn; None where the journal was so long that it takes one more to read it up."""
         with ExitStack() as locks:
-            if journals:
+            # A copy journals nothing, so that it takes no lock of the journal.
+            writes = journals and self._copy is None
+            if writes:
                 locks.enter_context(self.writer.lock())
             # Opened before the state is locked: who opens a journal may ask the states of all queues, this one too.
             log = self.log
@@ -138,10 +171,10 @@ class Turns:
             now = self.instance.now
             turn = Turn(rows, log, self.queue, self._owner, now, self.instance.random, journals=journals)
             # Who holds the journal's lock knows its end, unless the state knows that there was more.
-            last = self.writer.last_txid if journals else 0
+            last = self.writer.last_txid if writes else 0
             if rows.told > last:
                 last = proven_end(rows, log)
-            elif not journals:
+            elif not writes:
                 last = log.last_txid()
             self._renew(turn, last)
             if self.backlog.catch_up(rows, log, last, now):
@@ -203,7 +236,7 @@ class Turns:
     def _settle(self, turn: Turn) -> None:
         """Write what the change has to say into the journal; from here on it counts."""
         entries = turn.entries
-        if not len(entries):
+        if not len(entries) or self._copy is not None:
             return
         from sowctl.journal.group import Group
 

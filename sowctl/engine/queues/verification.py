@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ from sowctl.engine.queues.recovery import AHEAD, of_another_copy, proven_end, st
 from sowctl.engine.queues.settling import TIME_LIMIT
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.queuestates import boot_of, state_path
-from sowctl.errors import SowError
+from sowctl.errors import DamageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.store.queue.file import QueueFile
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
@@ -83,18 +84,27 @@ class _CutOut(NamedTuple):
 
 
 def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]:
-    """What is wrong with the state of a queue, and a word on what was checked; None where there is nothing to check."""
+    """What is wrong with the state of a queue, and a word on what was checked; None where there is nothing to check.
+
+    Raises SowError for what kept it from being read and is no damage.
+    """
     path = state_path(instance, queue)
-    if not path.exists() or not has_log(instance):
-        return [], None
     found: list[str] = []
     of_gaps: list[str] = []
     ahead: list[str] = []
     counts = ""
     boot, synced = boot_of(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
+    if not file.exists or not has_log(instance):
+        return [], None
     try:
-        with open_log(instance) as log, file.change() as rows:
+        # A copy can be brought up to the end of the journal by who may only read, and holds up no worker.
+        with (
+            open_log(instance) as log,
+            tempfile.TemporaryDirectory(prefix="sowctl-queue-") as place,
+            closing(file.copy_into(Path(place))) as copy,
+            copy.change() as rows,
+        ):
             last = proven_end(rows, log)
             why = stale(rows, digest_of(queue), log, last)
             if why is None and of_another_copy(rows, log):
@@ -119,10 +129,8 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
             raise _Looked
     except _Looked:
         pass
-    except SowError as error:
+    except DamageError as error:
         return [Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)], f"{path.name}: damaged"
-    finally:
-        file.close()
     hint = "stop the workers and remove the file: it is made anew from the journal"
     kept = "keep the file: without it, what was acknowledged there is delivered again"
     if of_gaps:

@@ -220,11 +220,12 @@ def open_store(instance: Instance, path: Path) -> Store:
 
 
 def note_unlocked(instance: Instance, path: Path) -> None:
-    """Say what reading without locks may lead to."""
+    """Say that a store is read without locks, and to who wants to know more what that may lead to."""
     instance.notify_once(
         "unlocked",
-        f"reading without locks, because {path.name}-lock and {path.name}-gate may not be written here: while another "
-        "process writes to a store, reading it may end with status 11; what is printed is always one state",
+        "reading without locks: lock files may not be written here",
+        f"{path.name}-lock or {path.name}-gate may not be written; while another process writes to the store, reading "
+        "it may end with status 11; what is printed is always one state",
     )
 
 
@@ -238,13 +239,15 @@ def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standin
     """The positions of the stores that exist; an unreadable store stands at 0: what opens it will report it."""
     found = []
     for topic in topics:
-        if topic.file is None or not topic.file.exists():
+        if topic.file is None:
             continue
         try:
+            if not topic.file.exists():
+                continue
             meta = meta_of(topic.file, instance)
             ref = topic.name, topic.message_type
             found.append(Standing(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
-        except SowError:
+        except (SowError, OSError):
             # Position 0 of no lineage raises no floor and acknowledges nothing: a damaged store must not stop work on
             # the others.
             found.append(Standing(topic.file, 0, bytes(16)))

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 
 SCAN_BATCH = 1000
+_NOT_READ = frozenset({StorageError.exit_status, LockedError.exit_status})
+"""Exit statuses of errors that say nothing of damage: no permission, a lock."""
 
 
 class CheckRun:
@@ -57,6 +59,7 @@ class CheckRun:
         self._missed: list[str] = []
         self._errors = 0
         self._sound: list[int] = []
+        self._told: set[tuple[str, str, str]] = set()
         self._read = CheckReport()
         self._findings = self._counted()
 
@@ -68,8 +71,11 @@ class CheckRun:
 
     def _counted(self) -> Iterator[Finding]:
         for finding in self._run():
-            self._errors += finding.level is Level.ERROR
-            yield finding
+            # Every topic meets what is wrong with the journal: it is one fault, and is told once.
+            if (known := _identity(finding)) not in self._told:
+                self._told.add(known)
+                self._errors += finding.level is Level.ERROR
+                yield finding
 
     @property
     def status(self) -> int:
@@ -104,17 +110,34 @@ class CheckRun:
         for number, target in enumerate(targets):
             self._left = len(targets) - number, monotonic() - started
             path = target.topic.file if target.topic is not None else target.path
-            if path is None or not path.exists():
-                yield from self._absent(target)
-                continue
-            # Read in a process of its own first. Only a store without a finding is read in this one: damaged pages can
-            # end a process.
-            sound = yield from self._store(path)
-            if target.topic is not None:
-                yield from self._belongs(target.topic, path, sound and self._reading is None)
+            try:
+                yield from self._target(target, path)
+            except SowError as error:
+                if error.exit_status not in _NOT_READ:
+                    raise
+                yield from self._not_read(error, path.name if path is not None else "store", path)
         if self._targets is None:
             yield from self._journal()
             yield from self._queues()
+
+    def _target(self, target: Target, path: Path | None) -> Iterator[Finding]:
+        """One store. Raises StorageError and LockedError where it cannot be read."""
+        if path is None or not _is_there(path):
+            yield from self._absent(target)
+            return
+        # Read in a process of its own first. Only a store without a finding is read in this one: damaged pages can
+        # end a process.
+        sound = yield from self._store(path)
+        if target.topic is not None:
+            yield from self._belongs(target.topic, path, sound and self._reading is None)
+
+    def _not_read(self, error: SowError, what: str, path: Path | None) -> Iterator[Finding]:
+        """Note as not verified what could not be read for another reason than damage."""
+        self._missed.append(f"{what}: {error.message}")
+        finding = Finding(error.code, Level.ERROR, Place(error.place or str(path or what)), error.message, error.hint)
+        if _identity(finding) not in self._told:
+            self._sound.append(error.exit_status)
+            yield finding
 
     def _queues(self) -> Iterator[Finding]:
         """The states of queues against themselves and the journal."""
@@ -122,13 +145,17 @@ class CheckRun:
         if config is None or not any(entry.kind in QUEUES for entry in config.sow) or self._instance.log is None:
             return
         from sowctl.engine.queues.verification import verify
-        from sowctl.engine.topics.queuestates import queues_of
+        from sowctl.engine.topics.queuestates import queues_of, state_path
 
         for queue in queues_of(self._instance):
             try:
                 findings, said = verify(self._instance, queue)
             except SowError as error:
-                self._missed.append(f"queue {queue.name}: {error.message}")
+                path = state_path(self._instance, queue)
+                if error.exit_status in _NOT_READ:
+                    yield from self._not_read(error, f"queue {queue.name}", path)
+                else:
+                    yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
                 continue
             yield from findings
             if said is not None:
@@ -250,10 +277,11 @@ class CheckRun:
                 yield from self._runs(path, meta)
         except SowError as error:
             # A journal that may not be read is not damaged.
-            if error.exit_status in (StorageError.exit_status, LockedError.exit_status):
-                self._sound.append(error.exit_status)
-            if error.exit_status != MissingError.exit_status:
-                yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
+            if error.exit_status in _NOT_READ:
+                yield from self._not_read(error, f"{path.name}: its place in the journal", path)
+            elif error.exit_status != MissingError.exit_status:
+                place = error.place if error.code.startswith("SOW-JRN-") else None
+                yield Finding(error.code, Level.ERROR, Place(place or str(path)), error.message, error.hint)
 
     def _runs(self, store: Path, meta: StoreMeta) -> Iterator[Finding]:
         """The sorted runs beside a store that lead on from where it stands; the others are of no use to anybody."""
@@ -336,11 +364,28 @@ class CheckRun:
         except SowError:
             pass  # what is missing is among the findings
         coverage = JournalCoverage()
-        yield from check_log(instance, coverage)
+        try:
+            yield from check_log(instance, coverage)
+        except SowError as error:
+            if error.exit_status not in _NOT_READ:
+                raise
+            yield from self._not_read(error, "journal", instance.log.directory)
         read = self._read
         read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
         self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
         self._missed.extend(coverage.missed)
+
+
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.id, f"{finding.place} {finding.place.element}", finding.message
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked into."""
+    from sowctl.store.lmdberrors import explained
+
+    with explained(path, "look for the store"):
+        return path.exists()
 
 
 def check(instance: Instance, targets: Sequence[Target] | None = None, reading: Reading | None = None) -> CheckRun:

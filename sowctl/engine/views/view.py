@@ -101,7 +101,7 @@ def _cached(moment: ViewInstant, entry: View, query: Query, path: Path) -> Curre
     try:
         refresh.run()
     except WITHOUT as problem:
-        words = problem.message if isinstance(problem, SowError) else str(problem)
+        words = problem.message if isinstance(problem, SowError) else problem.strerror or str(problem)
         instance.notify_once(f"cache of {entry.name}", f"the view {entry.name} is computed without a cache: {words}")
         return None
     source = _as_it_is(moment, refresh, topic)

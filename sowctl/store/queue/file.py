@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -106,6 +107,8 @@ class QueueFile:
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
+        self._place = path
+        """What errors name: of a copy, the file that it was made of."""
         self.synced = synced or boot is None
         self._boot = boot
         self.lock_wait = lock_wait
@@ -118,8 +121,9 @@ class QueueFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
-        return self.path.exists()
+        """Whether there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked into."""
+        with explained(self._place, "look for the queue"):
+            return self.path.exists()
 
     @contextmanager
     def change(self) -> Iterator[StateRows]:
@@ -132,7 +136,7 @@ class QueueFile:
             txn = self._begin(opened)
             try:
                 try:
-                    rows = StateRows(txn, opened.databases, self._seam, str(self.path))
+                    rows = StateRows(txn, opened.databases, self._seam, str(self._place))
                     yield rows
                     rows.finish()
                     self._seam.call("lmdb.commit", txn.commit)
@@ -154,12 +158,12 @@ class QueueFile:
 
         Nothing is made, written or replaced; who may only read the files may look. Raises as :meth:`change`.
         """
-        if not self.path.exists():
+        if not self.exists:
             yield None
             return
         # Alone, as LMDB opens a file once in a process; who may only read shares it with others of that kind.
         alone = os.access(self._lock.path, os.W_OK)
-        with unbroken(), self._locked(exclusive=alone), explained(self.path, "read the queue"), ExitStack() as stack:
+        with unbroken(), self._locked(exclusive=alone), explained(self._place, "read the queue"), ExitStack() as stack:
             if not self._usable(self._mark()):
                 yield None
                 return
@@ -167,11 +171,11 @@ class QueueFile:
                 try:
                     env, databases = self._for_reading(stack)
                 except DamageError as problem:
-                    raise damaged(problem.message, str(self.path)) from problem
+                    raise damaged(problem.message, str(self._place)) from problem
                 txn = stack.enter_context(self._seam.call("lmdb.begin", env.begin))
                 if databases is None:
                     databases = {name: env.open_db(name.encode(), txn, create=False) for name in NAMES}
-                yield StateRows(txn, databases, self._seam, str(self.path))
+                yield StateRows(txn, databases, self._seam, str(self._place))
             except lmdb.Error as problem:
                 raise self._explained(problem, "read the queue") from problem
 
@@ -208,6 +212,28 @@ class QueueFile:
         with unbroken(), self._locked():
             yield self.path.exists() and self._usable(self._mark())
 
+    def copy_into(self, directory: Path) -> QueueFile:
+        """A copy of the file in another directory, for a process that may not write it: changes of the copy are its
+        own. Empty where there is no file that may be used.
+
+        The lock is shared, as another user takes it. Without a lock file, where none can be made, no process changes
+        the file. Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, StorageError.
+        """
+        copy = QueueFile(directory / self.path.name, self._seam, boot="copy", lock_wait=0.0)
+        copy._place = self.path
+        if not self.exists:
+            return copy
+        with unbroken(), ExitStack() as stack:
+            if self._lock.path.exists():
+                stack.enter_context(self._locked(exclusive=False))
+                if not self._usable(self._mark()):
+                    return copy
+            with explained(self._place, "read the queue"):
+                shutil.copyfile(self.path, copy.path)
+        # A file without a mark is taken for one that was synced, which is what this process has read.
+        copy.path.chmod(FILE_MODE)
+        return copy
+
     def put_aside(self) -> Path | None:
         """Give a damaged file another name; the new name, None where there is no file."""
         with unbroken(), self._locked():
@@ -217,7 +243,7 @@ class QueueFile:
             number = 1
             while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
                 number += 1
-            with explained(self.path, "put the file aside"):
+            with explained(self._place, "put the file aside"):
                 self._seam.call("file.rename", os.rename, self.path, aside)
             return aside
 
@@ -229,7 +255,7 @@ class QueueFile:
 
     @contextmanager
     def _locked(self, *, exclusive: bool = True) -> Iterator[None]:
-        with explained(self.path, "lock the queue"):
+        with explained(self._place, "lock the queue"):
             if exclusive and not self._housed:
                 make_directories(self.path.parent, self._seam)
                 self._housed = True
@@ -238,7 +264,7 @@ class QueueFile:
             raise LockedError(
                 "SOW-QUE-010",
                 f"the queue is in use by another process{self._who()}, for more than {self.lock_wait:g} s",
-                place=str(self.path),
+                place=str(self._place),
                 hint="find out what it does; --lock-wait says how long to wait",
             )
         if exclusive:
@@ -263,7 +289,7 @@ class QueueFile:
 
     def _current(self) -> _Opened:
         """The environment of the file that the path shows now; the lock is held."""
-        with explained(self.path, "open the queue"):
+        with explained(self._place, "open the queue"):
             marked = self._mark()
             try:
                 if not self._usable(marked):
@@ -283,7 +309,7 @@ class QueueFile:
             try:
                 mine = self._attach(identity)
             except DamageError as problem:
-                raise damaged(problem.message, str(self.path)) from problem
+                raise damaged(problem.message, str(self._place)) from problem
             except lmdb.Error as problem:
                 raise self._explained(problem, "open the queue") from problem
             self._opened = mine
@@ -342,7 +368,7 @@ class QueueFile:
             opened.close()
             self._seam.call("file.rename", os.rename, temporary, self.path)
         except lmdb.Error as problem:
-            raise translate(problem, self.path, "make the queue's state file") from problem
+            raise translate(problem, self._place, "make the queue's state file") from problem
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -382,8 +408,8 @@ class QueueFile:
                 opened.mapped, self._size = 0, self.path.stat().st_size
             except lmdb.Error as problem:
                 raise self._explained(problem, "write to the queue") from problem
-        raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self.path))
+        raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self._place))
 
     def _explained(self, problem: lmdb.Error, action: str) -> Exception:
-        found = translate(problem, self.path, action)
-        return damaged(found.message, str(self.path)) if isinstance(found, DamageError) else found
+        found = translate(problem, self._place, action)
+        return damaged(found.message, str(self._place)) if isinstance(found, DamageError) else found

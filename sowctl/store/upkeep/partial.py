@@ -65,13 +65,18 @@ class PartialExamination(StoreExamination):
         path = self._handle.files.path
         self.note("its branches")
         state = inspect(path, SEAM)
-        # Pages of this state stay for as long as its transaction is open; without locks they do not.
-        if self._handle.watch is not None or state.txnid != int(self.txn.id()):
+        if state.txnid != int(self.txn.id()):
             self.skipped.append("structure: a writer went on meanwhile")
             return
         with PageFile(path, state.page_size, SEAM) as file:
             structure = Structure(file, state)
-            for words, damage in structure.faults():
+            faults = structure.faults()
+            if self._handle.watch is not None:
+                # Pages of this state stay for as long as its transaction is open; without locks a writer may have given
+                # them to another state, which is known behind them.
+                faults = iter(list(faults))
+                self.steady()
+            for words, damage in faults:
                 if damage:
                     yield self._finding("SOW-STO-056", words, "pages")
                     continue

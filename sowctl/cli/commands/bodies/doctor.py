@@ -24,6 +24,7 @@ from sowctl.version import VERSION
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.config.model import InstanceConfig
+    from sowctl.engine.instance import Instance
 
 LIBRARIES = (
     "lmdb",
@@ -126,12 +127,18 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         return
     try:
         path = invocation.config_path()
-        with invocation.open_instance() as instance:
-            config = instance.config
+        instance = invocation.open_instance()
     except SowError as error:
         hint = error.hint or "sowctl validate shows every error"
         yield Check("configuration", "problem", f"{error.place + ': ' if error.place else ''}{error.message}", hint)
         return
+    # One for all checks, so that each remark is made once.
+    with instance:
+        yield from _configured(instance, path)
+
+
+def _configured(instance: Instance, path: Path) -> Iterator[Check]:
+    config = instance.config
     assert config is not None
     yield Check("configuration", "ok", f"{path}: instance {config.name}, {len(config.topics)} topics")
     stores: dict[Path, list[Path]] = {}
@@ -144,9 +151,9 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
     for directory, files in stores.items():
         yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
     for what, looking in (
-        ("instance", _diagnosed(invocation)),
-        ("views", _views(invocation, config)),
-        ("conflated topics", _conflated(invocation, config)),
+        ("instance", _diagnosed(instance)),
+        ("views", _views(instance, config)),
+        ("conflated topics", _conflated(instance, config)),
     ):
         yield from _going_on(what, looking)
 
@@ -162,56 +169,53 @@ def _going_on(what: str, looking: Iterator[Check]) -> Iterator[Check]:
         )
 
 
-def _diagnosed(invocation: Invocation) -> Iterator[Check]:
+def _diagnosed(instance: Instance) -> Iterator[Check]:
     """File systems, stores, readers, locks and clock."""
     from sowctl.engine.upkeep.diagnosis import diagnose
 
-    with invocation.open_instance() as instance:
-        for found in diagnose(instance):
-            yield Check(found.name, found.state, found.detail, found.hint)
+    for found in diagnose(instance):
+        yield Check(found.name, found.state, found.detail, found.hint)
 
 
-def _conflated(invocation: Invocation, config: InstanceConfig) -> Iterator[Check]:
+def _conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
     """How far the kept states of conflated topics are behind: what only they know should be kept up by somebody."""
     found = [entry for entry in config.sow if entry.kind == "ConflatedTopic" and isinstance(entry, OtherEntry)]
     if not found:
         return
     from sowctl.engine.views.conflation.conflated import outlook
 
-    with invocation.open_instance() as instance:
-        for entry in found:
-            name = f"conflated topic {entry.name}"
-            try:
-                state = outlook(instance, entry)
-            except SowError as error:
-                yield Check(name, "problem", error.message, error.hint)
-                continue
-            if state.kept is None:
-                yield Check(name, "ok", "no state is kept")
-                continue
-            txids = "1 txid" if state.behind == 1 else f"{state.behind:,} txids"
-            behind = f", {txids} behind the log" if state.behind else ""
-            words = f"{state.messages:,} messages, {state.pending:,} pending, kept at {format_time(state.kept.clock)}"
-            yield Check(name, "ok", words + behind)
+    for entry in found:
+        name = f"conflated topic {entry.name}"
+        try:
+            state = outlook(instance, entry)
+        except SowError as error:
+            yield Check(name, "problem", error.message, error.hint)
+            continue
+        if state.kept is None:
+            yield Check(name, "ok", "no state is kept")
+            continue
+        txids = "1 txid" if state.behind == 1 else f"{state.behind:,} txids"
+        behind = f", {txids} behind the log" if state.behind else ""
+        words = f"{state.messages:,} messages, {state.pending:,} pending, kept at {format_time(state.kept.clock)}"
+        yield Check(name, "ok", words + behind)
 
 
-def _views(invocation: Invocation, config: InstanceConfig) -> Iterator[Check]:
+def _views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
     """How far the caches of views are behind; a query brings them up to date, so that is no problem."""
     views = [entry for entry in config.sow if entry.kind == "View" and isinstance(entry, OtherEntry)]
     if not views:
         return
     from sowctl.engine.views.view import outlook
 
-    with invocation.open_instance() as instance:
-        for entry in views:
-            try:
-                found = outlook(instance, entry)
-            except SowError as error:
-                yield Check(f"view {entry.name}", "problem", error.message, error.hint)
-                continue
-            behind = "" if not found.changed else f", {found.changed:,} changed records behind"
-            words = "up to date" if found.way == "use" else f"next: {found.way}, {found.why}{behind}"
-            yield Check(f"view {entry.name}", "ok", f"{found.messages:,} messages, {words}")
+    for entry in views:
+        try:
+            found = outlook(instance, entry)
+        except SowError as error:
+            yield Check(f"view {entry.name}", "problem", error.message, error.hint)
+            continue
+        behind = "" if not found.changed else f", {found.changed:,} changed records behind"
+        words = "up to date" if found.way == "use" else f"next: {found.way}, {found.why}{behind}"
+        yield Check(f"view {entry.name}", "ok", f"{found.messages:,} messages, {words}")
 
 
 def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:

@@ -100,7 +100,7 @@ def _cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> CurrentSo
     try:
         keeper.advance()
     except WITHOUT as problem:
-        words = problem.message if isinstance(problem, SowError) else str(problem)
+        words = problem.message if isinstance(problem, SowError) else problem.strerror or str(problem)
         moment.instance.notify_once(f"state of {entry.name}", f"{entry.name} is computed without a kept state: {words}")
         return None
     return _as_it_is(moment, entry, keeper, path)
