@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from sowctl.config.document import ElementNode
-from sowctl.config.elements.element import Element, walk
+from sowctl.config.elements.element import Element
 from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, out_of_bounds, read_value, rule_of
 from sowctl.config.problems import at_node
 from sowctl.findings import Finding, Level, Place
@@ -19,6 +19,8 @@ from sowctl.findings import Finding, Level, Place
 DeepCheck = Callable[[ElementNode, Element], Iterator[Finding]]
 TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "BatchSize"})
 """Undocumented names that running instances are known to carry."""
+MAX_PARENTS = 3
+"""Places that are named for an element that is misplaced."""
 _PIECE = r"(?s)<!--.*?-->|<\?.*?\?>|(</[^>]*>)|(<[^!](?:[^\"'>]|\"[^\"]*\"|'[^']*')*>)|(<!\[CDATA\[.*?\]\]>|[^<\s]+)|<"
 _HINTS = {
     "LeaseTimeout": "LeasePeriod is the documented name",
@@ -159,15 +161,20 @@ def _unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Findi
     from sowctl.config.spelling import nearest_or_longer
 
     # A name that is right elsewhere is misplaced and not misspelt; only a name without a home gets a suggestion.
-    homes = _homes(child.tag)
-    close = None if homes else nearest_or_longer(child.tag, [below.tag for below in row.children])
+    parents = _parents(child.tag)
+    close = None if parents else nearest_or_longer(child.tag, [below.tag for below in row.children])
+    what = "it"
     # A section that was made up around known elements: ``Queues`` for ``Queue``.
-    if close is None and not homes and child.tag.endswith("s"):
-        homes = _homes(child.tag[:-1])
-        homes = homes and f"there is no such section; {child.tag[:-1]}{homes.removeprefix('it')}"
-    if homes:
-        message = f"{child.tag} is not allowed here; {homes}"
-        return at_node("S001", child, message, f"move it out of {node.tag}"), None
+    if close is None and not parents and child.tag.endswith("s"):
+        parents = _parents(child.tag[:-1])
+        what = f"there is no such section; {child.tag[:-1]}"
+    if parents:
+        # The whole path: elements of one name, such as Topic, stand in several sections and take different children.
+        here = (node.place.element or node.tag).strip("/").removeprefix("AMPSConfig/")
+        places = " or ".join(parents[:MAX_PARENTS]) + (" and others" if len(parents) > MAX_PARENTS else "")
+        message = f"{child.tag} is not allowed in {here}; {what} belongs in {places}"
+        hint = f"move it into {parents[0]}" if len(parents) == 1 else "move it into one of these"
+        return at_node("S001", child, message, hint), None
     message = f"unknown element {child.tag} in {node.tag}"
     if close is None:
         return at_node("S002", child, message), None
@@ -176,16 +183,11 @@ def _unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Findi
 
 
 @lru_cache(maxsize=1024)
-def _homes(tag: str) -> str | None:
-    """Where an element of this name belongs, in words; None where there is no such element."""
-    from sowctl.config.elements.instance import INSTANCE
+def _parents(tag: str) -> list[str]:
+    """The paths of the elements in which one of this name belongs; none where there is no such element."""
+    from sowctl.config.elements.homes import find_parents
 
-    parents = dict.fromkeys(
-        parent
-        for parent, row in walk(INSTANCE)
-        if parent and (tag == row.tag or any(tag == other for other, _ in row.synonyms))
-    )
-    return f"it belongs in {' or '.join(list(parents)[:3])}" if parents else None
+    return find_parents(tag)
 
 
 def _named(node: ElementNode) -> str:

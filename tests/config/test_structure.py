@@ -181,6 +181,39 @@ def test_suggestions(instance: Write) -> None:
     assert "it belongs in SOW" in hint("<View/>")
 
 
+@pytest.mark.parametrize(
+    ("above", "inner"),
+    [
+        ("TransactionLog/Topic", "<Name>a</Name><MessageType>json</MessageType>{}"),
+        ("TransactionLog", "<JournalDirectory>j</JournalDirectory>{}"),
+        ("SOW", "{}"),
+    ],
+)
+@pytest.mark.parametrize("tag", ["Expiration", "Key", "FileName", "JournalDirectory", "LeasePeriod", "Destination"])
+def test_a_misplaced_element_is_sent_where_it_may_stand(tmp_path: Path, above: str, inner: str, tag: str) -> None:
+    """Never to where it stands, however the elements there are called; and the hint leads where the message does."""
+    text = inner.format(f"<{tag}>x</{tag}>")
+    for name in reversed(above.split("/")):
+        text = f"<{name}>{text}</{name}>"
+    path = tmp_path / "sowctl.xml"
+    path.write_text(f"<AMPSConfig><Name>t</Name>{text}</AMPSConfig>")
+    found = [one for one in inspect(path, environment={}) if one.id == "S001"]
+    assert bool(found) == ((above, tag) != ("TransactionLog", "JournalDirectory"))
+    if not found:
+        return
+    (finding,) = found
+    assert f"not allowed in {above};" in finding.message
+    places = finding.message.partition("belongs in ")[2].removesuffix(" and others").split(" or ")
+    assert above not in places
+    for place in places:
+        row: Element | None = INSTANCE
+        for name in place.split("/"):
+            assert row is not None
+            row = row.child(name)
+        assert row is not None and row.child(tag) is not None
+    assert finding.hint == (f"move it into {places[0]}" if len(places) == 1 else "move it into one of these")
+
+
 class TestTable:
     def test_kinds_are_known(self) -> None:
         texts = {*_CONTEXTS, "regex", "join", "grouping", "enum"}

@@ -21,11 +21,30 @@ def home(tag: str) -> tuple[str, ...]:
     return _USUAL.get(tag) or _homes().get(tag, ())
 
 
+def find_parents(tag: str) -> list[str]:
+    """The paths of all elements that ``tag`` may stand in, such as ``SOW/Topic``; ``AMPSConfig`` for its children."""
+    found = ["AMPSConfig"] if INSTANCE.child(tag) is not None else []
+    for section in _sections():
+        paths = ["/".join(above) for name, above in _below(section, ()) if name == tag and not _is_retired(above, tag)]
+        found += sorted(dict.fromkeys(paths), key=lambda path: path.count("/"))
+    return found
+
+
+def _is_retired(above: tuple[str, ...], tag: str) -> bool:
+    row: Element | None = INSTANCE
+    for name in (*above, tag):
+        row = row.child(name) if row is not None else None
+    return row is not None and row.retired is not None
+
+
+def _sections() -> list[Element]:
+    return sorted(INSTANCE.children, key=lambda row: row.tag not in _FIRST)
+
+
 @cache
 def _homes() -> dict[str, tuple[str, ...]]:
-    sections = sorted(INSTANCE.children, key=lambda row: row.tag not in _FIRST)
     found: dict[str, tuple[str, ...]] = {}
-    for section in sections:
+    for section in _sections():
         for tag, above in sorted(_below(section, ()), key=lambda place: len(place[1])):
             found.setdefault(tag, above)
     return found
