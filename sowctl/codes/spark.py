@@ -111,6 +111,13 @@ CODES: dict[str, str] = {
         Do: Add ``--sequence``.
         See: sowctl-pipeline-load(1)
         """,
+    "SOW-SPK-049": """2 a file whose place among the others is not known
+
+        Why: Messages of several files have the order of the files. Of rows Spark tells only the path of their file, so
+        a file that is given twice, or one that Spark names otherwise than it was given, has no place in that order.
+        Do: Name each file once, by a plain path.
+        See: sowctl-pipeline-load(1)
+        """,
     "SOW-SPK-042": """2 an input format that cannot be told
 
         Why: The names of the files do not say how to read them.

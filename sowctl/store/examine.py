@@ -59,6 +59,7 @@ class StoreExamination:
         self.expiry_sum = 0
         self.highest_txid = 0
         self.skipped: list[str] = []
+        self._is_refused = False
         self.progress: Callable[[int, int], None] = untold
 
     def run(self) -> Iterator[Finding]:
@@ -101,6 +102,14 @@ class StoreExamination:
     def _finding(self, code: str, message: str, element: str) -> Finding:
         return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD)
 
+    def _damaged_page(self, problem: Exception, where: str, element: str) -> Iterator[Finding]:
+        """The finding for a page that LMDB could not follow; none for what it refuses to read in the same transaction
+        after that, which is the same fault."""
+        if self._is_refused and isinstance(problem, lmdb.BadTxnError):
+            return
+        self._is_refused = True
+        yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message + where, element)
+
     def _read_spare_page(self) -> Iterator[Finding]:
         """The meta page that is not in use: LMDB leaves it mixed from two states where writing it fails.
 
@@ -132,7 +141,7 @@ class StoreExamination:
             # Without a meta record there is nothing to compare totals with; everything else is still read.
             self.skipped.append("counts and digest: the meta record cannot be read")
         except lmdb.Error as problem:
-            yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message, "meta")
+            yield from self._damaged_page(problem, "", "meta")
             self.skipped.append("counts and digest: the meta record cannot be read")
 
     def _walk(
@@ -165,8 +174,7 @@ class StoreExamination:
                     self.tell()
             self.tell()
         except lmdb.Error as problem:
-            message = damaged_page(problem, Path(self.path)).message
-            yield self._finding("SOW-STO-023", f"{message}, after {_shown(last)}", name)
+            yield from self._damaged_page(problem, f", after {_shown(last)}", name)
             self.skipped.append(f"{name} after {_shown(last)}")
 
     def _chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -251,7 +259,8 @@ class StoreExamination:
         except SowError as problem:
             yield self._finding(problem.code, problem.message, "sequences")
         except (lmdb.Error, OverflowError) as problem:
-            yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message, "sequences")
+            yield from self._damaged_page(problem, "", "sequences")
+            return
         if self.meta is not None and seen != self.meta.sequences:
             message = f"{seen} sequences were found, {self.meta.sequences} are counted"
             yield self._finding("SOW-STO-051", message, "sequences")

@@ -100,6 +100,8 @@ def load(
             done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
         else:
             here = brought(spark, files, area) if ours else files
+            if not ours:
+                files = _named_by_spark(spark, files)
             done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}")
         late: list[Rejected] = []
         try:
@@ -167,6 +169,7 @@ def _stage_rows(
 
     # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
+    numbers = _number_files(_named_by_spark(spark, files))
     if kind == "ndjson":
         # Only LF ends a line. Spark would otherwise also cut at a CR, which a message may contain.
         frame = spark.read.option("lineSep", "\n").text(list(map(_path_of, files)))
@@ -176,14 +179,41 @@ def _stage_rows(
     frame = frame.withColumn(_FILE, f.col("_metadata.file_path"))
     frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
     describe(spark, what)
-    numbers = {_path_of(file): number for number, file in enumerate(files)}
     stage = _RowStage(plan, numbers, verbatim=kind == "ndjson")
     return worked_frame(frame, stage)
 
 
+def _number_files(files: Sequence[str]) -> dict[str, int]:
+    """The numbers of the files by their paths. Raises UsageError ``SOW-SPK-049`` for a file that is given twice."""
+    numbers: dict[str, int] = {}
+    for number, file in enumerate(files):
+        if numbers.setdefault(_path_of(file), number) != number:
+            raise UsageError(
+                "SOW-SPK-049",
+                "the file is given twice, and Spark does not tell its rows apart",
+                place=file,
+                hint="name each file once",
+            )
+    return numbers
+
+
+def _named_by_spark(spark: SparkSession, files: Sequence[str]) -> list[str]:
+    """The files as Spark names them: of a directory or a pattern at a URL, which Spark reads itself, each by name."""
+    return [
+        name for file in files for name in (sorted(spark.read.text(file).inputFiles()) if is_remote(file) else [file])
+    ]
+
+
 def _path_of(text: str) -> str:
-    """One spelling for the path that was given and the one that Spark reports."""
-    return text if is_remote(text) else str(local_path(text).absolute())
+    """One spelling for the path that was given and the one that Spark reports.
+
+    Hadoop takes ``..`` out of a path by its text alone, which is another file where a link stands before it: so links
+    of directories are followed here. The file's own name stays, as two links of one file are two inputs.
+    """
+    if is_remote(text):
+        return text
+    path = local_path(text)
+    return str(path.parent.resolve() / path.name)
 
 
 class _RowStage:
@@ -207,9 +237,21 @@ class _RowStage:
                     counts[path, block] = start + part.num_rows
                     # rows of a block count from the block's own offset: later blocks lie behind
                     positions = range(block + start, block + start + part.num_rows)
-                    self._add(task, builder, part, self.numbers.get(_path_of(path), 0), positions, path)
+                    self._add(task, builder, part, self._number_of(path), positions, path)
             done = task.finish()
         yield done
+
+    def _number_of(self, path: str) -> int:
+        """The number of a file as Spark names it.
+
+        Raises UsageError ``SOW-SPK-049`` for a file that was not given: no order of its messages is made up.
+        """
+        number = self.numbers.get(_path_of(path))
+        if number is None:
+            raise UsageError(
+                "SOW-SPK-049", "Spark names a file that was not given, so the order of its rows is not known", place=path
+            )
+        return number
 
     def _add(
         self, task: StageTask, builder: Any, part: pyarrow.RecordBatch, number: int, positions: range, path: str

@@ -23,7 +23,6 @@ from sowctl.store import codec
 from sowctl.store.check import Reading, StoreCoverage
 from sowctl.store.codec import expiry_value
 from sowctl.store.examine import StoreExamination, Told, examine, serve, untold
-from sowctl.store.lmdberrors import damaged_page
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.pages import inspect
 from sowctl.store.upkeep.pagefile import PageFile
@@ -164,8 +163,7 @@ class PartialExamination(StoreExamination):
                 yield from look(keys, values)
                 last = keys[-1]
         except lmdb.Error as problem:
-            message = damaged_page(problem, self._handle.files.path).message
-            yield self._finding("SOW-STO-023", f"{message}, after {_shown(last or low)}", name)
+            yield from self._damaged_page(problem, f", after {_shown(last or low)}", name)
 
     def _with_lifetimes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         yield from self._records(keys, values)

@@ -142,3 +142,40 @@ def test_paths(tmp_path: Path) -> None:
     assert expanded([f"file:{tmp_path}/b*", "s3a://x/y"]) == [f"{tmp_path}/b.ndjson", "s3a://x/y"]
     with pytest.raises(MissingError):
         expanded([f"{tmp_path}/c*"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_several_files_by_every_way_to_write_a_path(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their order is that in which they are given, or by name, however their paths are written."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    data = tmp_path / "lake é"
+    (tmp_path / "other" / "deep").mkdir(parents=True)
+    data.mkdir()
+    names = [f"{name}.{kind}" for name in ("a b", "b#c", "c%20d", "d?e", "é")]
+    for number, name in enumerate(names):
+        table = pa.table({"id": [1, 10 + number], "v": [number, number]})
+        if kind == "csv":
+            csv.write_csv(table, data / name)
+        else:
+            parquet.write_table(table, data / name)
+    (tmp_path / "other" / "link").symlink_to(data)
+    monkeypatch.chdir(tmp_path / "other")
+    # Behind a link, ".." is the directory that the link leads to.
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "deep")
+    ways = ("../lake é", "link", "link/../lake é", "../other/deep/../../lake é", f"{tmp_path}/link/../link")
+    for number, way in enumerate(ways):
+        with verified(Lab(tmp_path / f"lab{number}", XML)) as lab:
+            told = report(spark, lab, "log", f"{way}/*.{kind}" if number % 2 else way)
+            assert told.records == 2 * len(names), way
+            # The last file by name was published last.
+            assert lab.query("log")[0].replace('"', "") == "{id:1,v:4}", way
+    with verified(Lab(tmp_path / "backwards", XML)) as lab:
+        report(spark, lab, "log", *[f"../lake é/{name}" for name in reversed(names) if "?" not in name])
+        assert lab.query("log")[0].replace('"', "") == "{id:1,v:0}"
+    with verified(Lab(tmp_path / "twice", XML)) as lab, pytest.raises(UsageError) as caught:
+        report(spark, lab, "log", f"../lake é/{names[0]}", f"link/{names[0]}")
+    assert caught.value.code == "SOW-SPK-049"
