@@ -163,3 +163,27 @@ def test_an_idle_subscription_takes_hardly_any_time_and_holds_no_transaction(lab
         with lmdb.open(str(lab.store("t")), subdir=False, readonly=True) as environment:
             # one line for each transaction that is open, below a heading
             assert str(process.pid) not in environment.readers()
+
+
+def test_sow_keys_are_lists_that_may_be_repeated(lab: Lab) -> None:
+    lab.publish("t", message(id=2), message(id=3), message(id=4))
+    keys = {json.loads(record.payload)["id"]: str(record.sow_key) for record in lab.records("t")}
+    words = ("--sow-key", f"{keys[1]},{keys[2]}", "--sow-key", keys[4], "--data-only", "--until-now")
+    for command in ("subscribe", "query"):
+        words = words if command == "subscribe" else (*words[:4], "--follow")
+        line = [sys.executable, "-m", "sowctl", command, "-c", str(lab.config), "t", *words]
+        with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            found = sorted(json.loads(process.stdout.readline())["id"] for _ in range(3))
+            if command == "query":
+                lab.publish("t", message(id=3, v=1), message(id=2, v=1))
+                assert json.loads(process.stdout.readline()) == {"id": 2, "v": 1}
+                process.terminate()
+            assert found == [1, 2, 4]
+    refused = subprocess.run(
+        [sys.executable, "-m", "sowctl", "subscribe", "-c", str(lab.config), "t", "--sow-key", "x"],
+        capture_output=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert b"SOW-QRY-001" in refused.stderr

@@ -145,7 +145,7 @@ def run(
         invocation.endless = True
         from sowctl.cli.commands.bodies.subscribe import follow_query
 
-        shaping = (at, count, statistics, explain, projection, sow_key, fresh, strict, *printing)
+        shaping = (at, count, statistics, explain, projection, fresh, strict, *printing)
         return follow_query(invocation, target, message_type, asked, shaping, literal=literal_topic)
     if explain:
         with invocation.open_instance(target) as instance:

@@ -8,12 +8,13 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.words import queryoptions as asking
 from sowctl.cli.words import replayoptions as replaying
 from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Filter, FixNames, LiteralTopic, MessageType, Target
+from sowctl.cli.words.options import Filter, FixNames, LiteralTopic, MessageType, SowKeys, Target
 from sowctl.errors import UsageError
 
 EXAMPLES = (
     "sowctl subscribe orders",
     "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
+    "sowctl subscribe orders --sow-key 1842,1843 --oof",
     "sowctl subscribe '^orders' --until-now",
     "sowctl subscribe orders --max 1 --for 5s",
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
@@ -28,6 +29,7 @@ def run(
     target: Target,
     expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
     filter: Filter = None,
+    sow_key: SowKeys = None,
     order_by: asking.OrderBy = None,
     top_n: asking.TopN = None,
     skip_n: asking.SkipN = None,
@@ -100,8 +102,9 @@ def run(
     topic without a journal is followed by its store: of several messages for one key between two looks the last counts,
     and nothing has a bookmark. So it is with views, whose rows are computed and compared when their sources change.
 
-    With --control each line of standard input is a JSON object: {"command":"replace","filter":...,"options":...,
-    "topic":...}, where what is not named stays, or one with pause, resume or stop. A subscription that is replaced
+    With --control each line of standard input is a JSON object: {"command":"replace","filter":...,"sow_keys":"KEY,...",
+    "options":...,"topic":...}, where what is not named stays, or one with pause, resume or stop. An empty text takes
+    filter or keys away. A subscription that is replaced
     tells only what changes with that, in a group of its own, and with --oof first what leaves.
 
     --bookmark begins at a place in the journal: with the records that were retained there, for topics with History, or
@@ -109,7 +112,7 @@ def run(
     out. The event completed tells that all is replayed. --store keeps the place for the next time; with
     --commit one run at a time has it.
     """
-    from sowctl.cli.words.when import seconds
+    from sowctl.cli.words.when import seconds, sow_keys
     from sowctl.engine.options import QueryOptions, SubscribeOptions
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target as Resolved
@@ -120,6 +123,7 @@ def run(
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     asked = SubscribeOptions(
         filter=filter if filter is not None else expression,
+        sow_keys=sow_keys(sow_key) or None,
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,

@@ -76,8 +76,10 @@ def numbers(name: str, text: str | None, only: str = "both") -> tuple[int, int] 
 
 
 def sow_keys(texts: Sequence[str] | None) -> tuple[str, ...]:
-    """The values of ``--sow-key``: each is one key, or a list with commas, which no key of a publisher can hold."""
-    return tuple(key.strip() for text in texts or () for key in text.split(","))
+    """The values of ``--sow-key``: each is one key, or a list with commas."""
+    from sowctl.engine.search.keytext import split_keys
+
+    return tuple(key for text in texts or () for key in split_keys(text))
 
 
 def seconds(name: str, text: str | None) -> float | None:

@@ -89,6 +89,7 @@ class SubscribeKeywords(TypedDict, total=False):
     order_by: str | None
     top_n: int | None
     skip_n: int | None
+    sow_keys: Collection[Key] | None
     select: str | None
     sow: bool
     batch_size: int
@@ -256,6 +257,8 @@ def diff_options(filter: str | None, keywords: DiffKeywords) -> DiffOptions:
 def subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> SubscribeOptions:
     """What is to be followed. Raises TypeError and UsageError."""
     found = checked("subscribe", SubscribeKeywords, keywords)
+    if found.get("sow_keys") is not None:
+        found["sow_keys"] = keys_of("sow_keys", found["sow_keys"], "subscribe(sow_keys=[key])")
     for name in ("lasting", "progress_every", "rate_max_gap"):
         if name in found:
             found[name] = seconds(name, found[name])

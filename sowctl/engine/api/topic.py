@@ -127,9 +127,10 @@ class TopicHandle:
         Use it in a ``with`` or ``async with`` statement; ``cancel()`` ends it, from another thread, too. Publishing to
         the topic is free with any event in hand: the records are read to the end before the first one is given.
         ``keywords`` are fields of :class:`~sowctl.engine.options.SubscribeOptions`, which says what they mean:
-        order_by, top_n, skip_n, select, sow, batch_size, query_id, until_now, lasting, most, progress_every, oof,
-        delta, no_empties, send_keys, conflation, conflation_key, projection, grouping, bookmark, bookmark_not_found,
-        rate, rate_max_gap, events. A datetime as ``bookmark`` is a time of the log.
+        order_by, top_n, skip_n, sow_keys (a list), select, sow, batch_size, query_id, until_now, lasting, most,
+        progress_every, oof, delta, no_empties, send_keys, conflation, conflation_key, projection, grouping,
+        bookmark, bookmark_not_found, rate, rate_max_gap, events. A datetime as ``bookmark`` is a time of the
+        log.
         """
         from sowctl.engine.verbs.subscribe import subscribe
 

@@ -6,15 +6,17 @@ Made by :mod:`sowctl.engine.following.tail`, block by block, and of a store's ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.fold.blocks import places_of, values_at
 from sowctl.journal.format import NO_PUBLISHER
+from sowctl.store.codec import KEY_SIZE
 
 if TYPE_CHECKING:
+    from sowctl.engine.following.interest import Interest
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
 
@@ -52,27 +54,34 @@ class Changes(DescribedStruct):
 
 
 def changes_of(
-    block: Block, topics: Sequence[Topic], owner: int, after: int, until: int | None, unkeyed: frozenset[Topic]
+    block: Block, topics: Mapping[Topic, Interest], owner: int, after: int, until: int | None
 ) -> Iterator[Changes]:
     """The entries of ``topics`` in a block with ``after < txid <= until``, in txid order, cut where the topic changes.
 
-    ``owner``: the publisher id in bookmarks of entries that have no publisher. ``unkeyed`` are topics without a SOW,
-    whose entries have no keys.
+    ``owner``: the publisher id in bookmarks of entries that have no publisher. Entries of other SOW keys than those
+    that are followed are left out before any message is read.
     """
     wanted = [topic for topic in block.topics if topic in topics]
     if len(wanted) == 1:
-        places = places_of(block, wanted[0], after=after, until=until, unkeyed=wanted[0] in unkeyed)
+        places = _places(block, topics[wanted[0]], after, until)
         if places:
             yield _at(block, wanted[0], places, owner)
         return
     # Entries of several topics are delivered in the order in which they were published.
     rows = sorted(
-        (place, number)
-        for number, topic in enumerate(wanted)
-        for place in places_of(block, topic, after=after, until=until, unkeyed=topic in unkeyed)
+        (place, number) for number, topic in enumerate(wanted) for place in _places(block, topics[topic], after, until)
     )
     for number, run in groupby(rows, key=lambda row: row[1]):
         yield _at(block, wanted[number], [place for place, _ in run], owner)
+
+
+def _places(block: Block, interest: Interest, after: int, until: int | None) -> Sequence[int]:
+    places = places_of(block, interest.ref, after=after, until=until, unkeyed=not interest.keyed)
+    wanted = interest.sow_keys
+    if wanted is None or not places:
+        return places
+    keys = bytes(block.columns().keys)
+    return [place for place in places if keys[KEY_SIZE * place : KEY_SIZE * (place + 1)] in wanted]
 
 
 def _at(block: Block, topic: Topic, places: Sequence[int], owner: int) -> Changes:

@@ -1,7 +1,7 @@
 """Control lines: what a running subscription is told on its standard input (decision 71), and the option text.
 
-A line is a JSON object: ``{"command":"replace","filter":...,"options":...,"topic":...}``, or one with pause, resume or
-stop. The option text is that of a command to a server: ``top_n=10,skip_n=0,oof,conflation=1s``.
+A line is a JSON object: ``{"command":"replace","filter":...,"sow_keys":...,"options":...,"topic":...}``, or one with
+pause, resume or stop. The option text is that of a command to a server: ``top_n=10,skip_n=0,oof,conflation=1s``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.search.keytext import split_keys
 from sowctl.engine.search.optiontext import parse_option_text
 from sowctl.errors import UsageError
 from sowctl.values.units import parse_seconds
@@ -24,10 +25,11 @@ COMMANDS = ("replace", "pause", "resume", "stop")
 
 
 class Control(Struct, frozen=True, forbid_unknown_fields=True):
-    """One control line; what it does not name stays as it is."""
+    """One control line; what it does not name stays as it is. An empty text takes a filter or SOW keys away."""
 
     command: str
     filter: str | None = None
+    sow_keys: str | None = None
     options: str | None = None
     topic: str | None = None
 
@@ -128,6 +130,8 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
     Raises UsageError ``SOW-FOL-008`` where they are not, and what :func:`with_text` does.
     """
     new = options if control.filter is None else replace(options, filter=control.filter or None)
+    if control.sow_keys is not None:
+        new = replace(new, sow_keys=split_keys(control.sow_keys) if control.sow_keys.strip() else None)
     shaping = ("top_n", "skip_n", "order_by")
     given = {row[0] for name, row in _OPTIONS.items() if name in parse_option_text(control.options or "")}
     missing = [name for name in shaping if getattr(options, name) is not None and name not in given]

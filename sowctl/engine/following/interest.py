@@ -11,6 +11,7 @@ import msgspec
 from sowctl.described import DescribedStruct
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.search.keytext import keys_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.terms import MAX_BATCH, check_aggregated, order_of, select_of
 from sowctl.engine.topics.targets import QUEUES
@@ -28,12 +29,14 @@ Selecting = Callable[[bytes], bytes]
 
 
 class Interest(DescribedStruct, frozen=True):
-    """What of one topic is followed: the compiled filter, what a select list leaves, the order of the first rows."""
+    """What of one topic is followed: the compiled filter, the SOW keys if only some are meant, what a select list
+    leaves, the order of the first rows."""
 
     config: TopicConfig
     kind: MessageType
     matcher: Matcher
     options: SubscribeOptions
+    sow_keys: frozenset[bytes] | None = None
     select: Selecting | None = None
     order: tuple[OrderKey, ...] = ()
 
@@ -51,6 +54,19 @@ class Interest(DescribedStruct, frozen=True):
     def keyed(self) -> bool:
         """Whether its messages have SOW keys."""
         return self.config.key_mode != "none"
+
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records that are followed. Raises as :meth:`~Matcher.places`."""
+        meant = self.meant(keys)
+        if len(meant) == len(keys):
+            return self.matcher.places(keys, values)
+        found = self.matcher.places([keys[at] for at in meant], [values[at] for at in meant])
+        return [meant[at] for at in found]
+
+    def meant(self, keys: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the keys that are followed, whatever the filter says of their records."""
+        wanted = self.sow_keys
+        return range(len(keys)) if wanted is None else [at for at, key in enumerate(keys) if key in wanted]
 
     @property
     def stored_alone(self) -> bool:
@@ -77,8 +93,9 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
         _check_conflation(instance, topic, kind, options)
         seen = topic.key_mode == "fields"
         matcher = Matcher(options.filter, kind, topic.name, environment, seen=seen, functions=functions)
+        sow_keys = None if options.sow_keys is None else frozenset(keys_of(options.sow_keys, topic))
         select = None if directives is None else _selecting(kind, directives)
-        wanted.append(Interest(topic, kind, matcher, options, select, order))
+        wanted.append(Interest(topic, kind, matcher, options, sow_keys, select, order))
     if is_page(options) and not options.oof:
         instance.notify_once(
             "page without oof",
@@ -140,6 +157,10 @@ def check_options(options: SubscribeOptions) -> None:
             # True is an int to Python, and a mistake here.
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
                 raise TypeError(f"{name} is {words}, not {type(value).__name__}: {value!r}")
+    keys = options.sow_keys
+    # A text would be taken for a list of its letters.
+    if keys is not None and (isinstance(keys, str) or not all(isinstance(key, str) for key in keys)):
+        raise TypeError(f"sow_keys are texts in a tuple, not {keys!r}")
     for name, least in (_LEAST | _SECONDS).items():
         value = getattr(options, name)
         # Not a number is not above the least either.
@@ -166,9 +187,15 @@ def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
 
 def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
     """Refuse what only a topic with records can give."""
-    if topic.key_mode == "none" and (options.oof or options.delta or options.projection or is_page(options)):
-        wishes = {"oof": options.oof, "delta": options.delta, "projection": options.projection, "skip-n": True}
-        wish = next(name for name, given in wishes.items() if given)
+    wishes = {
+        "oof": options.oof,
+        "delta": options.delta,
+        "projection": options.projection is not None,
+        "skip-n": is_page(options),
+        "sow-key": options.sow_keys is not None,
+    }
+    wish = next((name for name, given in wishes.items() if given), None)
+    if topic.key_mode == "none" and wish is not None:
         raise UsageError(
             "SOW-FOL-004",
             f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",

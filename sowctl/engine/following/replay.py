@@ -8,7 +8,7 @@ journal through :meth:`Replay.taken`, and hands out deliveries as :meth:`Replay.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,7 @@ class Replay:
         times = [at for _, at in all_stamps(changes.values)]
         return changes if min(times) >= since else changes.chosen([at for at, one in enumerate(times) if one >= since])
 
-    def end_in(self, block: Block, topics: Sequence[Topic]) -> int | None:
+    def end_in(self, block: Block, topics: Collection[Topic]) -> int | None:
         """The txid with which the replay ends, if it does within a block, because it ends at a time."""
         before = self.past.span.before
         if before is None or block.header.latest < before:

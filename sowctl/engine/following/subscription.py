@@ -354,20 +354,18 @@ class Subscription(Iterated):
     def _news(self, until: int | None, states: Mapping[Ref, Source | None] | None = None) -> Generator[Delivery]:
         """What journal, stores and clock bring; up to the txid ``until``, and of other sources up to ``states``."""
         followed = self._followed
-        logged = [ref for ref, one in followed.items() if one.store is None and one.rows is None]
-        unkeyed = frozenset(ref for ref in logged if not followed[ref].feed.wanted.keyed)
+        logged = {ref: one.feed.wanted for ref, one in followed.items() if one.store is None and one.rows is None}
         replay = self._replay
         for block in self._tail.blocks(until):
             if new := self._newcomers.among(block.topics, followed, self.options):
                 followed.update(new)
                 self._topics += tuple(one.feed.wanted.config for one in new.values())
-                logged += new
-                unkeyed |= {ref for ref, one in new.items() if not one.feed.wanted.keyed}
+                logged |= {ref: one.feed.wanted for ref, one in new.items()}
             if replay is not None and (end := replay.end_in(block, logged)) is not None:
                 until, replay.is_over = end, True
             if any(topic in followed for topic in block.topics):
                 owner = self._instance.publisher
-                for changes in changes_of(block, logged, owner, self._tail.txid, until, unkeyed):
+                for changes in changes_of(block, logged, owner, self._tail.txid, until):
                     taken = changes if replay is None else replay.taken(changes)
                     if len(taken):
                         yield from followed[changes.topic].feed.take(taken)
@@ -384,7 +382,7 @@ class Subscription(Iterated):
                 found = one.store.poll(held) if stored is None else one.store.upto(stored.snapshot, held)
             elif one.rows is not None:
                 found = one.rows.poll(self._seen) if state is None else one.rows.upto(state)
-            if found is not None:
+            if found is not None and len(found := found.chosen(one.feed.wanted.meant(found.keys))):
                 yield from one.feed.take(found)
         now = self._instance.now
         for one in followed.values():

@@ -40,6 +40,11 @@ def key_of(text: str, key_mode: str) -> bytes:
     return key
 
 
+def split_keys(text: str) -> tuple[str, ...]:
+    """The SOW keys of a list with commas, which no key of a publisher can hold."""
+    return tuple(key.strip() for key in text.split(","))
+
+
 def keys_of(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
     """The 8-byte keys that clients' texts name in a topic. Raises as :func:`key_of`.
 

@@ -168,10 +168,15 @@ def follow_query(
     Raises UsageError ``SOW-CLI-097`` for options that are among those ``shaping`` the output otherwise.
     """
     if any(one not in (None, False, "ndjson") for one in shaping):
-        hint = "with --follow go a filter, --order-by, --top-n, --skip-n, --select; else use subscribe"
+        hint = "with --follow go a filter, --sow-key, --order-by, --top-n, --skip-n, --select; else use subscribe"
         raise UsageError("SOW-CLI-097", "--follow prints payloads, line by line, and takes no other shape", hint=hint)
     wanted = SubscribeOptions(
-        filter=asked.filter, order_by=asked.order_by, top_n=asked.top_n, skip_n=asked.skip_n, select=asked.select
+        filter=asked.filter,
+        sow_keys=asked.sow_keys,
+        order_by=asked.order_by,
+        top_n=asked.top_n,
+        skip_n=asked.skip_n,
+        select=asked.select,
     )
     with invocation.open_instance(target) as instance:
         topics = followed(instance, target, message_type, literal=literal)

@@ -58,7 +58,7 @@ class Feed:
 
     def has(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
         """The places of those records of the present state that the subscriber holds."""
-        return self.wanted.matcher.places(keys, values)
+        return self.wanted.places(keys, values)
 
     def result(self, source: Source) -> Iterator[Matched]:
         """All records of the present state that the subscriber holds."""
@@ -151,6 +151,9 @@ class Feed:
     def _found(self, source: Source) -> Iterator[Matched]:
         """The records that match, in key order, by indexes where there are such."""
         matcher, stored = self.wanted.matcher, source.stored
+        if self.wanted.sow_keys is not None:
+            found = source.lookup(sorted(self.wanted.sow_keys))
+            return filtered(alone((found,)), matcher, QueryStatistics(source.topic, source.message_type))
         way = way_of(self._instance, stored, matcher) if stored is not None and matcher.selective else None
         if way is not None:
             return way.matching(figures.DECODED)
