@@ -54,6 +54,8 @@ class Conflation:
         self._pending: dict[Key, Pending] = {}
         self._ends: list[tuple[Micros, int, Key]] = []
         self._count = 0
+        # Intervals begin in the order of events, so that positions never go back.
+        self._time: Micros = 0
         self._delivered = Held() if oof else None
 
     @property
@@ -77,8 +79,10 @@ class Conflation:
                 self.note(delivery)
             return
         for place, key in enumerate(self._keys(delivery)):
+            # A record that enters a page has a time of its own, from before the message that moved the page.
+            self._time = max(self._time, delivery.times[place])
             # A message at the very end of an interval still belongs to it (decision 42).
-            yield from self.flush(delivery.times[place] - 1)
+            yield from self.flush(self._time - 1)
             self._hold(key, delivery, place)
 
     def note(self, events: Events) -> None:
@@ -133,7 +137,7 @@ class Conflation:
                 events.sound,
             )
             self._count += 1
-            heapq.heappush(self._ends, (events.times[place] + self._interval, self._count, key))
+            heapq.heappush(self._ends, (self._time + self._interval, self._count, key))
             return
         if events.command == "delta_publish" and before.command != "oof":
             # A delta into a whole message makes a whole one, into a delta a delta.

@@ -187,3 +187,19 @@ def test_what_is_held_is_the_result_where_nothing_is_held_back(lab: Lab, seed: i
     finally:
         for _, subscription, _ in running:
             subscription.close()
+
+
+def test_positions_of_a_page_never_go_back(lab: Lab) -> None:
+    lab.publish("t", *(message(id=number, v=number) for number in range(1, 6)))
+    lab.clock.tick(9)
+    with following(lab, "t", order_by="/v", top_n=2, skip_n=0, oof=True, conflation="2s") as subscription:
+        news(subscription)
+        lab.publish("t", message(id=1, v=1.5))
+        # What leaves lets a record enter whose own time has long passed.
+        lab.publish("t", message(id=2, v=9))
+        first = [event.txid for event in news(subscription)]
+        assert first == []
+        lab.clock.tick(3)
+        told = [event.txid for event in news(subscription) if event.bookmark]
+        assert len(told) == 3
+        assert told == sorted(told)
