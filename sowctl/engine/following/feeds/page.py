@@ -5,7 +5,8 @@ the last record of a full page moves nothing on it, and most changes are such; a
 most one record at each end, or is about a record on it. So nothing is sorted again, and the page is read off the
 order only where a change may have moved it. Of what one change does, records that leave come first, then those that
 enter (behaviour 4.4); each has the bookmark of the entry that caused it and its own time (decision 56). Rows of a view
-change together: the page is looked at once behind all of them, so that no record leaves and returns in between.
+change together, and lifetimes may end together: the page is looked at once behind all of them, so that no record leaves
+and returns in between.
 """
 
 from __future__ import annotations
@@ -155,6 +156,17 @@ class PageFeed(FocusFeed):
             changed, self._step = self._step, None
             if self._moved:
                 rows += self._turned(changed, txid, step[-1])
+        return rows
+
+    def _ended(self, time: int) -> list[FocusEvent]:
+        """Lifetimes that end at one instant end together: no record enters the page that leaves it at the same time."""
+        rows: list[FocusEvent] = []
+        while self._ends and self._ends[0][0] <= time:
+            self._step = {}
+            super()._ended(self._ends[0][0])
+            changed, self._step = self._step, None
+            if self._moved:
+                rows += self._turned(changed, 0, None)
         return rows
 
     def _published_row(

@@ -198,3 +198,19 @@ def test_ordered_items_are_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPa
     for missing in (-1, 1000):
         with pytest.raises(ValueError, match="no such item"):
             ordered.remove(missing)
+
+
+def test_lifetimes_that_end_together_move_the_page_once(lab: Lab) -> None:
+    lab.publish("quotes", *(message(id=number) for number in (1, 2, 3)))
+    lab.clock.tick(5)
+    lab.publish("quotes", *(message(id=number) for number in (4, 5)))
+    with following(lab, "quotes", order_by="/id", top_n=2, skip_n=0, oof=True) as subscription:
+        assert told(news(subscription)[1:-1], "id") == [(1,), (2,)]
+        lab.clock.tick(25)
+        # 3, which expires at the same time, neither enters nor leaves.
+        assert told(news(subscription), *OOF) == [
+            ("oof", "expired", 1),
+            ("oof", "expired", 2),
+            ("publish", None, 4),
+            ("publish", None, 5),
+        ]
