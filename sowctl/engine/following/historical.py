@@ -125,7 +125,7 @@ def open_past(instance: Instance, topics: Sequence[TopicConfig], past: Past) -> 
             if least is not None and least < after:
                 _require(instance, topic, least)
                 after = least
-        return Together(past.span.after, sources, held.pop_all()), after
+        return Together(past.span.after, instance.now, sources, held.pop_all()), after
 
 
 def _opened(

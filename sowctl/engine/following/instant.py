@@ -3,6 +3,7 @@
 A state holds every entry of its topic up to some txid, because store and overlay are read one behind the other and the
 overlay to its end. The instant is the highest such txid of all topics and of the journal; a state that was read before
 a later entry is brought up to it. So nothing is lost between the states and what follows, and nothing comes twice.
+Lifetimes are judged at one time of the clock behind all of these readings: the entries of the states are older.
 Called by :mod:`sowctl.engine.following.subscription`. Ruled by ``behaviour`` 4.1.
 """
 
@@ -29,10 +30,11 @@ NO_STORE = "SOW-ENG-010"
 class Together(DescribedStruct):
     """The states of topics up to ``txid``; None for a topic without records: nothing published yet, or no SOW.
 
-    ``stores`` are the txids of topics without a journal, each counted in its own store. To be closed.
+    ``now``: the time at which lifetimes are judged, microseconds UTC. To be closed.
     """
 
     txid: int
+    now: int
     sources: list[Source | None]
     held: ExitStack
 
@@ -41,12 +43,12 @@ class Together(DescribedStruct):
         self.held.close()
 
 
-def open_together(instance: Instance, topics: Sequence[TopicConfig], tail: Tail, now: int) -> Together:
-    """Open ``topics`` at one instant, lifetimes judged at ``now``. Raises what opening a source raises."""
+def open_together(instance: Instance, topics: Sequence[TopicConfig], tail: Tail) -> Together:
+    """Open ``topics`` at one instant. Raises what opening a source raises."""
     with ExitStack() as held:
         # Before any state is read: an entry up to here is in every one of them.
         least = tail.end()
-        opened = [_opened(instance, topic, now, held) for topic in topics]
+        opened = [_opened(instance, topic, held) for topic in topics]
         logged = [(topic, found) for topic, found in zip(topics, opened, strict=True) if found and topic.journalled]
         txid = max((found.last_txid for _, found in logged), default=least)
         txid = max(least, txid)
@@ -56,15 +58,19 @@ def open_together(instance: Instance, topics: Sequence[TopicConfig], tail: Tail,
                 path = found.path or topic.file
                 assert path is not None
                 found.overlay = read_overlay(instance, topic.whole, found.meta, path, txid)
+        now = instance.now
+        for source in opened:
+            if source is not None:
+                source.judge_at(now)
         sources = [narrowed(found, topic) if found else None for topic, found in zip(topics, opened, strict=True)]
-        return Together(txid, sources, held.pop_all())
+        return Together(txid, now, sources, held.pop_all())
 
 
-def _opened(instance: Instance, topic: TopicConfig, now: int, held: ExitStack) -> CurrentSource | None:
+def _opened(instance: Instance, topic: TopicConfig, held: ExitStack) -> CurrentSource | None:
     if topic.key_mode == "none":
         return None
     try:
-        found = open_current(instance, topic.whole, now=now)
+        found = open_current(instance, topic.whole)
     except MissingError as error:
         # Nothing was published yet; what keeps nothing at all cannot be followed either.
         if error.code != NO_STORE or (topic.file is None and not topic.journalled):

@@ -1,4 +1,4 @@
-"""Topics that a pattern means and that nothing was published to when the subscription began: followed as they come.
+"""Topics that a pattern means and that nothing was published to when it was looked up: followed as they come.
 
 Only the transaction log names them, or they are logical topics of a Pattern topic, so nothing knows their names before
 their first entry. Called by :mod:`sowctl.engine.following.subscription`. Ruled by ``behaviour`` 1.8 and 4.1.
@@ -28,7 +28,7 @@ class Newcomers:
         self._others: set[Ref] = set()
 
     def among(self, refs: Iterable[Ref], followed: Collection[Ref], options: SubscribeOptions) -> dict[Ref, Followed]:
-        """Those of a block's topics that are followed from it on."""
+        """Those of ``refs``, which the journal has entries of, that are meant and are not among ``followed`` yet."""
         found: dict[Ref, Followed] = {}
         if self._joining is None:
             return found

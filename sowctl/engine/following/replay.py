@@ -91,7 +91,7 @@ class Replay:
             until = past.caught_up if until is None else min(until, past.caught_up)
         if not sow:
             tail.begin(past.span.after)
-            return Together(past.span.after, [None] * len(self._topics), ExitStack()), until
+            return Together(past.span.after, self._instance.now, [None] * len(self._topics), ExitStack()), until
         together, after = open_past(self._instance, self._topics, past)
         with ExitStack() as held:
             held.callback(together.close)

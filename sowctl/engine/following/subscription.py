@@ -8,7 +8,7 @@ bring (:mod:`tail`, :mod:`storetail`, :mod:`derived`) to one feed for each topic
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,13 +114,9 @@ class Subscription(Iterated):
         def news() -> Generator[Delivery]:
             return self._conflated(self._news(self._until))
 
-        for delivery in news() if replay is None else replay.paced(news):
-            if self._left is not None and isinstance(delivery, Events) and delivery.command != "sow":
-                delivery = delivery.first(self._left)
-                self._left -= len(delivery)
-            yield delivery
-            if self._left == 0:
-                return
+        yield from self._limited(news() if replay is None else replay.paced(news))
+        if self._left == 0:
+            return
         if replay is not None and replay.pause is None:
             yield from self._completed(replay)
         yield from self._progress()
@@ -247,6 +243,16 @@ class Subscription(Iterated):
 
     # delivering
 
+    def _limited(self, deliveries: Iterable[Delivery]) -> Generator[Delivery]:
+        """Up to the number of messages with which the subscription ends; records of groups do not count."""
+        for delivery in deliveries:
+            if self._left is not None and isinstance(delivery, Events) and delivery.command != "sow":
+                delivery = delivery.first(self._left)
+                self._left -= len(delivery)
+            yield delivery
+            if self._left == 0:
+                return
+
     def _apart(self, deliveries: Generator[Delivery]) -> Iterator[Delivery]:
         """What is read of stores, behind the reading where somebody may write to them with an event in hand."""
         if self._direct:
@@ -293,7 +299,8 @@ class Subscription(Iterated):
             self._instance.notify("without History the records are those of now, and the subscription begins now")
             replay = self._replay = None
         if replay is None:
-            together = self._opened(self._followed)
+            together = self._opened(self._followed, self._newcomers, self.options)
+            self._topics = _topics_of(self._followed)
             try:
                 self._tail.begin(together.txid)
             except BaseException:
@@ -304,9 +311,24 @@ class Subscription(Iterated):
         together, self._until = replay.begin(self._tail, sow=sow, until_now=self.options.until_now)
         return together
 
-    def _opened(self, followed: Mapping[Ref, Followed]) -> Together:
+    def _opened(self, followed: dict[Ref, Followed], newcomers: Newcomers, options: SubscribeOptions) -> Together:
+        """The states of ``followed``, to which those newcomers are added that have entries up to there."""
+        while True:
+            together = self._states(followed)
+            try:
+                # Asked behind the instant: whatever is not known yet has its first entry behind it, and is met there.
+                new = newcomers.among(self._tail.topics(), followed, options)
+            except BaseException:
+                together.close()
+                raise
+            if not new:
+                return together
+            together.close()
+            followed.update(new)
+
+    def _states(self, followed: Mapping[Ref, Followed]) -> Together:
         plain = [one.feed.wanted.config for one in followed.values() if one.rows is None]
-        together = open_together(self._instance, plain, self._tail, self._instance.now)
+        together = open_together(self._instance, plain, self._tail)
         try:
             for place, one in enumerate(followed.values()):
                 if one.rows is not None:
@@ -351,8 +373,11 @@ class Subscription(Iterated):
             command, config.label, config.message_type, bookmark, txid, self._instance.now, self.options.query_id
         )
 
-    def _news(self, until: int | None, states: Mapping[Ref, Source | None] | None = None) -> Generator[Delivery]:
-        """What journal, stores and clock bring; up to the txid ``until``, and of other sources up to ``states``."""
+    def _news(
+        self, until: int | None, states: Mapping[Ref, Source | None] | None = None, now: int | None = None
+    ) -> Generator[Delivery]:
+        """What journal, stores and clock bring: up to the txid ``until``, of other sources up to ``states``, and of
+        lifetimes up to ``now``, by default the present."""
         followed = self._followed
         logged = {ref: one.feed.wanted for ref, one in followed.items() if one.store is None and one.rows is None}
         replay = self._replay
@@ -384,7 +409,7 @@ class Subscription(Iterated):
                 found = one.rows.poll(self._seen) if state is None else one.rows.upto(state)
             if found is not None and len(found := found.chosen(one.feed.wanted.meant(found.keys))):
                 yield from one.feed.take(found)
-        now = self._instance.now
+        now = self._instance.now if now is None else now
         for one in followed.values():
             due = one.feed.due
             if due is not None and due <= now:
@@ -464,22 +489,24 @@ class Subscription(Iterated):
         if not self._begun:
             self._begun = True
             yield from self._apart(self._conflated(self._begin()))
-        yield from self._apart(self._replace(options, topics, followed_by(self._instance, wanted)))
-        self._newcomers = newcomers
+        new = followed_by(self._instance, wanted)
+        yield from self._apart(self._limited(self._replace(options, new, newcomers)))
 
     def _replace(
-        self, options: SubscribeOptions, topics: tuple[TopicConfig, ...], new: dict[Ref, Followed]
+        self, options: SubscribeOptions, new: dict[Ref, Followed], newcomers: Newcomers
     ) -> Generator[Delivery]:
         """:meth:`replace` with what was asked for, checked."""
         old = self._followed
-        with closing(self._opened(new)) as together:
-            # The old subscription comes to its end at the instant where the new one begins.
+        with closing(self._opened(new, newcomers, options)) as together:
+            # The old subscription comes to its end at the instant where the new one begins: of the log, of stores, and
+            # of the clock. Lifetimes that end in between would be told by both.
             states = dict(zip(new, together.sources, strict=True))
-            yield from self._conflated(self._news(together.txid, states))
+            yield from self._conflated(self._news(together.txid, states, together.now))
             if self._conflation is not None:
                 yield from self._conflation.flush(None)
                 self._conflation.close()
-            self._followed, self.options, self._topics = new, options, topics
+            self._followed, self.options, self._topics = new, options, _topics_of(new)
+            self._newcomers = newcomers
             self._conflation = conflation_of(options)
             self._tail.begin(together.txid)
             self.txid = together.txid
@@ -494,3 +521,7 @@ class Subscription(Iterated):
             yield last
         for one in old.values():
             one.feed.close()
+
+
+def _topics_of(followed: Mapping[Ref, Followed]) -> tuple[TopicConfig, ...]:
+    return tuple(one.feed.wanted.config for one in followed.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from sowctl.journal.fileset import REMOVED
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, Position
+    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
 
 GONE = "SOW-FOL-001"
@@ -51,6 +52,11 @@ class Tail:
     def exists(self) -> bool:
         """Whether there is a journal."""
         return self._opened() is not None
+
+    def topics(self) -> Collection[Topic]:
+        """The topics that the journal has entries of now. Raises as reading does."""
+        log = self._opened()
+        return () if log is None else log.topics()
 
     def end(self) -> int:
         """The txid with which the journal ends now; 0 where there is none. Raises as reading does.

@@ -99,6 +99,10 @@ class CurrentSource(StoredSource):
         """The store's snapshot, for what needs more than records."""
         return self._snapshot
 
+    def judge_at(self, now: int) -> None:
+        """Judge lifetimes at another instant from now on, microseconds UTC."""
+        self._now = now
+
     @property
     def last_txid(self) -> int:
         """The highest txid that this state contains."""

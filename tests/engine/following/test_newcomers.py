@@ -131,3 +131,49 @@ def test_a_replay_of_a_pattern_leaves_out_what_no_journal_records(lab: Lab) -> N
     with lab.open().subscribe("^[ab]$", sow=False, bookmark="0") as subscription:
         assert told_of(news(subscription)) == [("a", "publish", 1)]
     assert "no journal records topic 'b': nothing of it is replayed" in lab.notes
+
+
+def control(lab: Lab, subscription: Subscription, **members: str) -> list[Event]:
+    line = parse_control(json.dumps({"command": "replace"} | members).encode())
+    instance = lab.open()
+    deliveries = subscription.control(
+        line, lambda target: followed(instance, target), lambda target: joining(instance, target)
+    )
+    return [event for delivery in deliveries for event in delivery]
+
+
+def test_what_begins_before_the_instant_is_among_the_records(lab: Lab) -> None:
+    with lab.open().subscribe("^(a|part/)", oof=True) as subscription:
+        # The pattern was looked up, and nothing is read yet.
+        written(lab, "part/1", 7)
+        assert told_of(news(subscription)) == [("a", "sow", 1), ("part/1", "sow", 7)]
+        lab.open().topic("part/1").delete(filter="/id = 7")
+        assert told_of(news(subscription)) == [("part/1", "oof", 7)]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_replacement_tells_newcomers_that_only_the_new_filter_takes(lab: Lab, looks: bool) -> None:
+    with lab.open().subscribe("^(a|part/)", "/id < 5", oof=True) as subscription:
+        news(subscription)
+        written(lab, "part/1", 3)
+        written(lab, "part/1", 7)
+        first = news(subscription) if looks else []
+        events = first + control(lab, subscription, filter="/id > 5")
+        assert told_of(events) == [
+            ("part/1", "publish", 3),
+            ("a", "oof", 1),
+            ("part/1", "oof", 3),
+            ("part/1", "sow", 7),
+        ]
+        written(lab, "part/2", 8)
+        assert told_of(news(subscription)) == [("part/2", "publish", 8)]
+
+
+def test_logical_topics_that_only_the_new_pattern_means_are_told(lab: Lab) -> None:
+    for number in (1, 2):
+        written(lab, f"part/{number}", number)
+    with lab.open().subscribe("^part/1", oof=True) as subscription:
+        assert told_of(news(subscription)) == [("part/1", "sow", 1)]
+        assert told_of(control(lab, subscription, topic="^part/")) == [("part/2", "sow", 2)]
+        events = control(lab, subscription, topic="^part/[12]", filter="/id > 5")
+        assert sorted(told_of(events)) == [("part/1", "oof", 1), ("part/2", "oof", 2)]

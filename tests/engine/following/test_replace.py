@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from sowctl.engine.topics.targets import followed
 from sowctl.engine.verbs.subscribe import Subscription
 from sowctl.errors import UsageError
 from tests.support.following import Holder, following, news, told
-from tests.support.instances import Lab, message
+from tests.support.instances import Clock, Lab, message
 
+MakeLab = Callable[..., Lab]
 OOF = ("command", "reason", "id")
 
 
@@ -171,3 +173,52 @@ def test_copies_stay_exact_across_replacements(lab: Lab, seed: int, deep: bool) 
     finally:
         for subscription, _ in running.values():
             subscription.close()
+
+
+def test_a_lifetime_that_ends_in_the_course_of_it_is_told_once(make_lab: MakeLab) -> None:
+    class Going(Clock):
+        pace = 0.0
+
+        def __call__(self) -> int:
+            self.tick(self.pace)
+            return self.at
+
+    for start in range(20):
+        lab = make_lab(name=f"lab{start}")
+        clock = lab.clock = Going()
+        lab.publish("fading", message(id=1), expiration=5)
+        with following(lab, "fading", oof=True) as subscription:
+            news(subscription)
+            # It ends while the clock is looked at, at another look each time.
+            clock.tick(4.95 - start / 10)
+            clock.pace = 0.1
+            events = _control(lab, subscription, filter="/id < 5")
+            clock.pace = 0.0
+            clock.tick(5)
+            events += news(subscription)
+            assert told([event for event in events if event.data], *OOF) == [("oof", "expired", 1)]
+
+
+def test_what_a_limit_left_out_is_told_by_the_next(lab: Lab) -> None:
+    lab.publish("t", *(message(id=number, v=1) for number in range(5)))
+    for oof in (False, True):
+        with following(lab, "t", order_by="/id", top_n=2, delta=True, oof=oof) as subscription:
+            assert told(news(subscription)[1:-1], "id") == [(0,), (1,)]
+            # The first that is told of a record is all of it.
+            lab.publish("t", message(id=4, v=2 + oof))
+            assert told(news(subscription)) == [("publish", {"id": 4, "v": 2 + oof})]
+            events = _control(lab, subscription, options="top_n=4,orderby=/id", filter="/id >= 0")
+            assert told(events[1:-1], "command", "id") == [("sow", 2), ("sow", 3)]
+            lab.publish("t", message(id=4, v=4 + oof))
+            assert told(news(subscription)) == [("delta_publish", {"id": 4, "v": 4 + oof})]
+            events = _control(lab, subscription, options="top_n=100,orderby=/id")
+            assert told(events[1:-1], "command", "id") == []
+
+
+def test_messages_before_the_change_count_for_the_last_one(lab: Lab) -> None:
+    with following(lab, "t", most=2) as subscription:
+        news(subscription)
+        lab.publish("t", *(message(id=number) for number in range(5)))
+        events = _control(lab, subscription, filter="/id > 3")
+        assert told(events, "command", "id") == [("publish", 0), ("publish", 1)]
+        assert subscription.finished

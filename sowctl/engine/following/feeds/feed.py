@@ -36,6 +36,9 @@ class Feed:
         self.wanted = wanted
         self._instance = instance
         self._meant = chosen(wanted.config.logical) if wanted.config.logical is not None else None
+        options = wanted.options
+        # Where the records that come first are limited, not all that match have been told: keys of those that have.
+        self._told_keys: set[bytes] | None = set() if options.top_n is not None and options.skip_n is None else None
 
     @property
     def due(self) -> int | None:
@@ -53,20 +56,32 @@ class Feed:
         """
         if source is None or not shown:
             return
-        for batch in self._ordered(lambda: self._found(source), source):
+        for batch in self._ordered(lambda: self._noted(self._found(source), told), source):
             yield from self._shown(batch.keys, batch.values, told)
+
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
+        """The places of those records of the present state that are in the result."""
+        places = self.wanted.places(keys, values)
+        takes = self._meant
+        return places if takes is None else [at for at in places if takes(([keys[at]], [values[at]]))[0]]
 
     def has(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
         """The places of those records of the present state that the subscriber holds."""
-        return self.wanted.places(keys, values)
+        places, known = self.places(keys, values), self._told_keys
+        return places if known is None else [place for place in places if keys[place] in known]
 
     def result(self, source: Source) -> Iterator[Matched]:
-        """All records of the present state that the subscriber holds."""
-        return Feed._found(self, source)
+        """All records of the present state that are in the result; ``source`` may be of other logical topics, too."""
+        for keys, values in Feed._found(self, source):
+            yield (keys, values) if self._meant is None else self._meant((keys, list(values)))
 
     def holding(self, source: Source) -> Iterator[Events]:
         """The same as events, for who has to know what the subscriber was told."""
+        known = self._told_keys
         for keys, values in self.result(source):
+            if known is not None:
+                places = [place for place, key in enumerate(keys) if key in known]
+                keys, values = [keys[place] for place in places], [values[place] for place in places]
             if keys:
                 yield self._made("sow", keys, values)
 
@@ -75,7 +90,7 @@ class Feed:
         if source is None or not self.wanted.options.oof:
             return
         for keys, values in before.result(source):
-            stays = frozenset(self.has(keys, values))
+            stays = frozenset(self.places(keys, values))
             gone = [place for place in range(len(keys)) if place not in stays]
             if gone:
                 yield self._made("oof", [keys[at] for at in gone], [values[at] for at in gone], reason="match")
@@ -84,6 +99,7 @@ class Feed:
         """What one batch of changes tells the subscriber."""
         wanted = self._matching(changes)
         if len(wanted):
+            self._note(wanted.keys)
             events = self._made("publish", wanted.keys, wanted.values)
             events.publishers, events.sequences = wanted.publishers, wanted.sequences
             yield events
@@ -106,9 +122,22 @@ class Feed:
             places = [place for place in range(len(keys)) if place not in known]
             keys, values = [keys[place] for place in places], [values[place] for place in places]
         if keys:
+            self._note(keys)
             events = self._made("sow", keys, values)
             events.batch_size, events.query_id = self.wanted.options.batch_size, self.wanted.options.query_id
             yield events
+
+    def _note(self, keys: Iterable[bytes]) -> None:
+        """Records of these keys are told."""
+        if self._told_keys is not None:
+            self._told_keys.update(keys)
+
+    def _noted(self, found: Iterable[Matched], told: Telling | None) -> Iterator[Matched]:
+        """All of ``found``; those that were told before are noted."""
+        for keys, values in found:
+            if told is not None and self._told_keys is not None:
+                self._note(keys[place] for place in told(keys, values))
+            yield keys, values
 
     def _made(
         self,

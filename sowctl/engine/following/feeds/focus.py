@@ -125,7 +125,9 @@ class FocusFeed(Feed):
             last = self._held.get(key) if gone and self._oof else value
             self._drop(key)
             return self._left("deleted" if gone else "match", key, last or value, txid, time, place)
-        before = self._held.get(key) if self._delta else None
+        # A delta is one to what was told.
+        told = self._told_keys is None or key in self._told_keys
+        before = self._held.get(key) if self._delta and told else None
         self._put(key, value)
         return self._published_row(key, value, before, txid, time, place)
 
@@ -193,6 +195,8 @@ class FocusFeed(Feed):
         """Rows as events, those of one kind in a row together."""
         for (command, reason, _), some in groupby(rows, key=_kind_of):
             run = list(some)
+            if command != "oof":
+                self._note(row.key for row in run)
             events = self._made(
                 command, [row.key for row in run], [row.value for row in run], [row.payload for row in run], reason
             )

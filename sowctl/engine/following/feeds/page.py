@@ -75,7 +75,7 @@ class PageFeed(FocusFeed):
         if shown and keys:
             yield from self._shown(keys, [self._value(key) for key in keys], told)
 
-    def has(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
+    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
         """The places of those records that are on the page."""
         shown = {item[-1] for item in self._page}
         return [place for place, key in enumerate(keys) if key in shown]
