@@ -7,10 +7,21 @@ subscriber could not make sense of; what it holds is compared with what a fresh 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from sowctl.engine.following.events import Delivery, Sign
+from sowctl.output.events import EventLines
+
 Row = dict[str, Any]
+
+
+def lines_of(deliveries: Iterable[Delivery]) -> Iterator[bytes]:
+    """The lines that the command line prints."""
+    lines = EventLines(data_only=False, terminal=False)
+    for delivery in deliveries:
+        text = lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery)
+        yield from filter(None, bytes(text).split(b"\n"))
 
 
 class Folded:

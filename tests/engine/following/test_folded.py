@@ -14,7 +14,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,16 +23,14 @@ import pytest
 
 from sowctl.engine.following import derived
 from sowctl.engine.following.control import parse_control
-from sowctl.engine.following.events import Delivery, Sign
 from sowctl.engine.options import PublishOptions, SubscribeOptions
 from sowctl.engine.topics.targets import followed, joining
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.verbs.subscribe import Subscription, subscribe
 from sowctl.engine.writing.batching import Listed
 from sowctl.errors import MissingError
-from sowctl.output.events import EventLines
 from sowctl.values.times import system_clock
-from tests.support.folded import Folded, Row
+from tests.support.folded import Folded, Row, lines_of
 from tests.support.instances import Clock, Lab, config_xml, message, topic_xml
 from tests.support.processes import Child
 
@@ -174,14 +172,6 @@ class Watched:
         shape = self.shape if self.page else {}
         expected = {key: row for key, row in self.queried(**shape).items() if key not in self.excused}
         return self.folded.wrong + self.folded.differences(expected)
-
-
-def lines_of(deliveries: Iterable[Delivery]) -> Iterator[bytes]:
-    """The lines that the command line prints."""
-    lines = EventLines(data_only=False, terminal=False)
-    for delivery in deliveries:
-        text = lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery)
-        yield from filter(None, bytes(text).split(b"\n"))
 
 
 def happen(lab: Lab, chance: random.Random, numbers: Iterator[int], topics: Sequence[str]) -> None:

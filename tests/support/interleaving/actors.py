@@ -10,9 +10,11 @@ import random
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from msgspec.structs import replace as replace_struct
+
 from sowctl.engine.api import InstanceHandle
-from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
-from sowctl.engine.topics.targets import Target
+from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.topics.targets import Target, followed, joining
 from sowctl.engine.upkeep.backup.taking import take_backup
 from sowctl.engine.upkeep.retention.archiving import archive
 from sowctl.engine.upkeep.retention.compressing import compress
@@ -22,6 +24,7 @@ from sowctl.engine.verbs.delete import delete
 from sowctl.engine.verbs.expire import expire
 from sowctl.engine.verbs.publish import publish
 from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.subscribe import subscribe
 from sowctl.engine.verbs.upkeep.clean import clean
 from sowctl.engine.verbs.upkeep.compact import compact
 from sowctl.engine.verbs.upkeep.repair import repair
@@ -29,6 +32,7 @@ from sowctl.engine.verbs.upkeep.restore import restore
 from sowctl.engine.writing.batching import Listed
 from sowctl.engine.writing.commit import Acknowledged
 from sowctl.errors import MissingError
+from tests.support.folded import Folded, lines_of
 from tests.support.interleaving.model import TEMPLATE, Owner, groups_of
 from tests.support.interleaving.stage import Stage
 from tests.support.interleaving.worker import Baton
@@ -111,6 +115,40 @@ class Query(Actor):
             except MissingError:
                 rows = []
             baton.say(found=topic, rows={json.loads(row)["id"]: row for row in rows}, count=len(rows))
+
+
+class Subscribe(Actor):
+    """Follows topics and is replaced again and again: a fold of its events is what a query may find."""
+
+    name = "subscribe"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        topics = "ja" if self.small else "jhqab"
+        target = f"^[{topics}]$"
+        folded = Folded(oof=True)
+        options = SubscribeOptions(oof=True, events=False, filter="/id < 2")
+        asked = subscribe(instance, followed(instance, target), options, joining=joining(instance, target))
+        with asked as subscription:
+            folded.take(lines_of(subscription.ready()))
+            for text in ["/id >= 0"] if self.small else ["/id >= 0", "/id > 2", "/id IN (0, 3)", "/id >= 0"]:
+                whole = text == "/id >= 0"
+                for topic in topics if whole else "":
+                    baton.say(asks=topic)
+                folded.take(lines_of(subscription.replace(replace_struct(options, filter=text))))
+                if whole:
+                    self._tell(folded, topics, baton)
+            for topic in topics:
+                baton.say(asks=topic)
+            folded.take(lines_of(subscription.ready()))
+            self._tell(folded, topics, baton)
+
+    @staticmethod
+    def _tell(folded: Folded, topics: str, baton: Baton) -> None:
+        assert folded.wrong == [], folded.wrong
+        for topic in topics:
+            rows = [row for (name, _), row in folded.held.items() if name == topic]
+            texts = {row["id"]: json.dumps(row, separators=(",", ":")) for row in rows}
+            baton.say(found=topic, rows=texts, count=len(rows))
 
 
 class Rebuild(Actor):
@@ -212,6 +250,6 @@ class Clean(Actor):
         list(clean(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
-_ALL: list[type[Actor]] = [Publish, Query, Rebuild, Expire, Compact, Backup, Restore]
+_ALL: list[type[Actor]] = [Publish, Query, Subscribe, Rebuild, Expire, Compact, Backup, Restore]
 _ALL += [Prune, Archive, Compress, Repair, Mend, Clean]
 ACTORS: dict[str, type[Actor]] = {actor.name: actor for actor in _ALL}

@@ -31,8 +31,8 @@ from tests.support.interleaving.worker import Baton, Line, Worker
 from tests.support.verbs import TOPICS, State, contents, log_of, rebuilt_is_live
 
 TEMPLATES: dict[str, Template] = {one.__name__: one for one in (few, few_spoiled, many, many_spoiled)}
-PRUNED = {"SOW-RPL-002", "SOW-JRN-063"}
-"""What a rebuild may answer when files of the journal are gone for good, or go while it reads them."""
+PRUNED = {"SOW-RPL-002", "SOW-JRN-063", "SOW-FOL-001"}
+"""What a rebuild or a subscription may answer when files of the journal are gone for good, or go while it reads."""
 
 
 class Stages:
