@@ -20,7 +20,7 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column
+from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column, numeric_texts
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, plain_tree, suspects
 from sowctl.arrow.shaped import ShapedMessages
 from sowctl.messages.base import PayloadRefused
@@ -58,6 +58,7 @@ class StructDecoder:
         self._binary = _has(struct, "is_binary")
         # The sign of a negative zero, which doubles keep.
         self._signed = _has(struct, "is_floating")
+        self._numbers = numeric_texts(struct)
         self._shaped = ShapedMessages(struct, self.views, strict=strict, partial=partial)
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
@@ -73,7 +74,16 @@ class StructDecoder:
             return self.views(payloads)
         if self._binary and isinstance(kind, TreeType):
             return column(self._each(payloads, lambda payload: self._native(payload, kind)), self._type)
-        return self.views([None if payload is None else kind.view(payload) for payload in payloads])
+        return self.views([None if payload is None else self.view(payload, kind) for payload in payloads])
+
+    def view(self, payload: bytes, kind: MessageType) -> bytes:
+        """The JSON view of one message, for :meth:`views`.
+
+        Of a message type that does not tell numbers from texts, a text with a numeric reading is a number where a
+        column of numbers was declared: 00123 is 123 in a BIGINT.
+        """
+        view = kind.view(payload)
+        return view if kind.typed or self._numbers is None else self._numbers(view)
 
     def packed(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> pyarrow.Array:
         """One struct per JSON message; they lie back to back in ``parts``, ``lengths`` says how many bytes each has.

@@ -17,10 +17,11 @@ from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
-from msgspec.json import decode, encode
+from msgspec import DecodeError, Raw
+from msgspec.json import Decoder, decode, encode
 
 from sowctl.arrow.jsontrees import text_of
+from sowctl.values.compare import numeric_reading
 
 if TYPE_CHECKING:
     import pyarrow
@@ -133,6 +134,67 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = Fa
         return found
 
     return strictly
+
+
+def numeric_texts(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None:
+    """From a JSON view to one with numbers in the place of texts that read as such, where a column of numbers is.
+
+    None where there is no such column.
+    """
+    convert = _numeric(kind)
+    if convert is None:
+        return None
+    decode_tree = Decoder(float_hook=Raw).decode
+
+    def view(text: bytes) -> bytes:
+        # Without a text among the values there is nothing to look for.
+        if b':"' not in text and b',"' not in text and b'["' not in text:
+            return text
+        try:
+            return encode(convert(decode_tree(text)))
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return text
+
+    return view
+
+
+def _numeric(kind: pyarrow.DataType) -> Coerce | None:
+    """What :func:`numeric_texts` makes of one value; None where it stays as it is."""
+    import pyarrow.types as t
+
+    if t.is_struct(kind):
+        members = [(field.name, inner) for field in kind if (inner := _numeric(field.type)) is not None]
+        if not members:
+            return None
+
+        def struct(value: Any) -> Any:
+            if isinstance(value, dict):
+                value |= {name: inner(value[name]) for name, inner in members if name in value}
+            return value
+
+        return struct
+    if t.is_list(kind) or t.is_map(kind):
+        item = _numeric(kind.value_type if t.is_list(kind) else kind.item_type)
+        if item is None:
+            return None
+
+        def items(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: item(one) for name, one in value.items()}
+            return list(map(item, value)) if isinstance(value, list) else value
+
+        return items
+    return _as_number if str(kind) in INTEGERS or t.is_floating(kind) or t.is_decimal(kind) else None
+
+
+def _as_number(value: Any) -> Any:
+    """A text with a numeric reading as a JSON number with all its digits."""
+    if not isinstance(value, str) or numeric_reading(value) is None:
+        return value
+    try:
+        return Raw(str(Decimal(value)).encode())
+    except InvalidOperation:  # an exponent that is beyond all bounds
+        return value
 
 
 _NAMES = {

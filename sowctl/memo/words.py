@@ -7,7 +7,7 @@ from typing import Any
 
 from sowctl.values.fields import Number, SlotValue, Values
 
-_NUMBER, _VALUES = 1, 2
+_NUMBER, _VALUES, _UNTYPED_NUMBER = 1, 2, 3
 
 
 def encode_words(words: Sequence[SlotValue]) -> bytes:
@@ -23,7 +23,7 @@ def _extended(value: object) -> Any:
     import msgpack
 
     if isinstance(value, Number):
-        return msgpack.ExtType(_NUMBER, msgpack.packb([value.value, value.text]))
+        return msgpack.ExtType(_NUMBER if value.typed else _UNTYPED_NUMBER, msgpack.packb([value.value, value.text]))
     assert isinstance(value, Values)
     return msgpack.ExtType(_VALUES, msgpack.packb([list(value.items), value.dropped], default=_extended))
 
@@ -41,6 +41,6 @@ def _restored(code: int, data: bytes) -> SlotValue:
 
     # A list may hold numbers with a text, which are extensions inside its extension.
     parts = msgpack.unpackb(data, ext_hook=_restored)
-    if code == _NUMBER:
-        return Number(parts[0], parts[1])
-    return Values(tuple(parts[0]), parts[1])
+    if code == _VALUES:
+        return Values(tuple(parts[0]), parts[1])
+    return Number(parts[0], parts[1], code == _NUMBER)

@@ -159,6 +159,12 @@ class MessageType(Protocol):
         ...
 
     @property
+    def typed(self) -> bool:
+        """Whether the format tells numbers from texts; where not, a text that looks like a number may be an identifier
+        (:func:`sowctl.values.compare.written`)."""
+        ...
+
+    @property
     def rooted(self) -> bool:
         """Whether a message has one outermost element, which every path begins with."""
         ...

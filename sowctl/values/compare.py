@@ -14,12 +14,19 @@ from sowctl.values.fields import Number, Scalar, SlotValue, Values
 NAN = float("nan")
 I64_MIN = -(1 << 63)
 U64_MAX = (1 << 64) - 1
+MAX_EXACT_INTEGER = 1 << 53
+"""Up to here a double holds every Integer."""
 SPACE = b" \t\r\n"
 # A sign, digits, point and exponent as in a number of the language, white space at both ends allowed. Groups 2 to 4 are
 # what makes it a Double.
 _READING = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
 # int() refuses longer texts than about this many digits (sys.set_int_max_str_digits), and none of them is in range.
 _MOST_DIGITS = 4000
+# Digits without a leading zero, and a fraction without a zero at its end: no other text can be a number's shortest. The
+# text of -0 is that of 0, and below 0.0001 a Double has an exponent.
+_PLAIN_NUMBER = re.compile(rb"(?!-0\Z|-?0\.0000)-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?").fullmatch
+# Texts of so many bytes have at most 15 digits, all of which a double keeps.
+_SHORT_TEXT_BYTES = 15
 # Most texts begin with none of these, and are told from numbers without the expression above.
 _STARTS = frozenset("0123456789+-. \t\r\n")
 _STARTS_RAW = frozenset(b"0123456789+-. \t\r\n")
@@ -90,6 +97,42 @@ def number_of(value: SlotValue) -> int | float | None:
 def double_text(value: float) -> str:
     """The canonical text of a Double: the shortest that reads back, ``NaN``, ``inf``, ``-inf``."""
     return "NaN" if value != value else repr(value)
+
+
+def is_shortest_text(text: bytes) -> bool:
+    """Whether a text is the shortest one of the number that it reads as, so that a number says all that it says.
+
+    An Integer within 2**53 in plain digits, or a fraction that :func:`double_text` writes with this very text: whoever
+    reads such a number as a double gets the text back. ``007``, ``+5``, ``.5``, ``1.50``, ``1.0``, ``1e3``, ``-0`` and
+    ``9007199254740993`` are none.
+    """
+    if _PLAIN_NUMBER(text) is None:
+        return False
+    if len(text) <= _SHORT_TEXT_BYTES:
+        return True
+    if b"." in text:
+        return double_text(float(text)).encode() == text
+    return len(text) < _MOST_DIGITS and -MAX_EXACT_INTEGER <= int(text) <= MAX_EXACT_INTEGER
+
+
+def written(value: SlotValue) -> Scalar:
+    """What a format that has numbers and texts is to write of the first value.
+
+    A number of a message type that says nothing of kinds is a number there if its text is the shortest one, else the
+    text itself: leading zeros, signs, exponents and digits beyond a double's are lost in a number, and an identifier
+    with them.
+    """
+    scalar = first(value)
+    if type(scalar) is not Number or scalar.typed:
+        return scalar
+    return scalar.value if is_shortest_text(scalar.text) else scalar.text
+
+
+def untyped_number(value: int | float, text: bytes) -> int | Number:
+    """A number of a message type that says nothing of kinds: plain where :func:`written` would give the Integer."""
+    if type(value) is int and -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER and b"%d" % value == text:
+        return value
+    return Number(value, text, False)
 
 
 def text_of(value: SlotValue) -> bytes | None:

@@ -10,7 +10,8 @@ slot value                           meaning
 ``bool``, ``int``, ``float``         that value; ``int`` within -2**63 .. 2**64-1
 ``str`` or ``bytes``                 a String: the same bytes either way; ``str`` is always encodable as UTF-8.
                                      The empty string is NULL everywhere (``values/compare.py``)
-:class:`Number`                      a number with its original text, where the slot asked for text
+:class:`Number`                      a number with its original text, where the slot asked for text; ``typed`` says
+                                     whether the format tells numbers from texts
 :class:`Values`                      a value list of several values, or any list where ``listed`` is true, or a
                                      list from which non-empty objects were dropped
 ===================================  =================================================================================
@@ -35,19 +36,28 @@ class Slot(Struct, frozen=True):
 
 @final
 class Number:
-    """A message number and its original text (ASCII, surrounding space included)."""
+    """A message number and its original text (ASCII, surrounding space included).
 
-    __slots__ = ("text", "value")
+    ``typed`` is false where the message type says nothing of kinds (fix, nvfix, xml): the text may be an identifier
+    that only looks like a number, and :func:`sowctl.values.compare.written` decides what is written of it.
+    """
 
-    def __init__(self, value: int | float, text: bytes) -> None:
+    __slots__ = ("text", "typed", "value")
+
+    def __init__(self, value: int | float, text: bytes, typed: bool = True) -> None:
         self.value = value
         self.text = text
+        self.typed = typed
 
     def __repr__(self) -> str:
-        return f"Number({self.value!r}, {self.text!r})"
+        return f"Number({self.value!r}, {self.text!r}{'' if self.typed else ', typed=False'})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Number) and (self.value, self.text) == (other.value, other.text)
+        return (
+            isinstance(other, Number)
+            and (self.value, self.text) == (other.value, other.text)
+            and self.typed == other.typed
+        )
 
     def __hash__(self) -> int:
         return hash((self.value, self.text))

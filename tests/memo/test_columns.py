@@ -268,6 +268,7 @@ def test_integers_that_a_double_would_round_keep_their_value(tmp_path: Path) -> 
 
 def test_words_keep_kinds() -> None:
     words: list[SlotValue] = [1, 1.0, True, "x", b"\xff", Number(2.5, b"2.50"), Values((1, True, "x", None), True)]
+    words.append(Number(7, b"007", typed=False))
     found = decode_words(encode_words(words))
     assert found == words
     assert list(map(type, found)) == list(map(type, words))

@@ -51,6 +51,7 @@ class PairType:
     kind = "pair"
     filterable = True
     selectable = mergeable = constructible = json_text = rooted = False
+    typed = True
     line_framed = True
 
     def __init__(self, max_message: int, *, definition: object = None) -> None:

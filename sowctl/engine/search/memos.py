@@ -139,7 +139,9 @@ def reading_of(instance: Instance, source: StoredSource) -> str:
     """What a value depends on besides the record: how the configuration defines the message type."""
     # In a column's name, so that a changed definition finds no column instead of values that were read otherwise.
     definition = instance.config.types.get(source.message_type) if instance.config is not None else None
-    return f"{source.message_type} {definition!r}"
+    # Columns from before numbers without a kind were told from numbers do not have this mark.
+    mark = "" if instance.type_of(source.message_type).typed else " untyped"
+    return f"{source.message_type} {definition!r}{mark}"
 
 
 def _name(slot: Slot, prefix: str) -> str:

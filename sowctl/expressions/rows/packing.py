@@ -1,7 +1,8 @@
 """Slot values as msgpack: what a cache keeps of rows and aggregates, in one spelling per value.
 
 Strings that are UTF-8 are ``str``, others ``bin``; a number with its original text is extension 1 over ``[value,
-text]``, a value list is extension 2 over ``[items, dropped]``; everything else is itself.
+text]``, extension 3 if its message type says nothing of kinds; a value list is extension 2 over ``[items, dropped]``;
+everything else is itself.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from msgspec import msgpack
 
 from sowctl.values.fields import Number, SlotValue, Values
 
-_NUMBER, _VALUES = 1, 2
+_NUMBER, _VALUES, _UNTYPED_NUMBER = 1, 2, 3
 
 
 def _told(value: Any) -> Any:
     if type(value) is Number:
-        return msgpack.Ext(_NUMBER, _ENCODER.encode([value.value, value.text]))
+        return msgpack.Ext(_NUMBER if value.typed else _UNTYPED_NUMBER, _ENCODER.encode([value.value, value.text]))
     if type(value) is Values:
         return msgpack.Ext(_VALUES, _ENCODER.encode([plainly(value.items), value.dropped]))
     raise TypeError(f"{type(value).__name__} is no slot value")
@@ -25,7 +26,7 @@ def _told(value: Any) -> Any:
 
 def _read(code: int, data: memoryview) -> Any:
     first, second = _DECODER.decode(data)
-    return Number(first, second) if code == _NUMBER else Values(tuple(first), second)
+    return Values(tuple(first), second) if code == _VALUES else Number(first, second, code == _NUMBER)
 
 
 _ENCODER = msgpack.Encoder(enc_hook=_told)

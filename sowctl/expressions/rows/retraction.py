@@ -32,7 +32,7 @@ from sowctl.values.fields import Number, Row, Scalar, SlotValue
 if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 
-STATES = 1
+STATES = 2
 """Version of the states: another one holds other things, and is made anew from the sources."""
 
 

@@ -49,6 +49,7 @@ class CompositeType(ABC):
             hint = "add a MessageType for each part"
             raise ConfigError(BAD_DEFINITION, words, place=definition.place or None, hint=hint)
         self.parts = tuple(parts)
+        self.typed = all(part.typed for part in parts)
 
     @abstractmethod
     def extractor(self, slots: Sequence[Slot]) -> Extractor:

@@ -34,6 +34,7 @@ class BinaryType:
     filterable = selectable = mergeable = constructible = False
     line_framed = True
     json_text = rooted = False
+    typed = True
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "binary" if definition is None else definition.name

@@ -38,6 +38,7 @@ class StructType:
     filterable = True
     selectable = mergeable = constructible = False
     line_framed = json_text = rooted = False
+    typed = True
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "struct" if definition is None else definition.name

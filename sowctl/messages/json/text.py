@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
+from functools import lru_cache
 
-from sowctl.values.compare import double_text, first
+from sowctl.values.compare import double_text, is_shortest_text, written
 from sowctl.values.fields import Number, SlotValue
 
-_JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_text(value: SlotValue) -> bytes:
-    """A scalar as JSON: original text of numbers where JSON allows it, NaN and infinities null, U+FFFD for no UTF-8."""
-    scalar = first(value)
+    """A scalar as JSON: numbers of JSON with their text, NaN and infinities null, U+FFFD for no UTF-8."""
+    scalar = written(value)
     if scalar is None:
         return b"null"
     if type(scalar) is float and scalar - scalar == 0:
         return double_text(scalar).encode()
     if isinstance(scalar, Number):
-        # The text may come from another format, where +5 or 007 are numbers; JSON has no such spelling.
-        if _JSON_NUMBER(scalar.text):
-            return scalar.text
-        scalar = scalar.value
+        # It comes from JSON: the text is one of JSON's, but for the space around it.
+        return scalar.text.strip()
     if isinstance(scalar, bool):
         return b"true" if scalar else b"false"
     if isinstance(scalar, int):
@@ -40,8 +37,18 @@ def quoted(text: str) -> bytes:
     return _encoded(text).encode()
 
 
+def member_start(name: str) -> bytes:
+    """What stands before the value of a member: its name and a colon."""
+    return _known_start(name) if len(name) <= _LONGEST_KNOWN_NAME else quoted(name) + b":"
+
+
+# Few names stand in many messages. Long ones are no names of fields, and would fill the memory.
+_LONGEST_KNOWN_NAME = 64
+_known_start = lru_cache(1024)(lambda name: quoted(name) + b":")
+
+
 def untyped_text(raw: bytes) -> bytes:
-    """The JSON text of a value of a format without types: null for nothing, a number where JSON writes it so."""
+    """The JSON text of a value of a format without kinds: null for nothing, a number where that says all of it."""
     if not raw:
         return b"null"
-    return raw if _JSON_NUMBER(raw) else quoted(raw.decode("utf-8", "replace"))
+    return raw if is_shortest_text(raw) else quoted(raw.decode("utf-8", "replace"))

@@ -49,6 +49,7 @@ class JsonType:
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = True
     rooted = False
+    typed = True
 
     def __init__(
         self,

@@ -8,13 +8,12 @@ object of nothing but NULLs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 from sowctl.messages.base import Members, SelectList
 from sowctl.messages.directives import PathDirective, directives
 from sowctl.messages.json.exact import Spanned
-from sowctl.messages.json.text import json_text, quoted
+from sowctl.messages.json.text import json_text, member_start, quoted
 from sowctl.values.fields import Write
 
 Node: TypeAlias = "Spanned | bytes | dict[str, Node]"
@@ -69,18 +68,12 @@ def rebuilt(payload: bytes, node: Spanned) -> bytes:
     return payload[node.start : node.end]
 
 
-@lru_cache(256)
-def _member(name: str) -> bytes:
-    """What stands before a member's value."""
-    return quoted(name) + b":"
-
-
 def built(fields: Members) -> bytes:
     """An object of these fields."""
     if all(len(names) == 1 for names, _ in fields):
         # Messages of groups are mostly flat, and made by the million.
         texts = {names[0]: json_text(value) for names, value in fields}
-        return b"{" + b",".join([_member(name) + text for name, text in texts.items()]) + b"}"
+        return b"{" + b",".join([member_start(name) + text for name, text in texts.items()]) + b"}"
     tree: dict[str, Node] = {}
     for names, value in fields:
         _put(tree, names, json_text(value))

@@ -30,7 +30,7 @@ from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.directives import directives
 from sowctl.messages.nested.paths import key_reader, reader
 from sowctl.messages.nested.write import Tree, is_null, made, overlay, selected, write
-from sowctl.values.compare import plain
+from sowctl.values.compare import plain, written
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
@@ -41,6 +41,7 @@ class TreeType(ABC):
     kind: str
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = rooted = False
+    typed = True
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name
@@ -134,8 +135,8 @@ class TreeType(ABC):
 
     def native(self, value: SlotValue) -> object:
         """What is written for the first value: numbers by their value, bytes as text where they are UTF-8."""
-        # The formats have numbers of their own, so a number's text is not needed.
-        scalar = plain(value)
+        # The formats have numbers of their own, so the text of what is a number is not needed.
+        scalar = plain(written(value))
         if isinstance(scalar, bytes):
             try:
                 return scalar.decode()

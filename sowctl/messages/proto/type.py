@@ -43,6 +43,7 @@ class ProtobufType:
     filterable = True
     selectable = constructible = False
     line_framed = json_text = rooted = False
+    typed = True
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "protobuf" if definition is None else definition.name

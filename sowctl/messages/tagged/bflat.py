@@ -23,7 +23,7 @@ from sowctl.messages.base import (
 )
 from sowctl.messages.tagged.bflatcodec import Scanned, encoded, scan
 from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
-from sowctl.values.compare import plain, text_of
+from sowctl.values.compare import plain, text_of, written
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
 
@@ -37,6 +37,7 @@ class BflatType:
     kind = "bflat"
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = rooted = False
+    typed = True
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "bflat" if definition is None else definition.name
@@ -154,7 +155,7 @@ def _is_null(field: Scanned) -> bool:
 
 
 def _field(tag: bytes, value: SlotValue) -> TaggedField:
-    scalar = plain(value)
+    scalar = plain(written(value))
     return TaggedField(tag, encoded(tag, scalar), scalar is None)
 
 

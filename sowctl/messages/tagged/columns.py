@@ -7,14 +7,16 @@ the next payload. Agrees with reading one payload after the other (``sowctl-expr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import ge, lt
 
-from sowctl.values.compare import numeric_reading
+from sowctl.values.compare import numeric_reading, untyped_number
 from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path
 
 _MOST_DIGITS = 18
+_EXACT_DIGITS = 15
+"""Digits of which a double keeps all."""
 _NUMBER_BYTES = b"0123456789+-.eE"
 _STARTS = frozenset(bytes([byte]) for byte in b"0123456789+-. \t\r\n")
 _ZERO = ord("0")
@@ -137,15 +139,15 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     whole = b"".join(values)
     filled = all(values)
     # Only digits, and few enough for an Integer: the most common numbers are converted by one C loop.
-    if filled and whole.isdigit() and max(map(len, values)) <= _MOST_DIGITS:
-        # A leading zero is lost in the number, so its text must be kept.
-        if text and any(value[0] == _ZERO and len(value) > 1 for value in values):
-            return [_number(value, int(value)) for value in values]
+    if filled and whole.isdigit() and (longest := max(map(len, values))) <= _MOST_DIGITS:
+        # A leading zero, or digits that a double does not keep, are lost in the number, so its text must be kept.
+        if text and (longest > _EXACT_DIGITS or any(value[0] == _ZERO and len(value) > 1 for value in values)):
+            return [untyped_number(int(value), value) for value in values]
         return list(map(int, values))
     if filled and not whole.translate(None, _NUMBER_BYTES):
         doubles = _doubles(values, whole)
         if doubles is not None:
-            return list(map(Number, doubles, values)) if text else doubles  # type: ignore[return-value]  # floats
+            return list(map(Number, doubles, values, repeat(False))) if text else doubles  # type: ignore[return-value]  # floats
     texts = _texts(values, separator, filled)
     # Nothing begins as a number does, so there is no number.
     if {value[:1] for value in values}.isdisjoint(_STARTS):
@@ -160,13 +162,7 @@ def _scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
     reading = numeric_reading(raw)
     if reading is None:
         return string
-    return _number(raw, reading) if text else reading
-
-
-def _number(raw: bytes, value: int | float) -> Scalar:
-    if type(value) is int and b"%d" % value == raw:
-        return value
-    return Number(value, raw)
+    return untyped_number(reading, raw) if text else reading
 
 
 def _doubles(values: list[bytes], whole: bytes) -> list[float] | None:

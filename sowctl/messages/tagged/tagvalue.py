@@ -29,7 +29,7 @@ from sowctl.messages.base import (
 from sowctl.messages.tagged.columns import JoinedPayloads, slot_column, text_column
 from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
 from sowctl.values.compare import first, text_of
-from sowctl.values.fields import Number, Refusal, Row, Slot, SlotValue, Write
+from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TagValueType:
     kind = ""
     filterable = selectable = mergeable = constructible = True
     line_framed = True
-    json_text = rooted = False
+    json_text = rooted = typed = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name
@@ -120,7 +120,7 @@ class TagValueType:
 
     def view(self, payload: bytes) -> bytes:
         """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
-        from sowctl.messages.json.text import quoted, untyped_text
+        from sowctl.messages.json.text import member_start, untyped_text
 
         names = self.names()
         found: dict[str, list[bytes]] = {}
@@ -131,8 +131,11 @@ class TagValueType:
                 found.setdefault(names.get(tag) or tag.decode("utf-8", "replace"), []).append(value)
         members = []
         for name, values in found.items():
-            texts = [untyped_text(value) for value in values]
-            members.append(quoted(name) + b":" + (texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"))
+            if len(values) == 1:
+                text = untyped_text(values[0])
+            else:
+                text = b"[" + b",".join(map(untyped_text, values)) + b"]"
+            members.append(member_start(name) + text)
         return b"{" + b",".join(members) + b"}"
 
     members_view = view
@@ -200,10 +203,10 @@ class TagValueType:
 
 
 def _written(value: SlotValue) -> bytes:
-    """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, NaN and infinities 0."""
+    """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, computed NaN and infinities 0."""
     scalar = first(value)
-    number = scalar.value if isinstance(scalar, Number) else scalar
-    # NaN and the infinities are the numbers whose difference from themselves is not 0.
-    if isinstance(number, float) and number - number != 0:
+    # NaN and the infinities are the numbers whose difference from themselves is not 0. What a message says keeps its
+    # text: 1E400 may be an identifier.
+    if isinstance(scalar, float) and scalar - scalar != 0:
         return b"0"
     return text_of(scalar) or b""

@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element, TreeBuilder
 
 from sowctl.messages.base import PayloadRefused
 from sowctl.messages.xml.parse import MAX_XML_DEPTH, SPACE, check, new_parser, run
-from sowctl.values.compare import numeric_reading
-from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
+from sowctl.values.compare import numeric_reading, untyped_number
+from sowctl.values.fields import Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path, Step
 
 _SIMPLE = re.compile(r"[\w:-]+").fullmatch
@@ -150,7 +150,4 @@ def inferred(value: str, *, text: bool) -> Scalar:
     number = numeric_reading(value)
     if number is None:
         return value if value.strip(SPACE) else None
-    # An Integer in plain digits is written back from its value; every other number keeps its text.
-    if text and (type(number) is float or str(number) != value):
-        return Number(number, value.encode())
-    return number
+    return untyped_number(number, value.encode()) if text else number

@@ -34,7 +34,7 @@ class XmlType:
     kind = "xml"
     filterable = selectable = mergeable = constructible = True
     line_framed = rooted = True
-    json_text = False
+    json_text = typed = False
 
     def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
         self.name = "xml" if definition is None else definition.name

@@ -271,7 +271,7 @@ class Batches:
                 kind = self.kind("json")
                 for place, topic in enumerate(places.tolist()):
                     one = messages[place]
-                    messages[place] = None if one is None else kinds[topic].view(one)
+                    messages[place] = None if one is None else self.judging.view(one, kinds[topic])
             return read(messages, kind, name)
         except Misfit as problem:
             raise misfit_error(problem, name(problem.row), LOOK_AT_MORE) from None
@@ -292,5 +292,5 @@ class Batches:
         for place, topic in enumerate(places.tolist()):
             if messages[place] is not None:
                 # Several types in one block: JSON views are what they have in common.
-                messages[place] = kinds[topic].view(messages[place])
+                messages[place] = decoder.view(messages[place], kinds[topic])
         return decoder.views(messages)

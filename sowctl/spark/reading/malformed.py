@@ -160,8 +160,14 @@ class Judging:
         absent = np.array([message is None for message in messages], bool)
         if self._fitting is None:
             return Judged(made, self._texts({}, len(messages)), None)
-        views = list(messages) if kind.json_text else [None if one is None else kind.view(one) for one in messages]
+        views = list(messages)
+        if not kind.json_text:
+            views = [None if one is None else self.view(one, kind) for one in messages]
         return self._judged(made, self._fitting.misfits(views), dict(enumerate(views)), absent, place)
+
+    def view(self, message: bytes, kind: MessageType) -> bytes:
+        """The JSON view that is judged."""
+        return self._decoder.view(message, kind)
 
     def _judged(
         self, made: pyarrow.Array, bad: dict[int, str], views: Mapping[int, bytes | None], absent: Numbers, place: Place

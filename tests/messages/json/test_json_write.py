@@ -137,7 +137,7 @@ def test_fields_are_written_where_they_belong(tree: dict[str, Any], fields: list
 
 def test_values_are_written_as_they_were_where_json_allows() -> None:
     values = [
-        Number(7, b"007"),
+        Number(7, b"007", typed=False),
         Number(90.5, b"90.50"),
         float("nan"),
         -0.0,
@@ -147,7 +147,7 @@ def test_values_are_written_as_they_were_where_json_allows() -> None:
         True,
     ]
     made = JSON.build([((str(at),), value) for at, value in enumerate(values)])
-    expected = '{"0":7,"1":90.50,"2":null,"3":-0.0,"4":18446744073709551615,"5":"\ufffd","6":null,"7":true}'
+    expected = '{"0":"007","1":90.50,"2":null,"3":-0.0,"4":18446744073709551615,"5":"\ufffd","6":null,"7":true}'
     assert made == expected.encode()
 
 

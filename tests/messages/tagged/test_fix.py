@@ -235,7 +235,7 @@ def test_a_view_has_every_field(payload: bytes) -> None:
 
 def test_a_view_writes_numbers_only_as_they_were_written() -> None:
     assert get_type("fix").view(b"1=90.50\x012=007\x013= 5\x014=\x015=1\x015=x\x01") == (
-        b'{"1":90.50,"2":"007","3":" 5","4":null,"5":[1,"x"]}'
+        b'{"1":"90.50","2":"007","3":" 5","4":null,"5":[1,"x"]}'
     )
 
 

@@ -319,5 +319,5 @@ def test_the_view_shows_attributes_texts_and_arrays() -> None:
     assert json.loads(XML.view(payload)) == {
         "o": {"@k": "007", "a": [1, {"@x": "y", "#text": "t"}], "b": None, "#text": "mixed"}
     }
-    assert XML.view(b"<o>5.50</o>") == b'{"o":5.50}'
+    assert XML.view(b"<o>5.50</o>") == b'{"o":"5.50"}'
     assert XML.view(b"<o") == b'"PG8="'
