@@ -51,6 +51,31 @@ def place(cli: Cli, store: str) -> str:
 
 
 @pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
+def test_the_store_has_the_bookmark_of_the_last_message(shop: Cli, store: str) -> None:
+    keep = ("--store", store, *WHO, "--commit")
+    publish(shop, 1, 5)
+    assert told(shop, *keep) == [1, 2, 3, 4, 5, "completed"]
+    assert place(shop, store) == f"{P}|5|"
+    publish(shop, 6, 6)
+    assert told(shop, *keep, "--ack", stdin=f"{P}|6|\n") == [6, "completed"]
+    assert place(shop, store) == f"{P}|6|"
+    # Entries of other topics behind it have been looked at, too: then the place says so.
+    shop("publish", "marks", stdin=b'{"clientName":"x","subId":"y","bookmark":"0"}')
+    assert told(shop, *keep) == ["completed"]
+    assert place(shop, store).startswith(f"{client_hash('test')}|")
+
+
+@pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
+def test_nothing_is_processed_before_the_consumer_says_so(shop: Cli, store: str) -> None:
+    keep = ("--store", store, *WHO, "--commit", "--ack")
+    publish(shop, 1, 3)
+    assert told(shop, *keep) == told(shop, *keep) == [1, 2, 3, "completed"]
+    assert place(shop, store) == "0"
+    assert told(shop, *keep, stdin=f"{P}|1|\n{P}|2|\n") == [1, 2, 3, "completed"]
+    assert place(shop, store) == f"{P}|2|"
+
+
+@pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
 def test_a_subscription_goes_on_where_it_was(shop: Cli, store: str) -> None:
     keep = ("--store", store, *WHO)
     publish(shop, 1, 3)

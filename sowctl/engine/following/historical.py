@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.instant import Together
-from sowctl.engine.following.spans import NotFound, TxidSpan, resolve, resolve_nothing
+from sowctl.engine.following.spans import NotFound, TxidSpan, resolve, resolve_nothing, txid_at
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.past import way_at
 from sowctl.engine.sources.versions import VersionsSource
@@ -75,8 +75,13 @@ def find_past(
         kept = frozenset((topic.name, topic.message_type) for topic in topics if topic.history is not None)
         if not states or not kept:
             return Past(span, log.last_txid(), {})
+        after = span.after
+        # Records of an instant are those that a query as of it has: with what was published at that very instant,
+        # unless a bracket asks for that as messages.
+        if span.since and not wanted.start.inclusive and kept == refs:
+            after = max(after, txid_at(instance, log, span.since - (wanted.start.inclusive is False), refs))
         # A record that is older than the bookmark's time belongs to the state, whatever is said of messages.
-        return Past(replace(span, since=0), log.last_txid(), instants_before(log, kept, span.after))
+        return Past(replace(span, after=after, since=0), log.last_txid(), instants_before(log, kept, after))
 
 
 def instants_before(log: Journal, refs: frozenset[Topic], txid: int) -> dict[Topic, Micros | None]:

@@ -119,6 +119,11 @@ def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | No
     raise _nothing(wanted.end)
 
 
+def txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[Topic]) -> int:
+    """The txid behind which the first entry of ``topics`` stands that is newer than ``time``; the last if none is."""
+    return _Places(instance, log, topics).behind_time(time + 1)
+
+
 def _nothing(side: Side) -> MissingError:
     hint = "publish something first; sowctl journal dump shows the bookmarks of all entries"
     return MissingError("SOW-ENG-070", f"{_named(side)} is not there: there is no journal yet", hint=hint)
@@ -184,7 +189,7 @@ class _Places:
 
     def _until(self, place: _Place, inclusive: bool) -> int:
         if place.time is not None:
-            return self._behind_time(place.time + 1) if inclusive else place.last
+            return self.behind_time(place.time + 1) if inclusive else place.last
         return place.last if inclusive else place.first - 1
 
     def _found(self, side: Side) -> dict[Mark, _Place | None]:
@@ -202,7 +207,7 @@ class _Places:
     def _place(self, mark: Mark) -> _Place | None:
         """The place of what is found without a search through publishers' entries."""
         if isinstance(mark, Instant):
-            behind = self._behind_time(mark.time)
+            behind = self.behind_time(mark.time)
             return _Place(behind, behind, max(mark.time, 1), ahead=behind == self._last)
         if mark == EPOCH:
             # No entry has this place, so a bracket makes no difference.
@@ -260,7 +265,7 @@ class _Places:
         gone = self._log.beginning().topics
         return all(gone[ref].last_txid <= txid for ref in gone if self._topics is None or ref in self._topics)
 
-    def _behind_time(self, time: Micros) -> int:
+    def behind_time(self, time: Micros) -> int:
         """The txid behind which the first wanted entry stands that is not older than ``time``; the last if none is."""
         topics = self._topics
 

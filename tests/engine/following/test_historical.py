@@ -58,9 +58,9 @@ def test_c82_the_state_at_the_bookmark_and_what_comes_behind_it(make_lab: MakeLa
     write(lab, 1 / 6, id=1, v="at 10 seconds")
     write(lab, 5 / 6, id=1, v="at 50 seconds")
     assert begun(lab, stamp(1 / 3)) == ({"past": ['{"id":1,"v":"at 10 seconds"}']}, 1)
-    for place in ("1", stamp(5 / 6), "[2:2]"):
+    for place in ("1", f"[{stamp(5 / 6)}:{stamp(2)}]", "[2:2]"):
         assert begun(lab, place) == ({"past": ['{"id":1,"v":"at 10 seconds"}']}, 1)
-    for place in ("2", "0|1|", stamp(2)):
+    for place in ("2", "0|1|", stamp(5 / 6), f"({stamp(5 / 6)}:{stamp(2)}]", stamp(2)):
         assert begun(lab, place) == ({"past": ['{"id":1,"v":"at 50 seconds"}']}, 2)
     assert begun(lab, "0")[1] == 0
 
@@ -211,6 +211,18 @@ def test_state_and_replay_lead_to_the_present(
     if text == str(place):
         assert after <= place
     else:
-        # The first entry that is not older than the time is replayed, and so is everything behind it.
-        first = min((entry.txid for entry in entries if format_time(entry.time) >= text), default=len(entries) + 1)
+        # The first entry that is newer than the time is replayed, and so is everything behind it.
+        first = min((entry.txid for entry in entries if format_time(entry.time) > text), default=len(entries) + 1)
         assert after < first
+
+
+@pytest.mark.parametrize("minute", [0, 1, 1.5, 2, 3, 4])
+def test_the_records_are_those_of_a_query_as_of_the_instant(make_lab: MakeLab, minute: float) -> None:
+    lab = shop(make_lab)
+    for at, fields in ((1, {"id": 1, "v": 1}), (2, {"id": 1, "v": 2}), (2, {"id": 2, "v": 2}), (3, {"id": 2, "v": 3})):
+        write(lab, at, **fields)
+    lab.clock.at = START + 5 * MINUTE
+    rows, after = begun(lab, stamp(minute))
+    assert rows["past"] == lab.query("past", at=stamp(minute))
+    # And behind them comes what is newer.
+    assert after == {0: 0, 1: 1, 1.5: 1, 2: 3, 3: 4, 4: 4}[minute]

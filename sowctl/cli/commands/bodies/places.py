@@ -79,7 +79,8 @@ class Places:
                 self._progress.delivered(delivery.publishers, delivery.sequences)
                 self._last = Bookmark(delivery.publishers[-1], delivery.sequences[-1]), delivery.txids[-1]
         elif delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
-            self._progress.reached(delivery.txid, move=True)
+            # Where nothing follows the last message, its own bookmark says the same, and programs look for it.
+            self._progress.reached(delivery.txid, move=self._last is None or self._last[1] != delivery.txid)
         return self._commit and time.monotonic() - self._looked >= EVERY
 
     def flushed(self) -> None:

@@ -93,7 +93,8 @@ class SubscriptionPlace:
         progress = self._progress
         if not isinstance(delivery, Events):
             if delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
-                progress.reached(delivery.txid, move=True)
+                # Where nothing follows the last message, its own bookmark says the same, and programs look for it.
+                progress.reached(delivery.txid, move=self._last is None or self._last[1] != delivery.txid)
         elif delivery.publishers is not None and delivery.sequences is not None:
             places = progress.fresh(delivery.publishers, delivery.sequences)
             delivery = delivery if places is None else delivery.chosen(places)
