@@ -50,6 +50,19 @@ def test_records_of_the_query_are_not_conflated(lab: Lab) -> None:
         assert [event.command for event in news(subscription)] == ["group_begin", "sow", "sow", "group_end"]
 
 
+def test_records_come_at_once_and_what_follows_is_conflated(lab: Lab) -> None:
+    lab.publish("t", *[message(id=number, g=1) for number in range(5)])
+    for key, wanted in ((None, [1]), ("[/g]", [2])):
+        with following(lab, "t", conflation="2s", conflation_key=key, until_now=False) as subscription:
+            assert [event.command for event in news(subscription)].count("sow") == 5
+            for number in (1, 2) if key else (1, 1):
+                lab.publish("t", message(id=number, g=1, v=lab.clock.at))
+                lab.clock.tick(1)
+            lab.clock.tick(1)
+            # Of one record, or of records that the key takes together, the last one.
+            assert [one for (one,) in told(news(subscription), "id")] == wanted
+
+
 def test_a_position_stays_before_what_is_held_back(lab: Lab) -> None:
     lab.publish("t", message(id=1))
     with following(lab, "t", conflation="5s") as subscription:

@@ -399,6 +399,19 @@ def test_a_barrier_goes_once_to_each_worker_that_lives(queues: MakeQueueLab) -> 
         queue.leave(second)
 
 
+def test_a_barrier_goes_to_all_workers_that_wait(queues: MakeQueueLab) -> None:
+    lab = queues("<BarrierExpression>/sync = 1</BarrierExpression>")
+    lab.publish("orders", message(id=8, sync=1))
+    with lab.queue() as queue:
+        workers = [queue.enter(name, 1, 1) for name in "abc"]
+        assert [len(queue.lease_to(worker, 1)) for worker in workers] == [1, 1, 1]
+        assert [queue.lease_to(worker, 1) for worker in workers] == [[], [], []]
+        lab.publish("orders", message(id=9, sync=1), message(id=3))
+        assert [[one.barrier for one in queue.lease_to(worker, 1)] for worker in workers] == [[True]] * 3
+        for worker in workers:
+            queue.leave(worker)
+
+
 def test_a_barrier_does_not_wait_for_a_worker_that_ended(queues: MakeQueueLab) -> None:
     lab = queues("<BarrierExpression>/sync = 1</BarrierExpression>")
     lab.publish("orders", message(id=9, sync=1), message(id=3))

@@ -87,6 +87,9 @@ def test_hash_indexes_answer_exact_matches_on_all_their_fields(make_lab) -> None
     ):
         assert _plan(lab, filter=text, index_from=0).access == way, text
         assert len(lab.query("t", text, index_from=0)) == len(lab.query("t", text, index_from=None)) > 0
+    # A small topic is read; and a text that reads as a number equals numbers, too, which have other texts.
+    assert _plan(lab, filter=exact).access == "scan"
+    assert _plan(lab, filter=exact.replace("99705x", "99705"), index_from=0).access == "memo index"
 
 
 def test_keys_are_looked_up(lab: Lab) -> None:
