@@ -58,7 +58,8 @@ class StructDecoder:
         self._binary = _has(struct, "is_binary")
         # The sign of a negative zero, which doubles keep.
         self._signed = _has(struct, "is_floating")
-        self._numbers = numeric_texts(struct)
+        # An inferred type says what messages are, and a text that only looks like a number may be an identifier.
+        self._numbers = None if strict else numeric_texts(struct)
         self._shaped = ShapedMessages(struct, self.views, strict=strict, partial=partial)
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from sowctl.errors import UsageError
+from sowctl.values.compare import numeric_reading
 from sowctl.values.jsontree import NumberText, loads, member
 from sowctl.values.paths import Path, Step, parse_path
 from sowctl.values.rawmembers import raw_members
@@ -160,6 +161,20 @@ def is_same(before: Any, after: Any, *, loose: bool = False) -> bool:
     if type(before) is not type(after):
         return False
     return bool(before == after) or (loose and isinstance(before, NumberText) and _is_equal(before, after))
+
+
+def has_same_reading(before: Any, after: Any) -> bool:
+    """Whether two values differ only in how numbers are written, where texts with a numeric reading are numbers, too.
+
+    For message types that do not tell numbers from texts: ``1.50`` and 1.5 have one reading.
+    """
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(has_same_reading, before, after))
+    if not isinstance(before, str) or not isinstance(after, str):
+        return is_same(before, after)
+    if numeric_reading(before) is None or numeric_reading(after) is None:
+        return before == after
+    return _is_equal(before, after)
 
 
 def _compared(path: FieldPath, before: Any, after: Any, loose: bool) -> Iterator[FieldChange]:

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from sowctl.arrow.decoding import StructDecoder
 from sowctl.arrow.inference import infer
+from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.config.model import OtherEntry
 from sowctl.engine.views import computing
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.view import open_computed
 from sowctl.messages.types import get_type
 from sowctl.values.compare import is_shortest_text, written
+from sowctl.values.differences import has_same_reading
 from sowctl.values.fields import Number, Slot
 from sowctl.values.paths import parse_path
 from tests.support.examples import examples
@@ -187,19 +189,46 @@ def test_inferred_columns_of_identifiers_are_texts() -> None:
     assert infer([fix.view(b"48=74762E102\x01")]) == "STRUCT<`48`: STRING>"
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_declared_columns_of_numbers_take_texts_of_types_without_kinds(strict: bool) -> None:
+def test_declared_columns_of_numbers_take_texts_of_types_without_kinds() -> None:
     pa = pytest.importorskip("pyarrow")
     fields = [("1", pa.int64()), ("44", pa.float64()), ("6", pa.decimal128(6, 2)), ("48", pa.string())]
-    decoder = StructDecoder(pa.struct(fields), strict=strict)
+    decoder = StructDecoder(pa.struct(fields))
     payload = b"1=00123\x0144=185.50\x016=7.50\x0148=74762E102\x01"
     wanted = {"1": 123, "44": 185.5, "6": Decimal("7.50"), "48": "74762E102"}
     assert decoder.array([payload, payload], get_type("fix")).to_pylist() == [wanted, wanted]
-    xml = StructDecoder(pa.struct([("r", pa.struct([("a", pa.list_(pa.float64()))]))]), strict=strict)
+    xml = StructDecoder(pa.struct([("r", pa.struct([("a", pa.list_(pa.float64()))]))]))
     assert xml.array([b"<r><a>1.50</a><a>2</a></r>"], get_type("xml")).to_pylist() == [{"r": {"a": [1.5, 2.0]}}]
+    assert xml.array([b"<r><a>x</a><a>1e400</a></r>"], get_type("xml")).to_pylist() == [{"r": {"a": [None, None]}}]
+
+
+def test_inferred_columns_of_numbers_take_no_identifiers() -> None:
+    pa = pytest.importorskip("pyarrow")
+    # Only the first messages were looked at, and their accounts were numbers.
+    decoder = StructDecoder(pa.struct([("1", pa.int64())]), strict=True)
+    assert decoder.array([b"1=123"], get_type("fix")).to_pylist() == [{"1": 123}]
+    with pytest.raises(Misfit):
+        decoder.array([b"1=00123"], get_type("fix"))
 
 
 def test_declared_columns_of_numbers_take_no_texts_of_json() -> None:
     pa = pytest.importorskip("pyarrow")
     decoder = StructDecoder(pa.struct([("a", pa.int64())]))
     assert decoder.array([b'{"a":"123"}'], get_type("json")).to_pylist() == [{"a": None}]
+
+
+def test_a_loose_difference_reads_numbers(make_lab: Callable[..., Lab]) -> None:
+    sides = []
+    for name, texts in (("before", ("1.50", "00123", "x", "7")), ("after", ("1.5", "123", "X", "8"))):
+        lab = make_lab(config("fix"), name)
+        lab.publish("o", *[message("fix", key, text) for key, text in zip("abcd", texts, strict=True)])
+        sides.append(lab.open().topic("o"))
+    for loose, count in ((False, 4), (True, 2)):
+        assert len(list(sides[0].diff(sides[1], loose=loose))) == count
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [("1.50", "1.5", True), (["007", "x"], ["7", "x"], True), (["7"], ["7", "8"], False), ("x", "x ", False)],
+)
+def test_values_of_one_reading(before: Any, after: Any, same: bool) -> None:
+    assert has_same_reading(before, after) is same

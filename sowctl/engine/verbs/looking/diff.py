@@ -27,7 +27,7 @@ from sowctl.engine.topics.expiration import usual
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.opening import open_target
 from sowctl.errors import MissingError, UsageError
-from sowctl.values.differences import FieldChange, FieldPath, view_differences
+from sowctl.values.differences import FieldChange, FieldPath, has_same_reading, view_differences
 from sowctl.values.paths import Path, parse_path
 from sowctl.values.times import format_end, format_time
 
@@ -345,6 +345,8 @@ class _Comparing:
         options = self._options
         view = self._kind.members_view
         found = view_differences(view(before.payload), view(after.payload), loose=options.loose)
+        if options.loose and not self._kind.typed:
+            found = [one for one in found if not has_same_reading(one.before, one.after)]
         fields = [one for one in found if self._counts_in(one.path)] if self._only or self._ignored else found
         facts = list(_facts(before, after)) if options.stamps else []
         # Bytes alone differ: a change, unless it is fields that count.
