@@ -29,7 +29,8 @@ from sowctl.engine.upkeep.searching.entries import named_topics
 from sowctl.engine.views.collecting import no_collection
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.base import columns_of
-from sowctl.values.fields import Slot, SlotValue, Values
+from sowctl.values.compare import written
+from sowctl.values.fields import Number, Slot, SlotValue, Values
 from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ class _Field:
         else:
             self.without += sum(map(column.count, (None, "", b"")))
         self.records += len(column)
+        if Number in kinds:
+            flat = self._written(flat)
+            kinds = set(map(type, flat))
         if kinds & {str, bytes}:
             self._texts([_text(value) for value in flat if type(value) in (str, bytes) and value])
         if bool in kinds:
@@ -141,6 +145,16 @@ class _Field:
             self.values += len(found)
             self.tally.add(found)
             self.numbers.add(found)
+
+    def _written(self, flat: Sequence[Any]) -> list[Any]:
+        """The values as they are shown elsewhere, where the message type does not tell numbers from texts.
+
+        Texts that only look like numbers count among the numbers, too: they are compared and summed as such.
+        """
+        shown = [written(value) if type(value) is Number else value for value in flat]
+        pairs = zip(flat, shown, strict=True)
+        self.numbers.add([value.value for value, text in pairs if type(value) is Number and type(text) is bytes])
+        return shown
 
     def _count(self, kind: str, values: Sequence[object]) -> None:
         self.types[kind] = self.types.get(kind, 0) + len(values)
@@ -210,7 +224,7 @@ def stats(
             share = SampleShare(part=part)
     room, store = Room(), NumberBudget()
     fields = [_Field(path, room, store) for path in paths]
-    read = columns_of(kind.extractor([Slot(path) for path in paths]))
+    read = columns_of(kind.extractor([Slot(path, text=not kind.typed) for path in paths]))
     unreadable = 0
     with ask() as batches, no_collection():
         sampled = Sampled(batches, share)

@@ -29,10 +29,12 @@ def schema_of(lab: Lab, share: SampleShare | None = None, **options: object) -> 
             return schema(result, "t", instance.type_of("json"), share)
 
 
-def stats_of(lab: Lab, *paths: str, share: SampleShare | None = None, top: int = 5, batch: int = 1000) -> StatsReport:
+def stats_of(
+    lab: Lab, *paths: str, share: SampleShare | None = None, top: int = 5, batch: int = 1000, type_name: str = "json"
+) -> StatsReport:
     with lab.open() as instance:
         targets = resolve(instance, "t", derived=True)
-        kind = instance.type_of("json")
+        kind = instance.type_of(type_name)
         return stats(
             lambda: closing(query(instance, targets, QueryOptions(batch_size=batch))),
             "t",
@@ -173,3 +175,15 @@ def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: py
     # What is asked for is given.
     assert stats_of(filled, "/id", "/price").looked_at == 200
     assert stats_of(filled, share=SampleShare(part=1.0)).looked_at == 200
+
+
+def test_texts_that_look_like_numbers_are_told_apart_and_count_as_numbers(make_lab: MakeLab) -> None:
+    lab = make_lab(config_xml(topic_xml("t", key="/11").replace("json", "fix"), ()))
+    texts = ["00123", "123", "1.50", "2.25", "x", "00123"]
+    lab.publish("t", *[f"11=k{number}\x011={text}\x01" for number, text in enumerate(texts)])
+    (found,) = stats_of(lab, "/1", type_name="fix").fields
+    assert found.types == {"string": 4, "integer": 1, "number": 1}
+    assert found.distinct == 5
+    assert (found.top[0].value, found.top[0].count) == ("00123", 2)
+    assert found.numbers is not None
+    assert (found.numbers.count, found.numbers.minimum, found.numbers.maximum) == (5, 1.5, 123)
