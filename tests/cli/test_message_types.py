@@ -196,7 +196,7 @@ def test_a_name_with_two_types_needs_the_type_in_every_verb(
 
 def test_the_type_chooses_the_topic(two: Callable[..., str]) -> None:
     assert two("query", "[json].[o]") == JSON.decode() + "\n"
-    shown = '{"55":"IBM","44":90.50,"448":["A","B"]}\n'
+    shown = '{"55":"IBM","44":"90.50","448":["A","B"]}\n'
     assert two("query", "[fix].[o]") == two("query", "o", "--message-type", "fix") == shown
     assert two("query", "[fix].[^o]") == shown
     assert two("hash", "[json].[o]") != two("hash", "[fix].[o]")
@@ -206,7 +206,7 @@ def test_the_type_chooses_the_topic(two: Callable[..., str]) -> None:
 
 
 def test_fix_tags_have_names_where_asked(two: Callable[..., str]) -> None:
-    shown = '{"Symbol":"IBM","Price":90.50,"PartyID":["A","B"]}\n'
+    shown = '{"Symbol":"IBM","Price":"90.50","PartyID":["A","B"]}\n'
     for verb in (("query",), ("get", "IBM"), ("snapshot", "--at", "NOW")):
         assert two(verb[0], "[fix].[o]", *verb[1:], "--fix-names") == shown
     assert two("query", "[json].[o]", "--fix-names") == JSON.decode() + "\n"
