@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
-__all__ = ["MessageEncoder", "MessageMaker", "json_cell", "result_cell", "root_of", "stamp", "wrapping"]
+__all__ = ["MessageEncoder", "MessageMaker", "interval_text", "json_cell", "odd_text", "root_of", "stamp", "wrapping"]
 
 
 class MessageEncoder:
@@ -142,11 +142,6 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
 def json_cell(kind: pyarrow.DataType) -> Cell:
     """What makes of a value of this type what it is in a message of type json."""
     return _cell(kind, _Form(JSON.binary, JSON.decimal))
-
-
-def result_cell(kind: pyarrow.DataType) -> Cell:
-    """The same for a result of SQL: NaN and infinities are texts, so that they can be told from NULL."""
-    return _cell(kind, _Form(JSON.binary, JSON.decimal, odd_text))
 
 
 def interval_text(value: Any) -> str:

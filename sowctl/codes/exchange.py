@@ -48,4 +48,35 @@ CODES: dict[str, str] = {
         Do: Let one statement have rows; others can create tables for it.
         See: sowctl-sql(1)
         """,
+    "SOW-EXC-022": """3 a value of a result that a format of columns cannot hold
+
+        Why: Parquet and Arrow have no infinite dates and times, no time of day 24:00:00, no numbers of more than 38
+        digits, and no interval of more nanoseconds than 64 bits count. The value would become another one. With
+        status 2: the result has a type of which this release does not know how its values go out.
+        Do: Cast the column in the statement, as the hint does, or take a format of text.
+        See: sowctl-types(7)
+        """,
+    "SOW-EXC-023": """2 members that SQL cannot name
+
+        Why: Two members of the messages differ in capitals alone, which SQL does not tell apart, and the statement asks
+        for both, for neither as it is written, or for all columns with ``*``; or a member's name is empty or has a zero
+        character in it.
+        Do: Name the columns, and one of such members exactly as messages have it. CREATE TABLE x AS SELECT keeps one
+        for a later statement. ``query`` and ``export`` keep all members apart.
+        See: sowctl-sql(1), sowctl-types(7)
+        """,
+    "SOW-EXC-024": """2 a column of a table that has no records
+
+        Why: The columns of a table are the members of its records. It has none, and neither the journal nor the
+        configuration says that its messages had this member.
+        Do: Check the name; once a record is published the statement works.
+        See: sowctl-sql(1)
+        """,
+    "SOW-EXC-025": """3 records that a table of SQLite cannot have
+
+        Why: SQLite has at most 2,000 columns, names of columns that differ in more than capitals, and none with a zero
+        character in it. The messages have other members.
+        Do: Choose members with ``--select``, or export to Parquet, Arrow or NDJSON.
+        See: sowctl-export(1), sowctl-types(7)
+        """,
 }

@@ -7,5 +7,8 @@
 * ``indexed``: columns of memo indexes, without a look at the records
 * ``topic``: the records of a target, now or at an instant: all of them, or those that a filter takes
 * ``journal``: entries of the journal, of all topics or of one, which is its history
+* ``emptied``: the columns of a table without records
+* ``members``: which members of messages can be columns of SQL
+* ``results``: what a value of each type of DuckDB is in each format
 * ``database``: statements, run one after the other over just the tables and columns that they name
 """

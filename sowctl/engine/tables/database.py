@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from sowctl.arrow.needed import need
+from sowctl.engine.tables.members import named_members
 from sowctl.engine.tables.named import JOURNAL, NamedTable, fields_of, table_named
+from sowctl.engine.tables.results import Result, fetched_type
 from sowctl.engine.tables.statement import Names, names_of, words_of
 from sowctl.engine.tables.topic import TableRead
 from sowctl.engine.views.moment import ViewInstant, together
@@ -76,6 +78,7 @@ class Database:
         self.reads: list[TableRead] = []
         """How the tables of the last statement were read."""
         self._made: dict[str, tuple[str, ...]] = {}
+        self._empty: list[str] = []
         self._directory = tempfile.TemporaryDirectory(prefix="sowctl-sql-")
 
     def __enter__(self) -> Database:
@@ -85,7 +88,7 @@ class Database:
         self._connection.close()
         self._directory.cleanup()
 
-    def results(self, text: str) -> Iterator[pyarrow.RecordBatchReader]:
+    def results(self, text: str) -> Iterator[Result]:
         """Run the statements of a text: the rows of each that has some, to be read before the next one is asked for.
 
         Raises UsageError ``SOW-EXC-020`` for what DuckDB refuses, LockedError ``SOW-VIW-001`` where tables are written
@@ -100,7 +103,7 @@ class Database:
             try:
                 found = self._awaited(partial(self._connection.sql, statement))
                 if found is not None and kind not in _SILENT:
-                    yield self._reader(found)
+                    yield self._result(found)
                     del found
             except self._error as problem:
                 raise self._explained(problem, names) from None
@@ -164,23 +167,35 @@ class Database:
         except self._error as problem:
             raise self._explained(problem) from None
 
-    def _reader(self, found: Any) -> pyarrow.RecordBatchReader:
+    def _result(self, found: Any) -> Result:
+        """The rows of a relation, fetched in forms that hold every value."""
         import pyarrow as pa
 
+        names, types = list(found.columns), list(found.types)
+        sent = [fetched_type(kind) for kind in types]
+        if any(sent):
+            casts = [f"#{at}" if one is None else f"CAST(#{at} AS {one})" for at, one in enumerate(sent, 1)]
+            found = found.project(", ".join(f'{one} AS "{at}"' for at, one in enumerate(casts)))
         # The name in DuckDB from 1.4 on, and the one before.
         read = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
         reader: pyarrow.RecordBatchReader = self._awaited(partial(read, BATCH))
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
+            none = True
             while True:
                 try:
                     yield self._awaited(reader.read_next_batch)
+                    none = False
                 except StopIteration:
-                    return
+                    break
                 except pa.ArrowException as problem:
                     raise self._explained(problem) from None
+            if none:
+                # Its columns have types all the same.
+                schema = reader.schema
+                yield pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
-        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+        return Result(names, types, batches())
 
     def _register(self, names: Names) -> list[str]:
         """Register the tables that a statement names, all as of one instant; their names."""
@@ -194,14 +209,17 @@ class Database:
                 hint = "ask for one of them in a statement of its own: CREATE TABLE x AS SELECT ..."
                 raise UsageError("SOW-EXC-020", words, hint=hint)
 
-        def read(moment: ViewInstant) -> dict[str, pyarrow.Table]:
+        def read_tables(moment: ViewInstant) -> dict[str, pyarrow.Table]:
             self.reads = []
-            return {one.name: one.read(moment, names, place, self.reads.append) for one in tables}
+            read = {one.name: one.read(moment, names, place, self.reads.append) for one in tables}
+            self._empty = [name for name, table in read.items() if not table.num_rows]
+            return {name: named_members(table, name, names) for name, table in read.items()}
 
+        self._empty = []
         made: dict[str, pyarrow.Table] = {}
         if tables:
             refs = dict.fromkeys(chain.from_iterable(one.refs(instance) for one in tables))
-            made = together(instance, list(refs), None, open_entry, read, what="what the statement names")
+            made = together(instance, list(refs), None, open_entry, read_tables, what="what the statement names")
         for name, table in made.items():
             self._connection.register(name, table)
         return list(made)
@@ -218,6 +236,10 @@ class Database:
         hint = None
         if names is not None and (match := _NO_COLUMN.search(words)) is not None:
             # The candidates that DuckDB names are those that the statement names itself: no others were read.
+            if self._empty:
+                words = f"{match[0]}, and table {self._empty[0]!r} has no records that would say which columns it has"
+                hint = "count(*) and the names of its key fields need no records"
+                return UsageError("SOW-EXC-024", words, hint=hint)
             fields = [one for name in names.tables for one in fields_of(self._instance, name)]
             near = get_close_matches(match[1].lower(), fields, n=1)
             known = f"fields: {', '.join(dict.fromkeys(fields))}" if fields else None

@@ -97,6 +97,18 @@ def history_table(
     return ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
+def messages_of(instance: Instance, ref: tuple[str, str]) -> Iterator[list[bytes]]:
+    """The messages of a topic, its name and message type, as JSON objects, some at a time."""
+    kind = instance.type_of(ref[1])
+    for entries in _batches(instance, None):
+        topics, places = entries.topics
+        if ref not in topics:
+            continue
+        operations, messages = entries.operations, entries.messages()
+        chosen = (places == topics.index(ref)).nonzero()[0].tolist()
+        yield [_view(messages[at], kind) for at in chosen if operations[at] == PUBLISH]
+
+
 def _rows(entries: EntryColumns, facts: Sequence[str], owner: int, chosen: list[int]) -> list[dict[str, Any]]:
     import pyarrow as pa
 

@@ -68,7 +68,15 @@ class NamedTable(DescribedStruct, frozen=True):
         if self.target is not None:
             with ExitStack() as held:
                 source = self._opened(moment, self.target, held)
-                return topic_table(instance, source, self.name, names, place, told)
+                table = topic_table(instance, source, self.name, names, place, told)
+                # A filter may have left none of many records, whose columns are known then.
+                is_empty = not table.num_rows and next(source.batches(1), None) is None
+            topic = self.target.topic
+            if topic is None or not is_empty or names.columns == names.metadata:
+                return table
+            from sowctl.engine.tables.emptied import with_known_columns
+
+            return with_known_columns(table, instance, topic, names)
         from sowctl.engine.tables.journal import history_table, journal_table
 
         if self.history is not None:

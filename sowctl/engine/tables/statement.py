@@ -11,6 +11,12 @@ from msgspec import Struct
 
 from sowctl.engine.tables.where import Occurrence, occurrences_of
 
+_TABLE = re.compile(
+    r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    r"(?:\"(?:[^\"]|\"\")+\"|\w+)\s+AS\s+(?=SELECT\b|WITH\b|FROM\b)",
+    re.IGNORECASE,
+)
+"""What stands before a query that a table is made of."""
 _WORD = re.compile(r'"((?:[^"]|"")+)"|([^\W\d]\w*)')
 
 
@@ -18,18 +24,25 @@ class Names(Struct, frozen=True):
     """``tables`` as written; ``columns`` in lower case, the first parts of nested fields among them, None for all;
     ``metadata``: those that are named, also beside a ``*``, which does not stand for them;
     ``aliases``: names that the statement itself gives, which may be no columns; ``occurrences``: of tables, by name in
-    lower case, every place that reads them and its WHERE, None where that place needs all rows."""
+    lower case, every place that reads them and its WHERE, None where that place needs all rows; ``written``: the names
+    of ``columns`` as the statement writes them."""
 
     tables: tuple[str, ...]
     columns: frozenset[str] | None
     metadata: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
     occurrences: Mapping[str, tuple[Occurrence | None, ...]] = {}
+    written: frozenset[str] = frozenset()
 
 
 def names_of(connection: Any, text: str) -> Names:
-    """What one statement names. What is no query names every table that it has a word for, and all columns."""
-    tree = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()[0][0])
+    """What one statement names, or the query of which it makes a table.
+
+    What is no query names every table that it has a word for, and all columns.
+    """
+    made = _TABLE.match(text)
+    query = text if made is None else text[made.end() :]
+    tree = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()[0][0])
     if tree["error"]:
         return Names(tuple(dict.fromkeys(_words(text))), None)
     found = _Found()
@@ -78,19 +91,19 @@ class _Found:
         elif alias:
             self._aliases.add(alias.lower())
         if kind == "COLUMN_REF":
-            self._paths.append([part.lower() for part in node["column_names"]])
+            self._paths.append(node["column_names"])
         # A natural join is by all columns that two tables share.
         if kind == "STAR" or node.get("ref_type") == "NATURAL":
             self._all = True
         for name, inner in node.items():
             if name == "using_columns":
-                self._paths += [[str(column).lower()] for column in inner]
+                self._paths += [[str(column)] for column in inner]
             self.visit(inner)
 
     def names(self) -> Names:
         """All that was found."""
         columns: set[str] = set()
-        for path in self._paths:
+        for path in map(_lowered, self._paths):
             # The name of a table alone stands for the whole row.
             if path[0] in self._of_tables and len(path) == 1:
                 self._all = True
@@ -99,11 +112,16 @@ class _Found:
             # A table with the schema in front of its name.
             if len(path) > 2 and path[1] in self._of_tables:
                 columns.add(path[2])
-        columns -= self._of_tables - {path[1] for path in self._paths if len(path) > 1}
+        columns -= self._of_tables - {path[1].lower() for path in self._paths if len(path) > 1}
         return Names(
             tuple(self._tables),
             None if self._all else frozenset(columns),
             frozenset(name for name in columns if name.startswith("_")),
             frozenset(self._aliases),
             {} if self._unseen else {name: tuple(places) for name, places in self._occurrences.items()},
+            frozenset(word for path in self._paths for word in path if word.lower() in columns),
         )
+
+
+def _lowered(path: list[str]) -> list[str]:
+    return [part.lower() for part in path]

@@ -66,7 +66,9 @@ def shop(tmp_path: Path) -> InstanceHandle:
 def rows(instance: InstanceHandle, text: str, **options: Any) -> list[list[tuple[Any, ...]]]:
     """The rows of every statement that has some."""
     with Database(instance, **options) as database:
-        return [[tuple(row.values()) for row in reader.read_all().to_pylist()] for reader in database.results(text)]
+        return [
+            [tuple(row.values()) for row in result.reader().read_all().to_pylist()] for result in database.results(text)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -252,9 +254,9 @@ def test_a_view_of_a_statement_reads_its_tables_when_it_is_asked(shop: InstanceH
     with Database(shop) as database:
         text = "CREATE VIEW v AS SELECT count(*) AS n FROM orders; CREATE VIEW w AS SELECT n FROM v; SELECT n FROM w;"
         results = database.results(text + "SELECT n FROM W")
-        assert next(results).read_all().to_pylist() == [{"n": 2}]
+        assert next(results).reader().read_all().to_pylist() == [{"n": 2}]
         shop.topic("orders").publish([b'{"id":7}'])
-        assert next(results).read_all().to_pylist() == [{"n": 3}]
+        assert next(results).reader().read_all().to_pylist() == [{"n": 3}]
 
 
 CONDITIONS = [
@@ -317,8 +319,8 @@ def answers(shop: InstanceHandle, queries: list[str]) -> tuple[list[Any], list[T
     """The rows of each query with their types, and how its tables were read."""
     found, reads = [], []
     with Database(shop) as database:
-        for reader in database.results(";".join(queries)):
-            found.append(reader.read_all())
+        for result in database.results(";".join(queries)):
+            found.append(result.reader().read_all())
             reads += database.reads
     return found, reads
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,13 +14,14 @@ from sowctl.output.formats import make
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from sowctl.engine.tables.database import Database
+    from sowctl.engine.tables.results import Result
     from sowctl.engine.tables.topic import TableRead
 
 TYPED = {"parquet": "Parquet", "arrow": "ArrowStream"}
 """Formats with types of their own, and their writers: rows keep the types that SQL gave them."""
+HAS_NAN = ("msgpack",)
+"""Formats that are made of JSON, and have NaN and infinities all the same."""
 
 
 class Results:
@@ -36,7 +37,7 @@ class Results:
             out: BinaryIO = sink.invocation.streams.stdout
             if sink.path is not None:
                 out = held.enter_context(whole_file(sink.path, force=sink.force, seam=sink.invocation.seam))
-            for number, reader in enumerate(database.results(text)):
+            for number, result in enumerate(database.results(text)):
                 for read in database.reads:
                     sink.invocation.detail(_told(read))
                 if number and (sink.path is not None or sink.format in TYPED):
@@ -50,12 +51,13 @@ class Results:
                     out = sink.invocation.streams.stdout
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
-                self._one(reader, out)
+                self._one(result, out)
 
-    def _one(self, reader: pyarrow.RecordBatchReader, out: BinaryIO) -> None:
+    def _one(self, result: Result, out: BinaryIO) -> None:
         if self._sink.format in TYPED:
             from sowctl.arrow import files
 
+            reader = result.reader(self._sink.format)
             writer = getattr(files, TYPED[self._sink.format])(out, reader.schema)
             for batch in reader:
                 writer.write(batch)
@@ -66,12 +68,11 @@ class Results:
 
         from sowctl.values.paths import Path, Step
 
-        names = _names(reader.schema.names)
         # Results are no records: a column may be called like metadata without meaning it.
         options = replace(self._sink.options, facts=True)
         if not options.columns and self._sink.format in ("table", "csv", "tsv"):
-            options = replace(options, columns=tuple(Path((Step(name),)) for name in names))
-        rendered = make(self._sink.format, options).write(_batches(reader, names), out)
+            options = replace(options, columns=tuple(Path((Step(name),)) for name in result.names))
+        rendered = make(self._sink.format, options).write(_batches(result, self._sink.format), out)
         for note in rendered.notes:
             self._sink.invocation.note(note)
 
@@ -81,25 +82,9 @@ def _told(read: TableRead) -> str:
     return f"{read.name}: {read.way}, {records}" + ("" if read.filter is None else f" for {read.filter}")
 
 
-def _names(names: Iterable[str]) -> list[str]:
-    """Names of columns, each once: a later one of a name gets a number."""
-    found: dict[str, None] = {}
-    for name in names:
-        made, number = name, 1
-        while made in found:
-            made, number = f"{name}_{number}", number + 1
-        found[made] = None
-    return list(found)
+def _batches(result: Result, name: str) -> Iterator[Batch]:
+    from sowctl.arrow.build import odd_text
+    from sowctl.engine.tables.results import odd_word
 
-
-def _batches(reader: pyarrow.RecordBatchReader, names: list[str]) -> Iterator[Batch]:
-    import msgspec
-
-    from sowctl.arrow.build import result_cell
-
-    cells = [result_cell(field.type) for field in reader.schema]
-    encode = msgspec.json.Encoder(enc_hook=str).encode
-    for batch in reader:
-        columns = [list(map(cell, column.to_pylist())) for cell, column in zip(cells, batch.columns, strict=True)]
-        rows = [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    for rows in result.rows(odd_word if name in HAS_NAN else odd_text):
         yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(row) for row in rows])

@@ -1,0 +1,82 @@
+"""Which members of messages can be columns of SQL: its names are not empty, and capitals do not tell two apart.
+
+A member whose name a statement writes exactly is that member, also where another one differs in capitals alone. Where a
+statement does not say which of them it means, it is refused: DuckDB would take the first, and number the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.engine.tables.statement import Names
+
+_CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+"""The letters whose capitals DuckDB does not tell apart: those of ASCII."""
+
+
+def named_members(table: pyarrow.Table, name: str, names: Names) -> pyarrow.Table:
+    """The columns of the table ``name`` that a statement can mean.
+
+    Raises UsageError ``SOW-EXC-023`` where two differ in capitals alone and the statement writes not just one of them,
+    and for a name, or one within an object, that SQL cannot have.
+    """
+    for field in table.schema:
+        _refuse_unnamed(name, field)
+    left_out: set[str] = set()
+    for alike in _alike(table.column_names):
+        written = {word for word in names.written if fold_case(word) == fold_case(alike[0])}
+        if names.columns is None or len(written) != 1 or not written <= set(alike):
+            raise _refusal(name, alike)
+        left_out.update(set(alike) - written)
+    return table.drop_columns(sorted(left_out)) if left_out else table
+
+
+def fold_case(name: str) -> str:
+    """A name as DuckDB compares it."""
+    return name.translate(_CAPITALS)
+
+
+def _alike(names: Iterable[str]) -> list[list[str]]:
+    """The names that are one to SQL, those of each together; only where there are several."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(fold_case(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _refusal(table: str, alike: Sequence[str]) -> UsageError:
+    shown = " and ".join(map(repr, alike))
+    words = f"members {shown} of table {table!r} differ in capitals alone, which SQL does not tell apart"
+    hint = "write one of them exactly, and no *, in a statement of its own: CREATE TABLE x AS SELECT ..."
+    return UsageError("SOW-EXC-023", words, hint=hint)
+
+
+def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = ()) -> None:
+    """Refuse names that DuckDB replaces or cuts, and within objects names that it does not tell apart."""
+    import pyarrow as pa
+
+    path = (*above, field.name)
+    # The items of an array have no name of their own.
+    if not field.name or "\0" in field.name:
+        what = "an empty name" if not field.name else f"a name with a zero character, {field.name!r}"
+        words = f"table {table!r} has a member with {what}, which SQL cannot have"
+        if above:
+            words += f", in {'/'.join(above)!r}"
+        raise UsageError("SOW-EXC-023", words, hint="name the columns that are needed instead of *, or take query")
+    kind = field.type
+    while pa.types.is_list(kind):
+        kind = kind.value_type
+    if not pa.types.is_struct(kind):
+        return
+    for inner in kind:
+        _refuse_unnamed(table, inner, path)
+    for alike in _alike(inner.name for inner in kind):
+        shown = " and ".join("/".join((*path, one)) for one in alike)
+        words = f"members {shown} of table {table!r} differ in capitals alone, which SQL does not tell apart"
+        raise UsageError("SOW-EXC-023", words, hint="name other columns instead of *, or take query")
