@@ -10,6 +10,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from sowctl.arrow.jsoncolumns import odd_text
 from sowctl.errors import UsageError
 from sowctl.messages.native import JSON, Cell, Form, encoded, form_of, loose, name_of, scalar, stamp
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
-__all__ = ["MessageEncoder", "MessageMaker", "interval_text", "json_cell", "odd_text", "root_of", "stamp", "wrapping"]
+__all__ = ["MessageEncoder", "MessageMaker", "interval_text", "json_cell", "root_of", "stamp", "wrapping"]
 
 
 class MessageEncoder:
@@ -140,8 +141,8 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
 
 
 def json_cell(kind: pyarrow.DataType) -> Cell:
-    """What makes of a value of this type what it is in a message of type json."""
-    return _cell(kind, _Form(JSON.binary, JSON.decimal))
+    """What makes of a value of this type what it is in JSON; NaN and infinities are texts, to be told from NULL."""
+    return _cell(kind, _Form(JSON.binary, JSON.decimal, odd_text))
 
 
 def interval_text(value: Any) -> str:
@@ -153,11 +154,6 @@ def interval_text(value: Any) -> str:
     whole, rest = divmod(abs(nanoseconds), 1_000_000_000)
     fraction = f".{rest:09}".rstrip("0") if rest else ""
     return f"P{date}T{'-' if nanoseconds < 0 else ''}{whole}{fraction}S"
-
-
-def odd_text(value: float) -> str:
-    """NaN and infinities as texts, as Spark's ``to_json`` writes them; left out, a delta would keep the old value."""
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
 def _short_double(value: float, form: _Form) -> Any:

@@ -38,10 +38,12 @@ class StructDecoder:
 
     ``strict``, for a type that was inferred: a message that is no object, a field that the type does not have and a
     value that does not fit raise :class:`~sowctl.arrow.jsoncolumns.Misfit` with the message's place in the
-    batch. ``partial``: messages may have other members all the same.
+    batch. ``partial``: messages may have other members all the same. ``exact``: the JSON views are exact ones.
     """
 
-    def __init__(self, struct: pyarrow.StructType, *, strict: bool = False, partial: bool = False) -> None:
+    def __init__(
+        self, struct: pyarrow.StructType, *, strict: bool = False, partial: bool = False, exact: bool = False
+    ) -> None:
         import msgspec
 
         self._type = struct
@@ -50,7 +52,7 @@ class StructDecoder:
         # msgspec takes no name with a quotation mark, a backslash or a control character: then each value is looked at.
         with suppress(ValueError):
             self._one = msgspec.json.Decoder(_typed(struct, [0], strict, partial))
-        self._trees = TreeReader()
+        self._trees = TreeReader(exact=exact)
         self._coerce = coercion(struct, strict=strict, partial=partial)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked

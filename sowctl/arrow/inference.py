@@ -41,16 +41,17 @@ _TOO_MANY = 1000
 class Inference:
     """What was seen in some messages. Those that cannot be read or are no objects say nothing.
 
-    ``names``: only members with these names, in lower case, are looked at.
+    ``names``: only members with these names, in lower case, are looked at. ``exact``: the messages are exact views.
     """
 
-    def __init__(self, names: Collection[str] | None = None) -> None:
+    def __init__(self, names: Collection[str] | None = None, *, exact: bool = False) -> None:
         self._seen = _Seen()
+        self._exact = exact
         self._names = names
 
     def add(self, views: Iterable[bytes]) -> None:
         """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MOST_FIELDS`."""
-        trees, seen = TreeReader(), self._seen
+        trees, seen = TreeReader(exact=self._exact), self._seen
         budget = _Budget(seen.count())
         for view in views:
             try:
@@ -139,6 +140,7 @@ class _Seen:
         self.low = self.high = 0
         # of numbers with a point or an exponent: whether a double keeps them all, and the digits on both sides
         self.exact = True
+        self.odd = False
         self.before = self.behind = 0
         self.forms: set[tuple[int, int]] = set()
         self.item: _Seen | None = None
@@ -156,6 +158,9 @@ class _Seen:
                 self.low, self.high = min(self.low, value), max(self.high, value)
         elif kind is Raw:
             self._number(bytes(value))
+        elif kind is float:
+            # NaN or an infinity: of numbers, doubles alone have these.
+            self.real = self.odd = True
         elif kind is bool:
             self.truth = True
         elif kind is dict:
@@ -201,6 +206,7 @@ class _Seen:
         self.objects |= other.objects
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         self.exact &= other.exact
+        self.odd |= other.odd
         self.before, self.behind = max(self.before, other.before), max(self.behind, other.behind)
         self.forms |= other.forms
         if other.item is not None:
@@ -248,8 +254,8 @@ class _Seen:
             return "DOUBLE"
         whole = len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_DIGITS else _TOO_MANY
         digits = max(self.before, whole) + self.behind
-        # More digits than any DECIMAL has: only the text keeps them.
-        return (digits, self.behind) if digits <= _DIGITS else "STRING"
+        # More digits than any DECIMAL has, or numbers that none has: only the text keeps them.
+        return (digits, self.behind) if digits <= _DIGITS and not self.odd else "STRING"
 
 
 def ddl_of(shape: Shape) -> str:

@@ -324,7 +324,9 @@ def _integer(bound: int) -> Coerce:
 
 
 def _double(value: Any) -> float | None:
-    """The nearest double, None for a number beyond all of them."""
+    """The nearest double, None for a number beyond all of them; NaN and infinities, which are floats alone."""
+    if isinstance(value, float):
+        return value
     if isinstance(value, bool) or not isinstance(value, int | Raw):
         return None
     try:
@@ -342,17 +344,26 @@ def _text(value: Any) -> str | None:
         return text_of(value)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return encode(_without_bytes(value)).decode()
+    if isinstance(value, float):
+        return odd_text(value)
+    return encode(_shown_in_json(value)).decode()
 
 
-def _without_bytes(value: Any) -> Any:
-    """A value of a format with binary data, as that is shown in JSON."""
+def odd_text(value: float) -> str:
+    """NaN and infinities as texts, as Spark's ``to_json`` writes them; left out, a delta would keep the old value."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+def _shown_in_json(value: Any) -> Any:
+    """A value of a format with binary data, NaN and infinities, as these are shown in JSON."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
+    if isinstance(value, float):
+        return odd_text(value)
     if isinstance(value, dict):
-        return {name: _without_bytes(inner) for name, inner in value.items()}
+        return {name: _shown_in_json(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_without_bytes(inner) for inner in value]
+        return [_shown_in_json(inner) for inner in value]
     return value
 
 

@@ -31,15 +31,19 @@ class Unreadable(Exception):
 
 class TreeReader:
     """Reads messages one by one. Whole numbers are ``int``; all others, and a negative zero, are ``msgspec.Raw``: their
-    own text."""
+    own text.
 
-    def __init__(self) -> None:
+    ``exact``: messages are exact views, in which NaN and infinities are words; these are ``float``.
+    """
+
+    def __init__(self, *, exact: bool = False) -> None:
         import msgspec
 
         self._decode = msgspec.json.Decoder(float_hook=msgspec.Raw).decode
         self._raw = msgspec.Raw
         # what a library refuses is not yet what the message type refuses: numbers of 5,000 digits, lone surrogates
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+        self._exact = exact
 
     def tree(self, message: bytes) -> Any:
         """The value of one message. Raises :class:`Unreadable`."""
@@ -57,6 +61,23 @@ class TreeReader:
             # The exact reader is slower, and takes precisely what the message type takes.
             return self._plain(parse(message, last=True))
         except PayloadRefused:
+            if self._exact and (b"NaN" in message or b"Infinity" in message):
+                return self._worded(message)
+            raise Unreadable from None
+
+    def _worded(self, message: bytes) -> Any:
+        """The value of a message with words for NaN and infinities."""
+        import json
+
+        def whole(text: str) -> Any:
+            return self._raw(text.encode()) if text == "-0" else int(text)
+
+        def broken(text: str) -> Any:
+            return self._raw(text.encode())
+
+        try:
+            return json.loads(message, parse_int=whole, parse_float=broken)
+        except ValueError:
             raise Unreadable from None
 
     def _plain(self, value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Record batches of one schema as a table of an SQLite database.
 
 Whole numbers, doubles and texts are SQLite's own; truth values are 0 and 1, decimals their digits as text, times
-ISO-8601 texts, structs and arrays JSON. The database is made in a temporary directory and handed on as bytes.
+ISO-8601 texts, structs and arrays JSON. Of NaN, which SQLite would store as NULL, there is the text. The database is
+made in a temporary directory and handed on as bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -19,15 +20,23 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from sowctl.arrow.build import json_cell, stamp
+from sowctl.arrow.jsoncolumns import odd_text
+from sowctl.errors import InputError
+from sowctl.values.paths import fold_case
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+MAX_COLUMNS = 2_000
+"""Columns of a table, as SQLite is built unless told otherwise."""
 
 
 class SqliteTable:
     """A :class:`~sowctl.arrow.files.ColumnWriter`; ``table`` is the table's name."""
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema, table: str) -> None:
+        _refuse_names(schema.names)
         self._out = out
         self._directory = tempfile.TemporaryDirectory(prefix="sowctl-")
         self._path = Path(self._directory.name) / "export.sqlite"
@@ -35,8 +44,7 @@ class SqliteTable:
         # The file is new, and thrown away where it is not finished: no journal is needed.
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        # Names of columns are told apart by case in messages, and not by SQLite.
-        columns = [f"{_quoted(name)} {_type(field.type)}" for name, field in zip(_names(schema), schema, strict=True)]
+        columns = [f"{_quoted(field.name)} {_type(field.type)}" for field in schema]
         self._database.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(columns) or 'nothing'})")
         self._insert = f"INSERT INTO {_quoted(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
         self._cells = [_cell(field.type) for field in schema]
@@ -70,18 +78,24 @@ def sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTabl
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""').replace("\0", "") + '"'
+    return '"' + name.replace('"', '""') + '"'
 
 
-def _names(schema: pyarrow.Schema) -> list[str]:
-    """Names that differ in more than case: a later one gets a number behind it."""
+def _refuse_names(names: Sequence[str]) -> None:
+    """Refuse names that a table of SQLite cannot have. Raises InputError ``SOW-EXC-025``."""
+    hint = "choose members with --select, or take .parquet, .arrow or .ndjson"
+    if len(names) > MAX_COLUMNS:
+        words = f"the records have {len(names):,} members, and a table of SQLite has {MAX_COLUMNS:,} columns at most"
+        raise InputError("SOW-EXC-025", words, hint=hint)
     found: dict[str, str] = {}
-    for name in schema.names:
-        made, number = name, 1
-        while made.lower() in found:
-            made, number = f"{name}_{number}", number + 1
-        found[made.lower()] = made
-    return list(found.values())
+    for name in names:
+        if "\0" in name:
+            words = f"the member {name!r} has a zero character in its name, which SQLite cannot have"
+            raise InputError("SOW-EXC-025", words, hint=hint)
+        other = found.setdefault(fold_case(name), name)
+        if other != name:
+            words = f"members {other!r} and {name!r} differ in capitals alone, which SQLite does not tell apart"
+            raise InputError("SOW-EXC-025", words, hint=hint)
 
 
 def _type(kind: pyarrow.DataType) -> str:
@@ -98,6 +112,8 @@ def _cell(kind: pyarrow.DataType) -> Callable[[Any], Any] | None:
     if t.is_nested(kind):
         made = json_cell(kind)
         return lambda value: msgspec.json.encode(made(value)).decode()
+    if t.is_floating(kind):
+        return lambda value: value if value == value else odd_text(value)
     return _text if t.is_decimal(kind) or t.is_temporal(kind) else None
 
 

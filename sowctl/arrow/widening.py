@@ -41,7 +41,7 @@ class Fields:
 
     def __init__(self, names: Collection[str] | None = None) -> None:
         self._names = None if names is None else sorted(names)
-        self._found = Inference(names)
+        self._found = Inference(names, exact=True)
         self._taken: pyarrow.StructType | None = None
 
     @property
@@ -95,7 +95,7 @@ class Fields:
         missing = [name for name in self._names or () if name not in known]
         self._others = [_spelled(name) for name in missing]
         kind = pa.struct([*self._taken, *((name, pa.null()) for name in missing)])
-        self._decoder = StructDecoder(kind, strict=True, partial=self._names is not None)
+        self._decoder = StructDecoder(kind, strict=True, partial=self._names is not None, exact=True)
         self._doubles = _paths_of_doubles(self._taken)
 
     def _read(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
@@ -126,7 +126,7 @@ class Fields:
 def as_object(view: bytes) -> bytes:
     """A JSON view as an object: a value that is none as its member ``data``, what cannot be read as ``data_base64``."""
     try:
-        tree = TreeReader().tree(view)
+        tree = TreeReader(exact=True).tree(view)
     except Unreadable:
         return b'{"data_base64":"%b"}' % b64encode(view)
     return view if isinstance(tree, dict) else b'{"data":%b}' % view

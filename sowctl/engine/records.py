@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.base import select_all
+from sowctl.messages.base import exact_view_of, select_all
 from sowctl.store.codec import (
     CORRELATION,
     CRC_SIZE,
@@ -142,6 +142,11 @@ class RecordBatch:
     def members_view(self) -> Callable[[bytes], bytes]:
         """Makes an object with what columns show of a payload."""
         return self._kind.members_view
+
+    @property
+    def exact_view(self) -> Callable[[bytes], bytes] | None:
+        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        return exact_view_of(self._kind)
 
     @property
     def records(self) -> Sequence[StoredRecord]:

@@ -8,7 +8,7 @@ The engine and the other rooms call message types only through these protocols a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from sowctl.errors import InputError, MissingPackageError, UsageError
 from sowctl.extras import missing_package
@@ -214,6 +214,14 @@ class MessageType(Protocol):
     def members_view(self, payload: bytes) -> bytes:
         """``payload`` as the JSON object whose members become columns; of most types that is what ``view`` makes."""
         ...
+
+
+def exact_view_of(kind: MessageType) -> Callable[[bytes], bytes] | None:
+    """What makes JSON of a payload with the words NaN, Infinity and -Infinity, for formats that have these numbers.
+
+    Optional, and asked for in this one place: None for the types that have none of them.
+    """
+    return cast("Callable[[bytes], bytes] | None", getattr(kind, "exact_view", None))
 
 
 def once_of(extract: Extractor) -> OnceExtractor | None:

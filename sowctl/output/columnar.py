@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from sowctl.arrow.needed import need
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, ShownRecord, again_of
+from sowctl.output.records import Batch, ShownRecord, again_of, exact_view_of
 from sowctl.values.times import LATEST
 
 if TYPE_CHECKING:
@@ -145,7 +145,11 @@ class Rows:
         size = 0
         for batch in batches:
             payloads = batch.payloads
-            taken = payloads if batch.message_type == "json" else list(map(batch.members_view, payloads))
+            taken = (
+                payloads
+                if batch.message_type == "json"
+                else list(map(exact_view_of(batch, batch.members_view), payloads))
+            )
             if self._meta:
                 facts += [_facts(batch, record) for record in batch.records]
             views += taken

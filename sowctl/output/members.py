@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -18,12 +21,14 @@ from msgspec import Raw
 
 from sowctl.output.display import escaped
 from sowctl.output.records import View
-from sowctl.values.jsontree import NumberText, loads, member
+from sowctl.values.jsontree import NumberText, loads, loads_exact, member
 from sowctl.values.paths import Path
 from sowctl.values.rawmembers import LONG, in_parts, raw_members
 
 _SHALLOW = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
+_SURE_DIGITS = 16
+"""Characters of a number without an exponent that a double surely keeps: 15 digits and a point."""
 _decode_raw = msgspec.json.Decoder(Raw).decode
 
 
@@ -92,6 +97,17 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"data": value}
 
 
+def exact_members(payload: bytes, view: View) -> dict[str, Any]:
+    """As :func:`members`, of a view that may have words for NaN and infinities, which are floats then."""
+    line = view(payload)
+    if b"NaN" in line or b"Infinity" in line:
+        # Texts may hold the words, too, and members() will not read a line in which they stand for numbers.
+        with suppress(ValueError, RecursionError):
+            value = loads_exact(line.decode())
+            return value if isinstance(value, dict) else {"data": value}
+    return members(payload, lambda _: line)
+
+
 def some_members(payload: bytes, view: View, names: Collection[str]) -> dict[str, Any]:
     """As :func:`members`, where ``names`` are all that will be asked for. Of a long object nothing else is made."""
     parts = in_parts(view(payload)) if len(payload) >= LONG else None
@@ -123,17 +139,31 @@ def as_text(value: Any) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """A value with real numbers: integers that fit 64 bits, else floats; texts as :func:`escaped` makes them."""
+    """A value with real numbers: integers of 64 bits and doubles; what neither holds keeps its digits as a text.
+
+    Texts are as :func:`escaped` makes them.
+    """
     if isinstance(value, NumberText):
-        whole = value.lstrip("-").isdecimal() and len(value) <= 20
-        # More digits than 64 bits can have are not converted to see that they are too many.
-        number = int(value) if whole else float(value)
-        return number if not whole or -(1 << 63) <= number < 1 << 64 else float(value)
+        return _number(value)
     if isinstance(value, dict):
         return {escaped(name): plain(item) for name, item in value.items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
     return escaped(value) if isinstance(value, str) else value
+
+
+def _number(text: NumberText) -> int | float | str:
+    # More digits than 64 bits can have are not converted to see that they are too many.
+    if len(text) <= 20 and text.lstrip("-").isdecimal() and -(1 << 63) <= int(text) < 1 << 64:
+        # An integer has no negative zero.
+        return int(text) if text != "-0" else -0.0
+    nearest = float(text)
+    if len(text) <= _SURE_DIGITS and "e" not in text and "E" not in text:
+        return nearest
+    try:
+        return nearest if isfinite(nearest) and Decimal(repr(nearest)) == Decimal(text) else str(text)
+    except InvalidOperation:
+        return str(text)
 
 
 def dump(value: Any) -> str:

@@ -1,8 +1,7 @@
 """Format ``msgpack``: a stream of MessagePack maps, one per record.
 
-Without metadata the map holds the payload's members, integers of up to 64 bits as integers and other numbers as
-doubles; that of a long record is written some members at a time. With metadata it holds what an envelope holds, and
-``data`` is the payload's bytes.
+Without metadata the map holds the payload's members (sowctl-types(7)); that of a long record is written some members at
+a time. With metadata it holds what an envelope holds, and ``data`` is the payload's bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import BinaryIO
 
 from sowctl.output.display import escaped
 from sowctl.output.formats import Rendered
-from sowctl.output.members import members, plain
+from sowctl.output.members import exact_members, plain
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, metadata
+from sowctl.output.records import Batch, exact_view_of, metadata
 from sowctl.values import rawmembers
 from sowctl.values.jsontree import member
 
@@ -39,7 +38,7 @@ class MsgpackRenderer:
                 if self.meta:
                     maps.append(packer.pack(metadata(batch, record) | {"data": record.payload}))
                 elif (parts := _long(batch, record.payload)) is None:
-                    maps.append(packer.pack(plain(members(record.payload, batch.view))))
+                    maps.append(packer.pack(plain(exact_members(record.payload, exact_view_of(batch, batch.view)))))
                 else:
                     out.write(b"".join(maps))
                     maps = []
@@ -56,4 +55,7 @@ class MsgpackRenderer:
 
 def _long(batch: Batch, payload: bytes) -> rawmembers.LongObject | None:
     """The payload as an object whose members are written some at a time."""
-    return rawmembers.in_parts(batch.view(payload)) if len(payload) >= rawmembers.LONG else None
+    if len(payload) < rawmembers.LONG:
+        return None
+    # A view with words for NaN and infinities is none that is read in parts.
+    return rawmembers.in_parts(exact_view_of(batch, batch.view)(payload))

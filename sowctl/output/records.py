@@ -77,6 +77,14 @@ def again_of(batches: Iterable[Batch]) -> Callable[[], Iterable[Batch]] | None:
     return getattr(batches, "again", None)
 
 
+def exact_view_of(batch: Batch, usual: View) -> View:
+    """What makes JSON for formats that have NaN and infinities, which are words there.
+
+    Optional, and asked for in this one place: of results that come as JSON the ``usual`` view will do.
+    """
+    return cast("View", getattr(batch, "exact_view", None) or usual)
+
+
 class OutputRecord(Struct, frozen=True):
     """A :class:`ShownRecord` as a plain class."""
 

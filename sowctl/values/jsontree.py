@@ -41,6 +41,10 @@ loads = json.JSONDecoder(
 """The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
 
 
+loads_exact = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText, object_pairs_hook=_first).decode
+"""As :data:`loads`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
+
+
 def plain(tree: Any) -> Any:
     """A value with int and float for its numbers, as :func:`json.loads` has them."""
     if isinstance(tree, NumberText):

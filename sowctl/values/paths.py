@@ -95,3 +95,11 @@ def _read(text: str) -> Path | None:
     elif _is_plain(text):
         return Path(tuple(Step(m[1], position_of(m[2]) if m[2] is not None else None) for m in _STEP.finditer(text)))
     return None
+
+
+_CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+
+def fold_case(name: str) -> str:
+    """A name as DuckDB and SQLite compare names: the capitals of ASCII are not told apart."""
+    return name.translate(_CAPITALS)

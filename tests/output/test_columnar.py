@@ -20,7 +20,7 @@ from pyarrow import ipc, parquet
 from sowctl.arrow import needed
 from sowctl.arrow.inference import Inference
 from sowctl.arrow.passes import SAMPLE
-from sowctl.errors import ConfigError, UsageError
+from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.output.exports import Export
 from sowctl.output.formats import Rendered, make
 from sowctl.output.options import OutputOptions
@@ -175,7 +175,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 ROWS = batch(
-    b'{"id":1,"big":12345678901234567890,"t":{"x":[1.50,"a"]},"ok":true,"p":1.10}', b'{"id":2,"ID":"a,b","p":2}'
+    b'{"id":1,"big":12345678901234567890,"t":{"x":[1.50,"a"]},"ok":true,"p":1.10}', b'{"id":2,"more":"a,b","p":2}'
 )
 
 
@@ -188,13 +188,37 @@ def test_sqlite_has_one_table(tmp_path: Path) -> None:
     exported("x.db", tmp_path / "x.db", meta=True)
     database = sqlite3.connect(tmp_path / "x.db")
     cursor = database.execute("select * from orders")
-    assert [column[0] for column in cursor.description][:6] == ["id", "big", "t", "ok", "p", "ID_1"]
+    assert [column[0] for column in cursor.description][:6] == ["id", "big", "t", "ok", "p", "more"]
     first, second = cursor.fetchall()
     assert first[:9] == (
         *(1, "12345678901234567890", '{"x":["1.50","a"]}', 1, 1.1, None),
         *("18446744073709551615", 7, "2026-01-02T03:04:05.678901Z"),
     )
     assert second[:6] == (2, None, None, None, 2.0, "a,b")
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"id":1,"ID":2}',
+        b'{"a\\u0000b":1}',
+        json.dumps({f"m{number}": number for number in range(2001)}).encode(),
+    ],
+)
+def test_what_a_table_of_sqlite_cannot_have_is_refused(payload: bytes) -> None:
+    with pytest.raises(InputError) as raised:
+        Export("x.db", "orders", meta=False).write(Twice(batch(payload)), io.BytesIO())
+    assert raised.value.code == "SOW-EXC-025"
+    assert raised.value.hint is not None
+
+
+def test_sqlite_has_2000_columns(tmp_path: Path) -> None:
+    wide = {f"m{number}": number for number in range(2000)}
+    with (tmp_path / "x.db").open("wb") as out:
+        Export("x.db", "orders", meta=False).write(Twice(batch(json.dumps(wide).encode())), out)
+    database = sqlite3.connect(tmp_path / "x.db")
+    assert database.execute("select * from orders").fetchone() == (*range(2000),)
     database.close()
 
 
@@ -212,7 +236,7 @@ def test_texts_have_the_members_of_all_records(tmp_path: Path, packing: str, unp
         return zstandard.ZstdDecompressor().decompressobj().decompress(data) if unpack == "zstd" else data
 
     assert read("x.csv") == (
-        b'id,big,t,ok,p,ID\n1,12345678901234567890,"{""x"":[1.50,""a""]}",true,1.10,\n2,,,,2,"a,b"\n'
+        b'id,big,t,ok,p,more\n1,12345678901234567890,"{""x"":[1.50,""a""]}",true,1.10,\n2,,,,2,"a,b"\n'
     )
     assert read("x.tsv").splitlines()[2] == b"2\t\t\t\t2\ta,b"
     assert read("x.ndjson").splitlines() == ROWS.payloads

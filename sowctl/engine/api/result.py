@@ -152,7 +152,11 @@ def _block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     from sowctl.arrow.metadata import USUAL
     from sowctl.arrow.passes import MessageBlock
 
-    views = batch.payloads if batch.message_type == "json" else list(map(batch.members_view, batch.payloads))
+    views = (
+        batch.payloads
+        if batch.message_type == "json"
+        else list(map(batch.exact_view or batch.members_view, batch.payloads))
+    )
     if not meta:
         return MessageBlock(views)
     of_batch = {"_topic": batch.topic, "_message_type": batch.message_type}

@@ -66,7 +66,7 @@ def _journalled(instance: Instance, ref: tuple[str, str]) -> list[pyarrow.Field]
 
     if instance.log is None:
         return []
-    look = Inference()
+    look = Inference(exact=True)
     count = 0
     # Where nothing was journalled yet there are no files.
     with suppress(MissingError):

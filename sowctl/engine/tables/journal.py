@@ -15,6 +15,7 @@ from sowctl.arrow.passes import MessageBlock, write_columns
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.format import PUBLISH
+from sowctl.messages.base import exact_view_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +145,10 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
 
 
 def _view(message: bytes, kind: MessageType) -> bytes:
+    return message if kind.json_text else (exact_view_of(kind) or kind.view)(message)
+
+
+def _text(message: bytes, kind: MessageType) -> bytes:
     return message if kind.json_text else kind.view(message)
 
 
@@ -160,7 +165,7 @@ def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:
             # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
             kinds.append(instance.type_of("binary"))
     found = [
-        _view(message, kinds[place]).decode("utf-8", "replace") if operation == PUBLISH else None
+        _text(message, kinds[place]).decode("utf-8", "replace") if operation == PUBLISH else None
         for message, place, operation in zip(
             entries.messages(), places.tolist(), entries.operations.tolist(), strict=True
         )

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.errors import UsageError
+from sowctl.values.paths import fold_case
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.tables.statement import Names
-
-_CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-"""The letters whose capitals DuckDB does not tell apart: those of ASCII."""
 
 
 def named_members(table: pyarrow.Table, name: str, names: Names) -> pyarrow.Table:
@@ -35,11 +33,6 @@ def named_members(table: pyarrow.Table, name: str, names: Names) -> pyarrow.Tabl
             raise _refusal(name, alike)
         left_out.update(set(alike) - written)
     return table.drop_columns(sorted(left_out)) if left_out else table
-
-
-def fold_case(name: str) -> str:
-    """A name as DuckDB compares it."""
-    return name.translate(_CAPITALS)
 
 
 def _alike(names: Iterable[str]) -> list[list[str]]:

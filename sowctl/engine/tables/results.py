@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from sowctl.arrow.build import interval_text, odd_text
+from sowctl.arrow.build import interval_text
+from sowctl.arrow.jsoncolumns import odd_text
 from sowctl.errors import InputError, UsageError
 from sowctl.values.times import format_time
 

@@ -28,6 +28,7 @@ from sowctl.engine.tables.indexed import indexed_table
 from sowctl.engine.tables.types import BATCH, FieldTypes, is_lasting, keep_types, known_types, repeats
 from sowctl.engine.tables.where import filter_of
 from sowctl.errors import SowError
+from sowctl.messages.base import exact_view_of
 from sowctl.store.codec import payloads
 
 if TYPE_CHECKING:
@@ -100,9 +101,11 @@ class _Chosen:
     def of(cls, instance: Instance, source: Source, types: FieldTypes, name: str, names: Names) -> _Chosen | None:
         """None where the statement needs all records."""
         occurrences = names.occurrences.get(name.lower())
-        if not occurrences or None in occurrences or not instance.type_of(source.message_type).filterable:
+        kind = instance.type_of(source.message_type)
+        if not occurrences or None in occurrences or not kind.filterable:
             return None
-        text = filter_of(occurrences, types.fields, names.aliases)
+        binary = exact_view_of(kind) is not None
+        text = filter_of(occurrences, types.fields, names.aliases, binary=binary)
         return None if text is None else cls(instance, source, name, types, text)
 
     def table(self, facts: Sequence[str], place: Path, told: Told) -> pyarrow.Table | None:
@@ -118,7 +121,7 @@ class _Chosen:
         extra = [name for name in facts if name not in own]
         schema = pa.schema([*fields, *(pa.field(name, metadata.column_type(name)) for name in extra)])
         # Not all members have columns where a statement names some of them.
-        decoder = StructDecoder(self._types.fields, strict=True, partial=self._types.names is not None)
+        decoder = StructDecoder(self._types.fields, strict=True, partial=self._types.names is not None, exact=True)
         counts = QueryStatistics(self._source.topic, self._source.message_type)
         path = _new_file(place)
         with path.open("wb") as out:
@@ -219,7 +222,7 @@ def _new_file(place: Path) -> Path:
 
 
 def _views(kind: MessageType, messages: Sequence[bytes]) -> Sequence[bytes]:
-    return messages if kind.json_text else list(map(kind.view, messages))
+    return messages if kind.json_text else list(map(exact_view_of(kind) or kind.view, messages))
 
 
 def _facts(source: Source, key: bytes, value: bytes, names: Iterable[str]) -> dict[str, Any]:

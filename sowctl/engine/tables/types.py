@@ -22,6 +22,7 @@ from sowctl.engine.profile.trees import SPACED, members
 from sowctl.engine.search import figures
 from sowctl.engine.search.memos import most_changed, reading_of
 from sowctl.memo.directory import MemoDirectory
+from sowctl.messages.base import exact_view_of
 from sowctl.store.codec import payloads
 
 if TYPE_CHECKING:
@@ -226,14 +227,14 @@ def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, chang
     if any(t.is_decimal(field.type) for field in types.fields):
         return False
     kind = instance.type_of(stored.message_type)
-    look = Inference(types.names)
+    look, view = Inference(types.names, exact=True), exact_view_of(kind) or kind.view
     for _, values in islice(stored.batches(BATCH), SAMPLE // BATCH):
-        look.add(map(kind.view, payloads(values)))
+        look.add(map(view, payloads(values)))
     # Columns stand in the order in which the records bring them up.
     if [field.name for field in look.struct()] != [field.name for field in types.fields]:
         return False
     _, values = stored.lookup(sorted(changed))
-    views = list(map(kind.view, payloads(values)))
+    views = list(map(view, payloads(values)))
     if repeats(views):
         return False
     look.add(views)

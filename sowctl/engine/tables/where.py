@@ -76,17 +76,20 @@ def _kept_by_where(source: Node) -> Iterator[Node]:
 
 
 def filter_of(
-    occurrences: Sequence[Occurrence | None], fields: pyarrow.StructType, shadowed: frozenset[str]
+    occurrences: Sequence[Occurrence | None], fields: pyarrow.StructType, shadowed: frozenset[str], *, binary: bool
 ) -> str | None:
     """The filter for a table of these columns that is read at these places; None where one of them needs all records.
 
-    ``shadowed``: names in lower case that a statement gives itself, which may hide columns.
+    ``shadowed``: names in lower case that a statement gives itself, which may hide columns. ``binary``: messages may
+    have bytes, whose columns hold the Base64 form of what is no text.
     """
     names: dict[str, list[pyarrow.Field]] = {}
     for field in fields:
         names.setdefault(field.name.lower(), []).append(field)
     # Names that differ in capitals alone are one name to DuckDB.
     columns = {name: found[0] for name, found in names.items() if len(found) == 1 and name not in shadowed}
+    if binary:
+        columns = {name: field for name, field in columns.items() if not _is_text(field.type)}
     texts = []
     for one in occurrences:
         text = None if one is None else _Translation(one, columns).text(one.where)
@@ -148,6 +151,9 @@ class _Translation:
         if t.is_int64(field.type) or t.is_floating(field.type) or t.is_decimal(field.type):
             low, high = number - _SLACK * (abs(number) + 1), number + _SLACK * (abs(number) + 1)
             bounds = {"<": "<= {1:f}", ">": ">= {0:f}"}
+            if operator[0] == ">" and t.is_floating(field.type):
+                # To DuckDB NaN is the greatest number.
+                return f"(/{field.name} >= {low:f}) OR (/{field.name} IS NAN)"
             if operator == "=":
                 return f"(/{field.name} >= {low:f}) AND (/{field.name} <= {high:f})"
             return f"/{field.name} {bounds[operator[0]].format(low, high)}"
@@ -177,6 +183,12 @@ class _Translation:
         else:
             return None
         return found if found is not None and _WORD.fullmatch(found.name) else None
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_string(kind))
 
 
 def _joined(operator: str, texts: Collection[str]) -> str | None:

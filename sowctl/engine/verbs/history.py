@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.search.keyhistory import VersionRecord, versions_of
+from sowctl.messages.base import exact_view_of
 from sowctl.values.differences import FieldChange, view_differences
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class VersionBatch(DescribedStruct, frozen=True):
     def members_view(self, payload: bytes) -> bytes:
         """A JSON object with what columns show."""
         return self.kind.members_view(payload) if payload else b"{}"
+
+    @property
+    def exact_view(self) -> Callable[[bytes], bytes] | None:
+        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        exact = exact_view_of(self.kind)
+        return None if exact is None else lambda payload: exact(payload) if payload else self.members_view(payload)
 
 
 class VersionChange(DescribedStruct, frozen=True):

@@ -16,6 +16,7 @@ from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
 from sowctl.engine.topics.queuestates import queues_of
 from sowctl.errors import SowError, UsageError
 from sowctl.identity.bookmarks import parse_bookmark
+from sowctl.messages.base import exact_view_of
 from sowctl.values.times import format_end
 from sowctl.values.units import whole_number
 
@@ -142,6 +143,11 @@ class QueueBatch(DescribedStruct, frozen=True):
     def members_view(self) -> Callable[[bytes], bytes]:
         """Makes an object with what columns show of a payload."""
         return self.kind.members_view
+
+    @property
+    def exact_view(self) -> Callable[[bytes], bytes] | None:
+        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        return exact_view_of(self.kind)
 
 
 def batch_of(queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[str, ...] | None = None) -> QueueBatch:

@@ -101,6 +101,12 @@ class StructType:
 
     members_view = view
 
+    def exact_view(self, payload: bytes) -> bytes:
+        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
+        from sowctl.messages.nested.view import base64_line, exact_line
+
+        return base64_line(payload) if self._problem(payload) else exact_line(self._tree(payload), lambda item: item)
+
     def _problem(self, payload: bytes) -> PayloadRefused | None:
         if len(payload) < self._size:
             words = f"the message has {len(payload):,} bytes, its fields take {self._size:,}"

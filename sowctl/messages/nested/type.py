@@ -133,6 +133,15 @@ class TreeType(ABC):
 
     members_view = view
 
+    def exact_view(self, payload: bytes) -> bytes:
+        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
+        from sowctl.messages.nested.view import base64_line, exact_line
+
+        try:
+            return exact_line(self.tree(payload), self.scalar)
+        except PayloadRefused:
+            return base64_line(payload)
+
     def native(self, value: SlotValue) -> object:
         """What is written for the first value: numbers by their value, bytes as text where they are UTF-8."""
         # The formats have numbers of their own, so the text of what is a number is not needed.

@@ -1,7 +1,8 @@
 """Decoded messages as one line of JSON, for output (``sowctl-messages(7)``, JSON VIEW).
 
-Bytes that are not UTF-8 become U+FFFD, NaN and infinities ``null``, other kinds what they are as slot values. Imported
-where a message is shown, since :mod:`json` is not free.
+Bytes that are not UTF-8 become U+FFFD, NaN and infinities ``null``, other kinds what they are as slot values. In an
+exact view, which is for formats with such numbers, they are the words NaN, Infinity and -Infinity, and bytes that are
+not UTF-8 have their Base64 form. Imported where a message is shown, since :mod:`json` is not free.
 """
 
 from __future__ import annotations
@@ -28,6 +29,24 @@ def json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
         return _dump(_clean(tree, default), default)
 
 
+def exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
+    """As :func:`json_line`, with words for numbers that JSON does not have, and Base64 for bytes that are no text."""
+
+    def default(item: object) -> object:
+        value = convert(item)
+        if isinstance(value, bytes):
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return b64encode(value).decode()
+        return shown(value)
+
+    try:
+        return _dump(tree, default, allow_nan=True)
+    except (ValueError, TypeError):
+        return _dump(_clean(tree, default, odd=float), default, allow_nan=True)
+
+
 def shown(value: Scalar) -> object:
     """A slot value as JSON shows it."""
     if isinstance(value, bytes):
@@ -40,24 +59,23 @@ def base64_line(payload: bytes) -> bytes:
     return b'"%b"' % b64encode(payload)
 
 
-def _dump(tree: object, default: Callable[[object], object]) -> bytes:
-    text = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
+def _dump(tree: object, default: Callable[[object], object], *, allow_nan: bool = False) -> bytes:
+    text = json.dumps(tree, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"), default=default)
     return text.encode(errors="replace")
 
 
-def _clean(node: object, default: Callable[[object], object]) -> object:
-    """The tree without what JSON has no text for."""
+def _null(value: float) -> None:
+    """What NaN and infinities are in JSON."""
+
+
+def _clean(node: object, default: Callable[[object], object], odd: Callable[[float], float | None] = _null) -> object:
+    """The tree without names that are bytes; ``odd`` says what NaN and infinities are."""
     if isinstance(node, dict):
-        return {_name(name): _clean(child, default) for name, child in node.items()}
+        return {_name(name): _clean(child, default, odd) for name, child in node.items()}
     if isinstance(node, list):
-        return [_clean(child, default) for child in node]
-    if isinstance(node, float):
-        return node if isfinite(node) else None
-    return node if isinstance(node, str | int | None) else _clean_scalar(default(node))
-
-
-def _clean_scalar(value: object) -> object:
-    return None if isinstance(value, float) and not isfinite(value) else value
+        return [_clean(child, default, odd) for child in node]
+    value = node if isinstance(node, str | int | float | None) else default(node)
+    return odd(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _name(name: object) -> str:

@@ -130,6 +130,15 @@ class ProtobufType:
 
     members_view = view
 
+    def exact_view(self, payload: bytes) -> bytes:
+        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
+        from sowctl.messages.nested.view import base64_line, exact_line
+
+        try:
+            return exact_line(self._schema.tree(self._message(payload)), lambda item: item)
+        except PayloadRefused:
+            return base64_line(payload)
+
     def _message(self, payload: bytes) -> Any:
         """The message of the library. Raises PayloadRefused."""
         return self._schema.decode(sized(payload, self.max_message))

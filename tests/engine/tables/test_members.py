@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 
-from sowctl.arrow.build import odd_text
+from sowctl.arrow.jsoncolumns import odd_text
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.tables.database import Database
 from sowctl.errors import UsageError

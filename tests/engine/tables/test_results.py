@@ -17,8 +17,8 @@ import duckdb
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from sowctl.arrow.build import odd_text
 from sowctl.arrow.files import ArrowStream, Parquet
+from sowctl.arrow.jsoncolumns import odd_text
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.tables.database import Database
 from sowctl.engine.tables.results import NESTED, TYPES

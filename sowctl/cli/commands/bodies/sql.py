@@ -83,7 +83,7 @@ def _told(read: TableRead) -> str:
 
 
 def _batches(result: Result, name: str) -> Iterator[Batch]:
-    from sowctl.arrow.build import odd_text
+    from sowctl.arrow.jsoncolumns import odd_text
     from sowctl.engine.tables.results import odd_word
 
     for rows in result.rows(odd_word if name in HAS_NAN else odd_text):

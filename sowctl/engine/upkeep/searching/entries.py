@@ -5,7 +5,7 @@ Called by the verbs that print entries: dump, tail, search. A journal outlives i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from sowctl.errors import ConfigError, DamageError, MissingError, UsageError
 from sowctl.identity.bookmarks import bookmark_of
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
 from sowctl.journal.format import BEGIN, OPERATIONS, PUBLISH, QUEUE_OPERATIONS, UNKEYED
+from sowctl.messages.base import exact_view_of
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -120,6 +121,12 @@ class EntryBatch(DescribedStruct, frozen=True):
     def members_view(self, payload: bytes) -> bytes:
         """A JSON object with what columns show."""
         return self.kind.members_view(payload) if payload else b"null"
+
+    @property
+    def exact_view(self) -> Callable[[bytes], bytes] | None:
+        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        exact = exact_view_of(self.kind)
+        return None if exact is None else lambda payload: exact(payload) if payload else self.members_view(payload)
 
 
 def require_topic(
