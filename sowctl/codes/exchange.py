@@ -48,11 +48,11 @@ CODES: dict[str, str] = {
         Do: Let one statement have rows; others can create tables for it.
         See: sowctl-sql(1)
         """,
-    "SOW-EXC-022": """3 a value of a result that a format of columns cannot hold
+    "SOW-EXC-022": """3 a value of a result that cannot go out as it is
 
         Why: Parquet and Arrow have no infinite dates and times, no time of day 24:00:00, no numbers of more than 38
-        digits, and no interval of more nanoseconds than 64 bits count. The value would become another one. With
-        status 2: the result has a type of which this release does not know how its values go out.
+        digits, and no interval of more nanoseconds than 64 bits count. The value would become another one. Or the
+        result has a type of which this release does not know how its values go out.
         Do: Cast the column in the statement, as the hint does, or take a format of text.
         See: sowctl-types(7)
         """,
@@ -63,7 +63,7 @@ CODES: dict[str, str] = {
         character in it.
         Do: Name the columns, and one of such members exactly as messages have it. CREATE TABLE x AS SELECT keeps one
         for a later statement. ``query`` and ``export`` keep all members apart.
-        See: sowctl-sql(1), sowctl-types(7)
+        See: sowctl-types(7)
         """,
     "SOW-EXC-024": """2 a column of a table that has no records
 
@@ -77,6 +77,6 @@ CODES: dict[str, str] = {
         Why: SQLite has at most 2,000 columns, names of columns that differ in more than capitals, and none with a zero
         character in it. The messages have other members.
         Do: Choose members with ``--select``, or export to Parquet, Arrow or NDJSON.
-        See: sowctl-export(1), sowctl-types(7)
+        See: sowctl-types(7)
         """,
 }

@@ -148,7 +148,7 @@ class Rows:
             taken = (
                 payloads
                 if batch.message_type == "json"
-                else list(map(exact_view_of(batch, batch.members_view), payloads))
+                else list(map(exact_view_of(batch) or batch.members_view, payloads))
             )
             if self._meta:
                 facts += [_facts(batch, record) for record in batch.records]

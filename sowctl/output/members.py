@@ -153,6 +153,8 @@ def plain(value: Any) -> Any:
 
 
 def _number(text: NumberText) -> int | float | str:
+    if len(text) < _SURE_DIGITS and text.isdecimal():
+        return int(text)
     # More digits than 64 bits can have are not converted to see that they are too many.
     if len(text) <= 20 and text.lstrip("-").isdecimal() and -(1 << 63) <= int(text) < 1 << 64:
         # An integer has no negative zero.

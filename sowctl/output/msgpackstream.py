@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 from sowctl.output.display import escaped
 from sowctl.output.formats import Rendered
-from sowctl.output.members import exact_members, plain
+from sowctl.output.members import exact_members, members, plain
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, exact_view_of, metadata
+from sowctl.output.records import Batch, View, exact_view_of, metadata
 from sowctl.values import rawmembers
 from sowctl.values.jsontree import member
 
@@ -34,11 +34,13 @@ class MsgpackRenderer:
         count = 0
         for batch in batches:
             maps: list[bytes] = []
+            exact = exact_view_of(batch)
+            view, read = (batch.view, members) if exact is None else (exact, exact_members)
             for record in batch.records:
                 if self.meta:
                     maps.append(packer.pack(metadata(batch, record) | {"data": record.payload}))
-                elif (parts := _long(batch, record.payload)) is None:
-                    maps.append(packer.pack(plain(exact_members(record.payload, exact_view_of(batch, batch.view)))))
+                elif (parts := _long(view, record.payload)) is None:
+                    maps.append(packer.pack(plain(read(record.payload, view))))
                 else:
                     out.write(b"".join(maps))
                     maps = []
@@ -53,9 +55,9 @@ class MsgpackRenderer:
         return Rendered(count)
 
 
-def _long(batch: Batch, payload: bytes) -> rawmembers.LongObject | None:
+def _long(view: View, payload: bytes) -> rawmembers.LongObject | None:
     """The payload as an object whose members are written some at a time."""
     if len(payload) < rawmembers.LONG:
         return None
     # A view with words for NaN and infinities is none that is read in parts.
-    return rawmembers.in_parts(exact_view_of(batch, batch.view)(payload))
+    return rawmembers.in_parts(view(payload))

@@ -77,12 +77,12 @@ def again_of(batches: Iterable[Batch]) -> Callable[[], Iterable[Batch]] | None:
     return getattr(batches, "again", None)
 
 
-def exact_view_of(batch: Batch, usual: View) -> View:
-    """What makes JSON for formats that have NaN and infinities, which are words there.
+def exact_view_of(batch: Batch) -> View | None:
+    """What makes JSON for formats that have NaN and infinities, which are words there; None where there are none.
 
-    Optional, and asked for in this one place: of results that come as JSON the ``usual`` view will do.
+    Optional, and asked for in this one place.
     """
-    return cast("View", getattr(batch, "exact_view", None) or usual)
+    return cast("View | None", getattr(batch, "exact_view", None))
 
 
 class OutputRecord(Struct, frozen=True):
@@ -107,6 +107,7 @@ class OutputBatch(Struct, frozen=True):
     view: View
     records: Sequence[ShownRecord]
     shown: Sequence[str] | None = None
+    exact_view: View | None = None
 
     @property
     def members_view(self) -> View:

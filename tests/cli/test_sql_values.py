@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -9,6 +11,11 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 
+import msgpack
+
+from sowctl.output.formats import FORMATS
+from sowctl.output.members import as_text, plain
+from sowctl.values.jsontree import loads
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 
@@ -31,3 +38,59 @@ def test_not_a_number_and_intervals_are_texts(cli: Cli) -> None:
         "g": "PT0S",
         "h": "P14M2DT60S",
     }
+
+
+EVERYTHING = "SELECT * FROM test_all_types(use_large_enum = false)"
+EVERY_FORMAT = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")
+
+
+def test_every_format_is_tried() -> None:
+    assert {line.name for line in FORMATS} == {*EVERY_FORMAT}
+
+
+def test_formats_of_text_say_the_same_of_every_type(cli: Cli) -> None:
+    """What lines of JSON have, the others have: whole rows of every type that DuckDB has."""
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    lines = cli("sql", "--format", "ndjson", EVERYTHING).out.splitlines()
+    rows = [loads(line) for line in lines]
+    assert len(rows) == 3
+    assert cli("sql", "--format", "raw", EVERYTHING).out.splitlines() == lines
+    assert cli("sql", "--format", "json", EVERYTHING).out == "[\n" + ",\n".join(lines) + "\n]\n"
+    texts = [[as_text(value) for value in row.values()] for row in rows]
+    heading, *found = csv.reader(io.StringIO(cli("sql", "--format", "csv", EVERYTHING).out, newline=""))
+    assert heading == [*rows[0]]
+    assert found == [[text or "" for text in row] for row in texts]
+    names = [*rows[0]]
+    template = "\t".join("{/" + name + "}" for name in names)
+    done = cli("sql", "--format", "template", "--template", template, EVERYTHING)
+    assert [line.split("\t") for line in done.out.splitlines()] == [[text or "" for text in row] for row in texts]
+    tsv = cli("sql", "--format", "tsv", EVERYTHING).out.splitlines()
+    assert [line.split("\t") for line in tsv] == [names, *([text or "" for text in row] for row in texts)]
+    table = cli("sql", "--format", "table", EVERYTHING).out
+    assert all(text in table for row in texts for text in row if text and "\0" not in text)
+
+
+def test_msgpack_has_every_type(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    rows = [loads(line) for line in cli("sql", "--format", "ndjson", EVERYTHING).out.splitlines()]
+    assert cli("sql", "--output", "x.msgpack", "--format", "msgpack", EVERYTHING).status == 0
+    found = list(msgpack.Unpacker(io.BytesIO(Path("x.msgpack").read_bytes())))
+    odd = found[1].pop("double_array")
+    assert str(odd) == "[42.0, nan, inf, -inf, None, -42.0]"
+    for row, expected in zip(found, rows, strict=True):
+        assert row == {name: plain(expected[name]) for name in row}
+        big = {name: row[name] for name in ("hugeint", "uhugeint", "bignum", "dec38_10")}
+        # A text where neither 64 bits nor a double hold the number.
+        assert {name: as_text(expected[name]) for name in big} == {
+            name: None if value is None else str(value) for name, value in big.items()
+        }
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_a_value_that_columns_cannot_hold_has_a_code(cli: Cli, name: str) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    done = cli("sql", "--format", name, "--output", "x", EVERYTHING)
+    assert done.status == 3
+    assert "SOW-EXC-022" in done.err
+    assert not Path("x").exists()
+    assert cli("sql", "--format", name, "--output", "x", "SELECT interval 1 day AS i, row(1) AS s").status == 0

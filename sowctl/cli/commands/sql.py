@@ -42,7 +42,10 @@ def run(
     and journal all its entries, with messages as JSON in the column payload. The columns are the fields of messages;
     fields of nested objects are written trader.id. Metadata have columns, too: _sow_key, _txid, _timestamp,
     _expiration, _topic, _message_type, _logical_topic, _user_key, _correlation_id, and of entries _operation, _client,
-    _sequence, _bookmark; of a topic, * names those that the statement names itself. Names do not depend on capitals.
+    _sequence, _bookmark; of a topic, * names those that the statement names itself. Names do not depend on capitals,
+    unless messages have members that differ in nothing else: then the one is meant that is written exactly, and a
+    statement that does not say which, such as SELECT *, is refused. A topic without records has the columns of the
+    messages that the journal has of it.
 
     Types are those of sowctl export, but numbers with a fraction are doubles, as in filters. DuckDB adds doubles in an
     order of its own and rounds on the way, so that sum and avg of them may differ in the last digits from SUM and AVG
@@ -51,7 +54,9 @@ def run(
     and are built where fields are asked for again, as by query. Of a large topic whose types an earlier statement has
     seen, records that WHERE refuses are not decoded, where it compares columns with constants by = < <= > >=, IN,
     BETWEEN or LIKE 'begin%'; --verbose tells how each table was read. All tables of one statement are of one instant.
-    In formats of text NaN, Infinity and -Infinity are texts, and intervals are written as ISO 8601 has them: P1M.
+    sowctl-types(7) says for every type how its values are written in each format. In JSON NaN, Infinity and -Infinity
+    are texts, and intervals are written as ISO 8601 has them: P1M. Parquet and Arrow refuse a value that they cannot
+    hold, such as an infinite time, with its row and column.
 
     Nothing is written: statements can create tables and views in memory, for those behind them. Files, attached
     databases and extensions need --allow-files.

@@ -43,7 +43,7 @@ FILES = (
 RELATED = (
     "sow-config(5), sow-store(5), sow-journal(5), sowctl-behaviour(7), sowctl-changes(7), sowctl-errors(7), "
     "sowctl-expressions(7), sowctl-guarantees(7), sowctl-howto(7), sowctl-lint(7), sowctl-messages(7), "
-    "sowctl-plugins(7), sowctl-python(7), sowctl-security(7), sowctl-spark(7), sowctl-tutorial(7)"
+    "sowctl-plugins(7), sowctl-python(7), sowctl-security(7), sowctl-spark(7), sowctl-tutorial(7), sowctl-types(7)"
 )
 
 

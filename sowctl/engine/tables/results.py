@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from sowctl.arrow.build import interval_text
 from sowctl.arrow.jsoncolumns import odd_text
-from sowctl.errors import InputError, UsageError
+from sowctl.errors import InputError
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Result:
 def fetched_type(kind: Any) -> str | None:
     """The type, as SQL has it, that a column of a type is to be fetched as; None for its own.
 
-    Raises UsageError ``SOW-EXC-022`` for a type that :data:`TYPES` does not have.
+    Raises InputError ``SOW-EXC-022`` for a type that :data:`TYPES` does not have.
     """
     found = _fetched(kind)
     return None if found == str(kind) else found
@@ -203,7 +203,7 @@ def _type_of(kind: Any) -> ResultType:
     found = TYPES.get(kind.id)
     if found is None:
         words = f"a result has the type {kind}, and it is not known how its values go out"
-        raise UsageError("SOW-EXC-022", words, hint="take CAST(... AS VARCHAR) of the column")
+        raise InputError("SOW-EXC-022", words, hint="take CAST(... AS VARCHAR) of the column")
     return found
 
 

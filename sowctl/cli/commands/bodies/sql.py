@@ -86,5 +86,11 @@ def _batches(result: Result, name: str) -> Iterator[Batch]:
     from sowctl.arrow.jsoncolumns import odd_text
     from sowctl.engine.tables.results import odd_word
 
-    for rows in result.rows(odd_word if name in HAS_NAN else odd_text):
-        yield OutputBatch("", "json", lambda payload: payload, [OutputRecord(row) for row in rows])
+    exact = name in HAS_NAN
+    for rows in result.rows(odd_word if exact else odd_text):
+        records = [OutputRecord(row) for row in rows]
+        yield OutputBatch("", "json", _as_it_is, records, exact_view=_as_it_is if exact else None)
+
+
+def _as_it_is(payload: bytes) -> bytes:
+    return payload
