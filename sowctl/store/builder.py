@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EXDEV
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from sowctl.store.opening.access import refuse_irregular
 from sowctl.store.opening.environment import DEFAULT_MAP, MAX_DATABASES, create_databases
 from sowctl.store.opening.handle import Handle, Identity
 from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, record_inode
+from sowctl.store.proof.transaction import begin_proven
+from sowctl.store.proof.tree import PageFile
 from sowctl.store.write import WriteTxn
 
 # Bounds the memory of a build; larger transactions are hardly faster, because appended pages are written once in any
@@ -75,11 +78,13 @@ class StoreBuilder:
         env = self._seam.call(
             "lmdb.open", lmdb.open, str(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
         )
-        txn = None
+        txn = pages = None
         try:
-            txn = self._seam.call("lmdb.begin", env.begin, write=True)
+            pages = PageFile(self.path, env.stat()["psize"], self._seam)
+            begin = partial(self._seam.call, "lmdb.begin", env.begin, write=True)
+            txn = begin_proven(begin, pages, write=True)
             databases = create_databases(env, txn)
-            handle = Handle(self.files, env, databases, Identity(0, 0), self._seam)
+            handle = Handle(self.files, env, pages, databases, Identity(0, 0), self._seam)
             if meta is not None:
                 WriteTxn.create(handle, txn, meta)
             else:
@@ -89,6 +94,8 @@ class StoreBuilder:
             if txn is not None:
                 with suppress(lmdb.Error):
                     txn.abort()
+            if pages is not None:
+                pages.close()
             env.close()
             raise
         return handle

@@ -64,7 +64,7 @@ def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, r
     # which is as fast.
     most = max(records // SHARE, LEAST_KEYS)
     if len(keys) > most * KEY_SIZE:
-        txn.drop(database, delete=False)
+        txn.drop(database)
         return
     cursor = txn.cursor(database)
     number = 1

@@ -321,8 +321,7 @@ class Reader:
     def table_names(self) -> list[str]:
         """The names of the further tables of a derived store."""
         with explained(self._path, "list tables"):
-            names = {bytes(key) for key in self._txn.cursor().iternext(values=False)}
-        return sorted(name.decode() for name in names - {*NAMES, CHANGES})
+            return sorted(name.decode() for name in set(self._txn.names) - {*NAMES, CHANGES})
 
     def changes(self) -> list[tuple[bytes, bytes]]:
         """The entries of the change list, as they are stored; none where one of them is damaged."""

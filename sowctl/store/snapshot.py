@@ -75,12 +75,13 @@ class Snapshot(Reader):
         return self._steady(self._piped, take)
 
     def _piped(self, take: Callable[[int], R]) -> R:
+        self._txn.verify_all()  # LMDB goes through all pages in a thread of its own
         handle, problems = self._handle, list[BaseException]()
         source, sink = os.pipe()
 
         def copy() -> None:
             try:
-                handle.env.copyfd(sink, compact=True, txn=self._txn)
+                handle.env.copyfd(sink, compact=True, txn=self._txn.raw)
             except BaseException as problem:
                 problems.append(problem)
             finally:

@@ -105,7 +105,7 @@ def table_of(handle: Handle, txn: Any, name: str) -> Table | None:
     with explained(handle.files.path, "open a table"):
         try:
             # Of this transaction alone: it would not see a handle that came into being after it began.
-            database = handle.env.open_db(name.encode(), txn=txn, create=False)
+            database = txn.open(handle.env, name.encode(), create=False)
         except lmdb.NotFoundError:
             return None
     return Table(txn, database, handle.seam, handle.files.path)

@@ -235,7 +235,7 @@ class WriteTxn(Reader):
         if changes is None:
             return
         with explained(self._path, "write the change list"):
-            self._txn.drop(changes, delete=False)
+            self._txn.drop(changes)
             cursor = self._txn.cursor(changes)
             self._handle.seam.call("lmdb.put", cursor.putmulti, entries, append=True)
         self.changed = True
@@ -260,7 +260,7 @@ class WriteTxn(Reader):
         with explained(self._path, "open a table"):
             for name in names:
                 if name not in tables:
-                    tables[name] = env.open_db(name.encode(), txn=self._txn)
+                    tables[name] = self._txn.open(env, name.encode(), create=True)
                     # Making one changes the file, and every transaction that does so writes the meta record.
                     self.changed = True
 

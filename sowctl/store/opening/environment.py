@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from sowctl.store.opening.handle import Databases, Handle, Identity, current_ide
 from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_inode
 from sowctl.store.opening.pages import inspect
 from sowctl.store.opening.unlocked import Watch
+from sowctl.store.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.proof.tree import PageFile
 
 # A map reserves address space, not memory. Readers begin small, because a limit on address space (ulimit -v) hits many
 # readers at once.
@@ -126,27 +129,30 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
         newest = inspect(files.path, seam)
         if mode.write:
             refuse_other_names(files)
-        watch = env = None
+        watch = env = pages = None
         try:
             if not locks:
                 watch = Watch(files, seam)
+            pages = PageFile(files.path, newest.page_size, seam)
             env = open_environment(files.path, newest.needed, mode, seam, locks=locks)
             # A store that has a transaction (txnid is not 0) and a table that names none: a writer would begin to count
             # anew, and give numbers of transactions twice.
             if locks and mode.write and newest.txnid and not _is_table_finished(env):
-                env.close()  # when the last process closes the store, the next one that opens it makes the table anew
+                # When the last process closes the store, the next one that opens it makes the table anew.
+                _close(env, watch, pages)
                 if attempt == _OPEN_ATTEMPTS - 1:
                     raise _unfinished(files.path)
                 time.sleep(_OPEN_PAUSE)
                 continue
-            # The watch and the environment were opened by name, one after the other: only if the name still shows the
-            # same file are both of it.
-            if watch is None or watch.inode() == files.path.stat().st_ino:
+            # The environment and what is read beside it were opened by name, one after the other: only if the name
+            # still shows the same file are all of it.
+            inode = files.path.stat().st_ino
+            if pages.inode == inode and (watch is None or watch.inode() == inode):
                 break
-            _close(env, watch)  # replaced between the two, and it is not known which of them was opened
+            _close(env, watch, pages)  # replaced between the two, and it is not known which of them was opened
         except BaseException as problem:
             # What was opened is let go of whatever comes: a process has a store open once, and would be refused next.
-            _close(env, watch)
+            _close(env, watch, pages)
             if not isinstance(problem, (lmdb.Error, OSError)):
                 raise
             # py-lmdb has no class for this error.
@@ -164,25 +170,24 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
     else:
         raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
     try:
-        databases = open_databases(env, files.path, write=mode.write)
+        databases = open_databases(env, pages, write=mode.write)
         # Slots of readers that died keep old pages from being used again: a writer clears them.
         if mode.write:
             env.reader_check()
         identity = current_identity(files, mode.no_lock)
     except BaseException:
-        _close(env, watch)
+        _close(env, watch, pages)
         raise
-    handle = Handle(files, env, databases, identity or Identity(0, 0), seam)
+    handle = Handle(files, env, pages, databases, identity or Identity(0, 0), seam)
     handle.writable = mode.write
     handle.watch = watch
     return handle
 
 
-def _close(env: Any, watch: Watch | None) -> None:
-    if env is not None:
-        env.close()
-    if watch is not None:
-        watch.close()
+def _close(*parts: Any) -> None:
+    for part in parts:
+        if part is not None:
+            part.close()
 
 
 def _is_table_finished(env: Any) -> bool:
@@ -229,40 +234,35 @@ def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: 
         return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(needed), **options)
 
 
-def open_databases(env: Any, path: Path, *, write: bool) -> Databases:
+def open_databases(env: Any, pages: PageFile, *, write: bool) -> Databases:
     """Open the sub-databases of an existing store. Raises DamageError SOW-STO-010, SOW-STO-023.
 
     py-lmdb keeps handles opened in a read transaction of a writable environment for that transaction only, so there
     it takes an (empty) write transaction. The writer lock is held then, so that never waits for LMDB's own lock.
     """
-    with explained(path, "open the store"):
-        txn = env.begin(write=True) if write else None
+    with explained(pages.path, "open the store"):
+        txn = begin_proven(partial(env.begin, write=write), pages, write=write)
         try:
-            found = [env.open_db(name, txn=txn, create=False) for name in NAMES]
-            found.append(_open_changes(env, txn))
-            # The format has sub-databases without flags. A set flag is a wrong bit, with which LMDB would sort or read
-            # keys in another way.
-            if any(any(database.flags().values()) for database in found if database is not None):
-                raise DamageError("SOW-STO-023", "LMDB's description of a sub-database is damaged", place=str(path))
-            if txn is not None:
+            if not set(NAMES) <= set(txn.names):
+                raise DamageError(
+                    "SOW-STO-010", "this LMDB file is not a SOW file: a sub-database is missing", place=str(pages.path)
+                )
+            found = [_open_database(env, txn, pages, name, write=write) for name in (*NAMES, CHANGES)]
+            if write:
                 txn.commit()
-        except lmdb.NotFoundError as problem:
-            raise DamageError(
-                "SOW-STO-010", "this LMDB file is not a SOW file: a sub-database is missing", place=str(path)
-            ) from problem
         finally:
-            if txn is not None:
-                txn.abort()
+            txn.abort()
     return Databases(*found)
 
 
-def _open_changes(env: Any, txn: Any) -> Any:
-    try:
-        return env.open_db(CHANGES, txn=txn, create=False)
-    except lmdb.NotFoundError:
+def _open_database(env: Any, txn: ProvenTransaction, pages: PageFile, name: bytes, *, write: bool) -> Any:
+    if name not in txn.names:
         return None
+    database = txn.open(env, name, create=False) if write else env.open_db(name, create=False)
+    pages.names[database] = name
+    return database
 
 
-def create_databases(env: Any, txn: Any) -> Databases:
+def create_databases(env: Any, txn: ProvenTransaction) -> Databases:
     """Make the sub-databases of a new store within ``txn``."""
-    return Databases(*(env.open_db(name, txn=txn) for name in (*NAMES, CHANGES)))
+    return Databases(*(txn.open(env, name, create=True) for name in (*NAMES, CHANGES)))

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 from msgspec import Struct
 
-from sowctl.errors import RefusedError, SowError
+from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.locks import StoreFiles
+from sowctl.store.proof.transaction import ProvenTransaction, begin_proven
 
 if TYPE_CHECKING:
     from sowctl.store.opening.unlocked import Watch
+    from sowctl.store.proof.tree import PageFile
 
 # A multiple of the page size of all machines: LMDB refuses a map that ends within a page.
 MAP_UNIT = 1 << 16
@@ -49,9 +52,12 @@ class Handle:
     ``watch`` is there where it is read without locks: whatever is read must be verified by it before it is used.
     """
 
-    def __init__(self, files: StoreFiles, env: Any, databases: Databases, identity: Identity, seam: Seam) -> None:
+    def __init__(
+        self, files: StoreFiles, env: Any, pages: PageFile, databases: Databases, identity: Identity, seam: Seam
+    ) -> None:
         self.files = files
         self.env = env
+        self.pages = pages
         self.databases = databases
         self.identity = identity
         self.seam = seam
@@ -73,9 +79,18 @@ class Handle:
         if self.pid != os.getpid():
             raise RefusedError("SOW-STO-027", "a store handle does not survive a fork", place=str(self.files.path))
 
-    def begin(self, *, write: bool) -> Any:
-        """Begin a transaction; follows a map that another process made larger."""
+    def begin(self, *, write: bool) -> ProvenTransaction:
+        """Begin a transaction; follows a map that another process made larger. Raises DamageError, StorageError."""
         self.check_process()
+        try:
+            return begin_proven(partial(self._begin, write), self.pages, write=write)
+        except DamageError:
+            # Pages that were written again meanwhile are no damage.
+            if self.watch is not None:
+                self.watch.verify(self.last_txnid())
+            raise
+
+    def _begin(self, write: bool) -> Any:
         while True:
             try:
                 with explained(self.files.path, "begin a transaction"):
@@ -84,7 +99,7 @@ class Handle:
             except lmdb.MapResizedError:
                 self.resize(0)
 
-    def begin_reading(self) -> Any:
+    def begin_reading(self) -> ProvenTransaction:
         """Begin a read transaction, which counts until :meth:`release`. Raises as :meth:`begin`."""
         with self._mutex:
             # Begun before it is counted: if beginning raises, nothing has to be taken back.
@@ -149,6 +164,7 @@ class Handle:
         env, self.env = self.env, None
         if env is not None and self.pid == os.getpid():
             env.close()
+            self.pages.close()
             if self.watch is not None:
                 self.watch.close()
 

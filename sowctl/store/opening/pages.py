@@ -67,6 +67,7 @@ class MetaPage(Struct, frozen=True):
     main_depth: int
     fault: str = ""
     map_size: int = 0
+    free_depth: int = 0
 
     @property
     def needed(self) -> int:
@@ -160,6 +161,14 @@ def transaction_in_use(fd: int) -> int | None:
     """The number of the newest committed transaction of an open file; None where its meta pages do not tell."""
     pages = _both(partial(_read, fd))
     return None if isinstance(pages, str) or pages[0].fault or not _neighbours(*pages) else pages[0].txnid
+
+
+def meta_page_of(fd: int, txnid: int) -> MetaPage | None:
+    """The meta page that transaction ``txnid`` wrote, of an open file; None where it is not there any more."""
+    pages = _both(partial(_read, fd))
+    if isinstance(pages, str):
+        return None
+    return next((page for page in pages if page.txnid == txnid and not page.fault), None)
 
 
 def page_in_use(data: mmap.mmap) -> MetaPage | None:
@@ -257,7 +266,7 @@ def meta_page(data: bytes, number: int) -> MetaPage | str:
         and all(2 <= root <= last_page for root in roots)
     )
     fault = "" if sound else f"its meta page {number} is damaged"
-    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault, map_size)
+    return MetaPage(number, page_size, last_page, txnid, free_root, main_root, main_depth, fault, map_size, free_depth)
 
 
 def likely_meta_page(data: bytes, number: int, page_size: int) -> MetaPage | None:

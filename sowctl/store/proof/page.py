@@ -1,0 +1,133 @@
+"""One page of LMDB, proven by itself. Format: LMDB 0.9, in the byte order of the machine, as in ``opening/pages``.
+
+Every number in a page is proven to lie within it before it is followed. LMDB keeps the nodes of a page close together,
+from the end of the page on: what overlaps or leaves a gap was not written by it.
+"""
+
+from __future__ import annotations
+
+import struct
+from operator import lt
+from typing import NamedTuple
+
+from sowctl.store.opening.pages import BIG_DATA, BRANCH, LEAF, PAGE
+
+OVERFLOW = 0x04
+SUB_TREE = 0x02
+NODE_HEAD = struct.Struct("=Q")
+"""The head of a node as one number: from the lowest bits on, the size of the value or the lower part of a page number
+(32 bits), flags or its upper part (16), the size of the key (16)."""
+OVERFLOW_HEAD = struct.Struct("=QHHI")
+"""The head of the first of a run of overflow pages: its number, padding, flags, how many pages the run has."""
+_HEAD_SIZE = PAGE.size
+_NODE_SIZE = NODE_HEAD.size
+_CHILD_BITS = (1 << 48) - 1
+_SIZE_BITS = (1 << 32) - 1
+_POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
+"""The offsets of the nodes of a page, by their number."""
+
+
+PAGE_NUMBER = struct.Struct("=Q")
+"""What a node holds of a value that has overflow pages: the number of the first one."""
+
+
+class PageFault(Exception):
+    """A page is not what LMDB writes. The text says in what."""
+
+
+class BranchPage(NamedTuple):
+    """The children of a branch page; ``starts`` are the first keys of all but the first of them."""
+
+    starts: list[bytes]
+    children: list[int]
+
+
+class LeafPage(NamedTuple):
+    """The keys of a leaf, flags and sizes of its values, and where they begin: a value in overflow pages is the number
+    of the first one (8 bytes)."""
+
+    keys: list[bytes]
+    flags: list[int]
+    sizes: list[int]
+    places: list[int]
+
+
+def _pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int]:
+    """Where the nodes of a page begin, and where the first of them in the page does."""
+    found, _, flags, lower, upper = PAGE.unpack_from(data)
+    if found != number:
+        raise PageFault(f"it has the number {found}")
+    if flags != kind:
+        raise PageFault("it is of another kind")
+    count, odd = divmod(lower - _HEAD_SIZE, 2)
+    if odd or count < 1 or not lower <= upper <= len(data):
+        raise PageFault("its bounds are wrong")
+    layout = _POINTERS[count] if count < len(_POINTERS) else struct.Struct(f"={count}H")
+    pointers = layout.unpack_from(data, _HEAD_SIZE)
+    if max(pointers) > len(data) - _NODE_SIZE:
+        raise PageFault("a node lies outside of it")
+    return pointers, upper
+
+
+def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
+    """Raise PageFault unless the spans, each from an even place to an even one, fill a page from ``upper`` to its end."""
+    spans.sort()
+    at = upper
+    for start, end in spans:
+        if start != at:
+            raise PageFault("its nodes overlap or leave a gap")
+        at = end
+    if at != size:
+        raise PageFault("its nodes do not fill its end")
+
+
+def read_branch(data: bytes, number: int) -> BranchPage:
+    """The children of branch page ``number``. Raises :class:`PageFault`."""
+    pointers, upper = _pointers(data, number, BRANCH)
+    unpack = NODE_HEAD.unpack_from
+    starts, children, spans = [], [], []
+    for place in pointers:
+        head = unpack(data, place)[0]
+        start = place + _NODE_SIZE
+        end = start + (head >> 48)
+        starts.append(data[start:end])
+        children.append(head & _CHILD_BITS)
+        spans.append((place, end + (end & 1)))
+    _verify_tiling(spans, upper, len(data))
+    del starts[0]
+    if not all(map(lt, starts, starts[1:])):
+        raise PageFault("its keys are out of order")
+    return BranchPage(starts, children)
+
+
+def read_leaf(data: bytes, number: int) -> LeafPage:
+    """The entries of leaf page ``number``. Their order is not asked for. Raises :class:`PageFault`."""
+    pointers, upper = _pointers(data, number, LEAF)
+    unpack = NODE_HEAD.unpack_from
+    keys, kinds, sizes, places, spans = [], [], [], [], []
+    for place in pointers:
+        head = unpack(data, place)[0]
+        start = place + _NODE_SIZE
+        body = start + (head >> 48)
+        flags, size = head >> 32 & 0xFFFF, head & _SIZE_BITS
+        end = body + (_NODE_SIZE if flags == BIG_DATA else size)
+        keys.append(data[start:body])
+        kinds.append(flags)
+        sizes.append(size)
+        places.append(body)
+        spans.append((place, end + (end & 1)))
+    _verify_tiling(spans, upper, len(data))
+    return LeafPage(keys, kinds, sizes, places)
+
+
+__all__ = [
+    "OVERFLOW",
+    "OVERFLOW_HEAD",
+    "PAGE_NUMBER",
+    "SUB_TREE",
+    "BranchPage",
+    "LeafPage",
+    "PageFault",
+    "read_branch",
+    "read_leaf",
+]

@@ -1,0 +1,342 @@
+"""A transaction of LMDB in which every page is proven before LMDB is sent to it (``sow-store(5)``, "How to read").
+
+Stands in the place of LMDB's own transaction and cursors. Pages are proven in the state that the transaction began
+with, which stays in the file as long as it runs: changed pages are in LMDB's memory, and come from proven ones. A
+search in a changed tree ends in a page of that way or in one that LMDB has touched before, with two exceptions:
+
+* An entry beside the one that a cursor stands at may lie behind pages that are empty by now. So pages are proven up to
+  one with an entry that is still there.
+* A deletion may have LMDB merge a page with the ones beside it, and the merged page with the next one. Every deletion
+  merges once at most: so many pages are proven on both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from sowctl.errors import DamageError
+from sowctl.store.lmdberrors import REBUILD
+from sowctl.store.opening.pages import NO_PAGE, MetaPage
+from sowctl.store.proof.freelist import verify_free_list
+from sowctl.store.proof.tree import PageFile, PlacedLeaf, Tree, sub_databases
+
+_ATTEMPTS = 100
+_PAUSE_SECONDS = 0.0005
+_LEAST_CHILDREN = 2
+"""With fewer children a branch page takes some of the one beside it, or is merged with it."""
+
+
+class ProvenTree:
+    """A sub-database in a transaction: proves what LMDB is going to touch in it. Raises DamageError, StorageError."""
+
+    def __init__(self, tree: Tree, txn: Any, database: Any) -> None:
+        self._tree = tree
+        self._txn = txn
+        self._database = database
+        self.is_changed = False
+        self._deletions: dict[int, int] = {}
+        self._reach: dict[int, int] = {}
+        self._last: PlacedLeaf | None = None
+
+    def verify_search(self, key: bytes) -> None:
+        """Before a search for ``key``."""
+        last = self._last
+        if last is None or not last.holds(key):
+            self._last = self._tree.find(key)
+
+    def verify_searches(self, keys: Iterable[bytes]) -> None:
+        """Before searches for several keys."""
+        last, find = self._last, self._tree.find
+        for key in keys:
+            if last is None or not (last.low <= key and (last.high is None or key < last.high)):
+                last = find(key)
+                if last is None:
+                    return
+        self._last = last
+
+    def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
+        """Before a search for the first entry from ``key`` on, or the last one before it."""
+        leaf = self._tree.find(key)
+        if leaf is not None and (self.is_changed or not (key <= leaf.last if forward else leaf.first < key)):
+            self._living(leaf, forward=forward)
+
+    def verify_end(self, *, last: bool) -> None:
+        """Before a search for the first or the last entry."""
+        leaf = self._tree.end(last=last)
+        if leaf is not None and self.is_changed and not self._has_living(leaf):
+            self._living(leaf, forward=not last)
+
+    def verify_all(self) -> None:
+        """Before LMDB goes through all pages."""
+        for _ in self._tree.leaves():
+            pass
+
+    def verify_deletion(self, key: bytes) -> None:
+        """Before the entry of ``key`` is removed."""
+        leaf = self._tree.find(key)
+        if leaf is None:
+            return
+        deletions = self._deletions
+        deletions[leaf.number] = count = deletions.get(leaf.number, 0) + 1
+        if count > self._reach.get(leaf.number, 0):
+            # Twice as far as needed now, so that many deletions in one place go over its neighbours a few times only.
+            self._reach[leaf.number] = 2 * count
+            for forward in (False, True):
+                self._spread(leaf, forward=forward)
+        for level in range(1, len(leaf.steps)):
+            branch = leaf.steps[level][0]
+            deletions[branch.number] = count = deletions.get(branch.number, 0) + 1
+            if len(branch.page.children) - count < _LEAST_CHILDREN and count > self._reach.get(branch.number, 0):
+                self._reach[branch.number] = 2 * count
+                self._tree.verify_siblings(leaf.steps, level, 2 * count + 1)
+
+    def _spread(self, leaf: PlacedLeaf, *, forward: bool) -> None:
+        """Prove as many leaves beside one as deletions can reach, with those of the leaves that they reach."""
+        left = self._reach[leaf.number]
+        beside = self._tree.beside(leaf, forward=forward)
+        while beside is not None:
+            left += self._reach.get(beside.number, 0) - 1
+            if left <= 0:
+                return
+            beside = self._tree.beside(beside, forward=forward)
+
+    def _has_living(self, leaf: PlacedLeaf) -> bool:
+        keys = self._tree.entries(leaf.number).keys
+        return any(self._txn.get(key, None, self._database) is not None for key in keys)
+
+    def _living(self, leaf: PlacedLeaf, *, forward: bool) -> bytes | None:
+        """Prove the leaves beside one, up to one with an entry that is still there: its key, None at the end."""
+        beside = self._tree.beside(leaf, forward=forward)
+        while beside is not None:
+            if not self.is_changed:
+                return beside.first if forward else beside.last
+            keys = self._tree.entries(beside.number).keys
+            for key in keys if forward else reversed(keys):
+                if self._txn.get(key, None, self._database) is not None:
+                    return key
+            beside = self._tree.beside(beside, forward=forward)
+        return None
+
+    def horizon(self, key: bytes, *, forward: bool) -> bytes | None:
+        """The key up to which a cursor at ``key`` may go on; None: to the end."""
+        leaf = self._tree.find(key)
+        return None if leaf is None else self._living(leaf, forward=forward)
+
+    def runs(self, key: bytes, *, forward: bool) -> Iterator[int]:
+        """How many entries a cursor may go on, leaf by leaf, from the one with ``key``, which is there, on."""
+        leaf = self._tree.find(key)
+        if leaf is None:
+            return
+        place = self._tree.entries(leaf.number).keys.index(key)
+        yield leaf.count - place if forward else place + 1
+        beside = self._tree.beside(leaf, forward=forward, kept=False)
+        while beside is not None:
+            yield beside.count
+            beside = self._tree.beside(beside, forward=forward, kept=False)
+
+
+class ProvenCursor:
+    """LMDB's cursor."""
+
+    def __init__(self, owner: ProvenTransaction, cursor: Any, tree: ProvenTree) -> None:
+        self._owner = owner
+        self._cursor = cursor
+        self._tree = tree
+        self.key, self.value, self.close = cursor.key, cursor.value, cursor.close
+
+    def __enter__(self) -> ProvenCursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def first(self) -> bool:
+        """Go to the first entry; whether there is one."""
+        self._tree.verify_end(last=False)
+        return bool(self._cursor.first())
+
+    def last(self) -> bool:
+        """Go to the last entry; whether there is one."""
+        self._tree.verify_end(last=True)
+        return bool(self._cursor.last())
+
+    def set_range(self, key: bytes) -> bool:
+        """Go to the first entry from ``key`` on; whether there is one."""
+        self._tree.verify_neighbour(key, forward=True)
+        return bool(self._cursor.set_range(key))
+
+    def prev(self) -> bool:
+        """Go to the entry before; whether there is one."""
+        if key := self._cursor.key():
+            self._tree.verify_neighbour(key, forward=False)
+        else:
+            self._tree.verify_end(last=True)
+        return bool(self._cursor.prev())
+
+    def getmulti(self, keys: Sequence[bytes]) -> Any:
+        """Keys and values of those ``keys`` that are there."""
+        self._tree.verify_searches(keys)
+        return self._cursor.getmulti(keys)
+
+    def putmulti(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> Any:
+        """Set values; how many there were and how many were added."""
+        pairs = list(pairs)
+        if append:
+            self._tree.verify_end(last=True)
+        else:
+            self._tree.verify_searches(key for key, _ in pairs)
+        self._owner.begin_change(self._tree)
+        return self._cursor.putmulti(pairs, append=append)
+
+    def put(self, key: bytes, value: bytes) -> bool:
+        """Set a value."""
+        self._tree.verify_search(key)
+        self._owner.begin_change(self._tree)
+        return bool(self._cursor.put(key, value))
+
+    def delete(self) -> bool:
+        """Remove the entry at which the cursor stands, and stand at the next one."""
+        if key := self._cursor.key():
+            self._tree.verify_deletion(key)
+            self._owner.begin_change(self._tree)
+            self._tree.verify_neighbour(key, forward=True)
+        return bool(self._cursor.delete())
+
+    def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]:
+        """Entries from the one on at which the cursor stands, or from the first one."""
+        return self._iterate(forward=True, keys=keys, values=values)
+
+    def iterprev(self, keys: bool = True, values: bool = True) -> Iterator[Any]:
+        """Entries back from the one at which the cursor stands, or from the last one."""
+        return self._iterate(forward=False, keys=keys, values=values)
+
+    def _iterate(self, *, forward: bool, keys: bool, values: bool) -> Iterator[Any]:
+        cursor = self._cursor
+        if not cursor.key() and not (self.first() if forward else self.last()):
+            return iter(())
+        steps = (cursor.iternext if forward else cursor.iterprev)(keys, values)
+        if self._tree.is_changed:
+            return self._step(steps, forward=forward)
+        # The usual case: pieces of LMDB's own iterator, without a step of Python for each entry.
+        return chain.from_iterable(islice(steps, count) for count in self._tree.runs(cursor.key(), forward=forward))
+
+    def _step(self, steps: Iterator[Any], *, forward: bool) -> Iterator[Any]:
+        key = self._cursor.key()
+        horizon = self._tree.horizon(key, forward=forward)
+        for step in steps:
+            yield step
+            key = self._cursor.key()
+            if horizon is not None and (key >= horizon if forward else key <= horizon):
+                horizon = self._tree.horizon(key, forward=forward)
+
+
+class ProvenTransaction:
+    """LMDB's transaction. ``raw`` is it itself, for what touches no page that is not proven."""
+
+    def __init__(self, raw: Any, file: PageFile, meta: MetaPage) -> None:
+        """``meta`` is the state that it began with. Raises DamageError, StorageError."""
+        self.raw = raw
+        self._file = file
+        self._meta = meta
+        self._trees = sub_databases(file, meta)
+        self._proven: dict[Any, ProvenTree] = {}
+        self._names: dict[Any, bytes] = {}
+        self._is_list_proven = False
+        self.id, self.stat, self.abort, self.commit = raw.id, raw.stat, raw.abort, raw.commit
+
+    @property
+    def names(self) -> list[bytes]:
+        """The names of the sub-databases that the state has."""
+        return sorted(self._trees)
+
+    def _tree(self, database: Any) -> ProvenTree:
+        known = self._proven.get(database)
+        if known is None:
+            name = self._names.get(database) or self._file.names[database]
+            # One that was made in this transaction has no page in the state yet.
+            tree = self._trees.get(name) or Tree(self._file, NO_PAGE, 0, self._meta.last_page)
+            known = self._proven[database] = ProvenTree(tree, self.raw, database)
+        return known
+
+    def begin_change(self, tree: ProvenTree) -> None:
+        """Before the first change of a sub-database: LMDB takes pages from the free list."""
+        if not self._is_list_proven:
+            verify_free_list(self._file, self._meta)
+            self._is_list_proven = True
+        tree.is_changed = True
+
+    def verify_all(self) -> None:
+        """Prove every page of every sub-database."""
+        for tree in self._trees.values():
+            for _ in tree.leaves():
+                pass
+
+    def open(self, env: Any, name: bytes, *, create: bool) -> Any:
+        """LMDB's handle of a sub-database, to be used in this transaction; where it may be made, in later ones, too.
+
+        Raises lmdb.NotFoundError.
+        """
+        if create and name not in self._trees:
+            verify_free_list(self._file, self._meta)
+        database = env.open_db(name, txn=self.raw, create=create)
+        (self._file.names if create else self._names)[database] = name
+        return database
+
+    def cursor(self, database: Any) -> ProvenCursor:
+        """A cursor of a sub-database."""
+        return ProvenCursor(self, self.raw.cursor(database), self._tree(database))
+
+    def get(self, key: bytes, default: Any = None, db: Any = None) -> Any:
+        """The value of ``key`` in the sub-database ``db``."""
+        self._tree(db).verify_search(key)
+        return self.raw.get(key, default, db)
+
+    def put(self, key: bytes, value: bytes, *, db: Any) -> bool:
+        """Set a value."""
+        tree = self._tree(db)
+        tree.verify_search(key)
+        self.begin_change(tree)
+        return bool(self.raw.put(key, value, db=db))
+
+    def delete(self, key: bytes, *, db: Any) -> bool:
+        """Remove an entry; whether there was one."""
+        tree = self._tree(db)
+        tree.verify_deletion(key)
+        self.begin_change(tree)
+        return bool(self.raw.delete(key, db=db))
+
+    def drop(self, database: Any) -> None:
+        """Remove all entries of a sub-database."""
+        tree = self._tree(database)
+        tree.verify_all()
+        self.begin_change(tree)
+        self.raw.drop(database, delete=False)
+
+
+def begin_proven(begin: Callable[[], Any], file: PageFile, *, write: bool) -> ProvenTransaction:
+    """A transaction that ``begin`` begins. Raises what it raises, DamageError, StorageError."""
+    for attempt in range(_ATTEMPTS):
+        raw = begin()
+        try:
+            # A writer stands on the state before its own number.
+            meta = file.state(int(raw.id()) - write)
+            if meta is not None:
+                return ProvenTransaction(raw, file, meta)
+        except BaseException:
+            raw.abort()
+            raise
+        # Writers have committed twice since it began: its roots are in no meta page any more.
+        raw.abort()
+        time.sleep(_PAUSE_SECONDS * (attempt > 2))
+    raise DamageError(
+        "SOW-STO-021",
+        "this is not a sound LMDB file: its meta pages are not those of the last transaction",
+        place=str(file.path),
+        hint=REBUILD,
+    )
+
+
+__all__ = ["ProvenCursor", "ProvenTransaction", "ProvenTree", "begin_proven"]
