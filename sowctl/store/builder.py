@@ -80,7 +80,7 @@ class StoreBuilder:
         )
         txn = pages = None
         try:
-            pages = PageFile(self.path, env.stat()["psize"], self._seam)
+            pages = PageFile(self.path, env.stat()["psize"], self._seam, place=self.files.path)
             begin = partial(self._seam.call, "lmdb.begin", env.begin, write=True)
             txn = begin_proven(begin, pages, write=True)
             databases = create_databases(env, txn)

@@ -60,8 +60,6 @@ class Reader:
 
     COMMITS_AFTER = 0
     """How many transactions after the last committed one this is."""
-    SEARCHES_AGAIN = True
-    """Whether what stands beside a key that is not there has to be found by a search of its own, too."""
 
     def __init__(self, handle: Handle, txn: Any) -> None:
         self._handle = handle
@@ -126,26 +124,21 @@ class Reader:
         value = self.get_many((key,)).get(key)
         return None if value is None else codec.decode(key, value)
 
-    def get_many(self, keys: Sequence[bytes], *, again: bool | None = None) -> dict[bytes, bytes]:
-        """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend.
-
-        ``again``: whether the neighbours of what is not there are searched for by themselves; a writer, most of whose
-        keys may be new, leaves it out ("How to read"). None: as the kind of transaction has it.
-        """
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend."""
         found: dict[bytes, bytes] = {}
         with explained(self._path, "read records"):
             cursor = self._txn.cursor(self._handle.databases.records)
-            records = self._records(again)
             # In parts, so that the pages which the first search of a key has met are in the processor's cache when its
             # neighbours are looked at.
             for start in range(0, len(keys), TOGETHER):
                 asked = keys[start : start + TOGETHER]
                 # What was found is proven by its checksum, which covers the key. What was not found has no checksum:
-                # its absence is proven by its neighbours.
+                # its absence is proven by the pages in which it would be.
                 there: dict[bytes, bytes] = dict(cursor.getmulti(asked))
                 refuse_damaged(list(there), list(there.values()), self._path)
                 if len(there) < len(asked) and self.meta.records:
-                    records.verify_absence([key for key in asked if key not in there])
+                    cursor.verify_absence([key for key in asked if key not in there])
                 found |= there
         return found
 
@@ -276,24 +269,23 @@ class Reader:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
         return _versions_of(self._history(), self._path, key)
 
-    def _ordered(self, database: Any, length: int, covered: int, again: bool | None = None) -> Ordered:
-        twice = self.SEARCHES_AGAIN if again is None else again
-        return Ordered(self._txn, database, length, covered, self._path, again=twice)
+    def _ordered(self, database: Any, length: int) -> Ordered:
+        return Ordered(self._txn, database, length, self._path)
 
-    def _records(self, again: bool | None = None) -> Ordered:
-        return self._ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE, again)
+    def _records(self) -> Ordered:
+        return self._ordered(self._handle.databases.records, codec.KEY_SIZE)
 
     def _history(self) -> Ordered:
-        return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
+        return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE)
 
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
-        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
+        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE)
         yield from _expired(entries, self._path, now)
 
     def next_expiry(self, now: int) -> int | None:
         """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
-        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
+        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE)
         for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
             return int.from_bytes(keys[0][:8], "big")
         return None

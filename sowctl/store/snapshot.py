@@ -130,9 +130,9 @@ class Snapshot(Reader):
         # Small steps keep the time between two looks short, in which LMDB could follow a page that was overwritten.
         return batch if self._handle.watch is None else min(batch, STEP)
 
-    def get_many(self, keys: Sequence[bytes], *, again: bool | None = None) -> dict[bytes, bytes]:
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See :class:`Reader`."""
-        return self._steady(super().get_many, keys, again=again)
+        return self._steady(super().get_many, keys)
 
     def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
         """See :class:`Reader`."""

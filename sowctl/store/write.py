@@ -62,10 +62,6 @@ class WriteTxn(Reader):
     """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
 
     COMMITS_AFTER = 1
-    SEARCHES_AGAIN = False
-    # Most keys of a batch may be new, so a second search for the neighbours of each would double the cost of a publish.
-    # A record that is written beside a wrong neighbour is found by the next scan: its key is out of order there.
-
     def __init__(self, handle: Handle, txn: Any) -> None:
         super().__init__(handle, txn)
         self.changed = False

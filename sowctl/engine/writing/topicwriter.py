@@ -197,7 +197,7 @@ class StoreWriter:
                 if snapshot.count:
                     # As in a writing transaction, the neighbours of new keys are not searched for a second time: it
                     # costs half of the look-up.
-                    found.update(snapshot.get_many(wanted, again=False))
+                    found.update(snapshot.get_many(wanted))
         return found
 
     def is_full(self) -> bool:

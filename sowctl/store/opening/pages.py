@@ -163,12 +163,10 @@ def transaction_in_use(fd: int) -> int | None:
     return None if isinstance(pages, str) or pages[0].fault or not _neighbours(*pages) else pages[0].txnid
 
 
-def meta_page_of(fd: int, txnid: int) -> MetaPage | None:
-    """The meta page that transaction ``txnid`` wrote, of an open file; None where it is not there any more."""
-    pages = _both(partial(_read, fd))
-    if isinstance(pages, str):
-        return None
-    return next((page for page in pages if page.txnid == txnid and not page.fault), None)
+def sound_meta_pages(read: Callable[[int, int], bytes]) -> tuple[MetaPage, ...]:
+    """Those of the two meta pages that may be in use, the newer one first; ``read`` gives so many bytes of a place."""
+    pages = _both(read)
+    return () if isinstance(pages, str) else tuple(page for page in pages if not page.fault)
 
 
 def page_in_use(data: mmap.mmap) -> MetaPage | None:

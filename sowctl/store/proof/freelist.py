@@ -17,9 +17,14 @@ _WORD = PAGE_NUMBER.size
 
 
 def verify_free_list(file: PageFile, meta: MetaPage) -> None:
-    """Prove the free list of a state. Raises DamageError SOW-STO-023, StorageError."""
+    """Prove the free list of a state, once for an open file. Raises DamageError SOW-STO-023, StorageError.
+
+    It may be as long as the store was; what is written to it later, LMDB makes of what was proven.
+    """
+    if file.is_list_proven:
+        return
     leaves = _leaves(file, meta)
-    lists: set[bytes] = set()
+    lists: list[bytes] = []
     before = -1
     for number in leaves:
         data, page = file.leaf(number)
@@ -32,19 +37,19 @@ def verify_free_list(file: PageFile, meta: MetaPage) -> None:
                 first = PAGE_NUMBER.unpack_from(data, place)[0]
                 file.verify_run(number, first, size, meta.last_page)
                 pages = -(-(PAGE.size + size) // file.page_size)
-                lists.add(file.read(first, pages)[PAGE.size : PAGE.size + size])
+                lists.append(file.read(first, pages)[PAGE.size : PAGE.size + size])
             else:
-                lists.add(data[place : place + size])
-    # Most of the list stays from one transaction to the next.
-    if fresh := lists - file.sound_lists:
-        _verify_numbers(file, meta, leaves[0], fresh, lists)
-        file.sound_lists = lists
+                lists.append(data[place : place + size])
+    if leaves:
+        _verify_numbers(file, meta, leaves[0], lists)
+    file.is_list_proven = True
 
 
 def _leaves(file: PageFile, meta: MetaPage) -> list[int]:
     if meta.free_root == NO_PAGE:
         return []
     pages = [meta.free_root]
+    # Their keys are in another order than others: only where they lead to is asked for.
     for _ in range(meta.free_depth - 1):
         pages = [child for number in pages for child in file.branch(number).children]
         if not 2 <= min(pages) or max(pages) > meta.last_page or len(pages) > meta.last_page:
@@ -52,9 +57,10 @@ def _leaves(file: PageFile, meta: MetaPage) -> list[int]:
     return pages
 
 
-def _verify_numbers(file: PageFile, meta: MetaPage, page: int, fresh: set[bytes], lists: set[bytes]) -> None:
+def _verify_numbers(file: PageFile, meta: MetaPage, page: int, lists: list[bytes]) -> None:
     """Each list has its length before it, and its numbers descend; no page is in two of them."""
-    for data in fresh:
+    counted: list[int] = []
+    for data in lists:
         words = memoryview(data).cast("Q") if len(data) % _WORD == 0 and data else None
         if words is None or words[0] != len(words) - 1:
             raise file.fault(page, "a list of free pages is not as long as it says")
@@ -63,7 +69,7 @@ def _verify_numbers(file: PageFile, meta: MetaPage, page: int, fresh: set[bytes]
             continue
         if numbers[-1] < 2 or numbers[0] > meta.last_page or not all(map(gt, numbers, numbers[1:])):
             raise file.fault(page, "a list of free pages names what is none")
-    counted = [number for data in lists for number in memoryview(data).cast("Q")[1:].tolist()]
+        counted += numbers
     if len(set(counted)) != len(counted):
         raise file.fault(page, "a page is free twice")
 

