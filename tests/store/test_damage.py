@@ -5,9 +5,6 @@ A child process reads every damaged copy: once through a snapshot, once as a che
 
 from __future__ import annotations
 
-import faulthandler
-import gc
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +24,9 @@ from sowctl.store.examine import examine
 from sowctl.store.meta import SEQUENCE_PREFIX
 from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
-from tests.support.damage import flipped
+from tests.support.damage import BROKEN, EQUAL, REPORTED, WRONG, Job, flipped, in_children, status_of
 from tests.support.stores import DEFINITION, START, batch, key_of, new_store, value_of
 
-EQUAL, REPORTED, WRONG, BROKEN = 0, 10, 20, 30
 State = tuple[object, ...]
 
 
@@ -75,44 +71,6 @@ def read_all(path: Path) -> State:
 
 def checked(path: Path) -> list[Finding]:
     return [item for item in examine(str(path), False, lambda _: None) if isinstance(item, Finding)]
-
-
-Job = Callable[[], int]
-
-
-def in_children(jobs: Sequence[Job]) -> list[int]:
-    """The status of each of ``jobs``, done one after the other in a forked child; a signal is a negative number.
-
-    A child that dies has done its last job: another one goes on with the next. So a fork, which costs more than most
-    of the jobs, is made only where the one before ended.
-    """
-    statuses: list[int] = []
-    while len(statuses) < len(jobs):
-        inlet, outlet = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            gc.freeze()
-            faulthandler.disable()
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            for job in jobs[len(statuses) :]:
-                os.write(outlet, bytes([status_of(job)]))
-            os._exit(0)
-        os.close(outlet)
-        with os.fdopen(inlet, "rb") as told:
-            statuses += told.read()
-        ending = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        assert ending < 0 or len(statuses) == len(jobs)
-        statuses += [ending] * (ending < 0)
-    return statuses
-
-
-def status_of(job: Job) -> int:
-    try:
-        return job()
-    except SowError as error:
-        return REPORTED if error.exit_status in (5, 9) else BROKEN
-    except BaseException:
-        return BROKEN
 
 
 def verdicts(path: Path, truth: State, makers: Sequence[Callable[[], bytes]]) -> Iterator[tuple[int, int]]:

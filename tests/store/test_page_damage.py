@@ -1,0 +1,369 @@
+"""Damaged pages of LMDB: a right answer or an error with a code, never a wrong answer, never the end of the process.
+
+Headers, branch pointers, page numbers, places and sizes of nodes, flags, free lists, meta pages; pages zeroed, swapped
+and copied. Every damaged copy is read and written through the store's own interface, in a child.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from struct import pack_into, unpack_from
+
+import pytest
+
+from sowctl.errors import SowError
+from sowctl.seam import SEAM
+from sowctl.store.env import Store
+from sowctl.store.opening.pages import inspect
+from sowctl.store.read import Reader
+from sowctl.store.upkeep.pagefile import PageFile, free_list
+from sowctl.store.write import WriteTxn
+from tests.support.damage import BROKEN, EQUAL, REPORTED, WRONG, Job, in_children
+from tests.support.stores import batch, key_of, new_store, value_of
+
+PAGE = 4096
+HEAD = 16
+Records = dict[bytes, bytes]
+Damage = Callable[[Copy, random.Random], None]
+
+
+def small(path: Path) -> None:
+    """A tree of two levels, and everything that a store may hold."""
+    new_store(path, 300)
+
+    def fill(txn: WriteTxn) -> None:
+        txn.put(*batch(range(90), 3, expiration=1000))
+        txn.put_versions([(key_of(n), value_of(key_of(n), txid, b"version")) for n in range(60) for txid in (1, 2)])
+        for publisher in range(40):
+            txn.set_sequence(publisher, 6)
+
+    with Store.open(path, write=True) as store:
+        store.write(fill)
+
+
+def large_values(path: Path) -> None:
+    """Values with overflow pages, some of them removed and replaced."""
+    new_store(path, 100)
+    with Store.open(path, write=True) as store:
+        for txid in range(2, 12):
+            store.write(lambda txn, at=txid: txn.put(*batch(range(at * 7, at * 7 + 20), at, size=900 * at)))  # type: ignore[misc]
+            store.write(lambda txn, at=txid: txn.delete(map(key_of, range(at * 9, at * 9 + 4))))  # type: ignore[misc]
+
+
+def deep_tree(path: Path) -> None:
+    """A tree of three levels, written at random, with a long free list."""
+    chance = random.Random(7)
+    new_store(path, 6000, size=130)
+    with Store.open(path, write=True) as store:
+        for txid in range(2, 8):
+            first = chance.randrange(5000)
+            store.write(lambda txn, at=txid, n=first: txn.put(*batch(range(n, n + 900, 3), at, size=90)))  # type: ignore[misc]
+            gone = sorted(chance.sample(range(6000), 150))
+            store.write(lambda txn, keys=gone: txn.delete(map(key_of, keys)))  # type: ignore[misc]
+        store.write(lambda txn: txn.put(*batch(range(200), 9, size=60, expiration=5000)))
+
+
+MAKERS = (small, large_values, deep_tree)
+
+
+class Copy(bytearray):
+    """The bytes of a store to be damaged. Pages that are ``free`` are left alone: what stands in them may be an older
+    and sound state of a page in use, and nothing but the digest tells the two apart."""
+
+    free: frozenset[int] = frozenset()
+
+
+def free_pages(path: Path) -> frozenset[int]:
+    """The pages of a sound store that are in no state in use."""
+    newest = inspect(path, SEAM)
+    with PageFile(path, newest.page_size, SEAM) as file:
+        found = free_list(file, newest)
+    assert found is not None
+    return frozenset(page for pages in found.freed.values() for page in pages)
+
+
+def kinds_of(data: Copy) -> dict[int, list[int]]:
+    """Page numbers by their flags."""
+    found: dict[int, list[int]] = {}
+    for page in range(2, len(data) // PAGE):
+        number, _, flags = unpack_from("=QHH", data, page * PAGE)
+        if number == page and flags in (1, 2, 4) and page not in data.free:
+            found.setdefault(flags, []).append(page)
+    return found
+
+
+def some_page(data: Copy, chance: random.Random, kinds: tuple[int, ...] = (1, 2, 4)) -> int:
+    """A page; branches and the first pages of large values as often as leaves."""
+    there = {kind: pages for kind, pages in kinds_of(data).items() if kind in kinds}
+    return chance.choice(there[chance.choice(sorted(there))]) if there else chance.randrange(2, len(data) // PAGE)
+
+
+def number(limit: int, chance: random.Random) -> int:
+    """A number as damage leaves it."""
+    return chance.choice((0, 1, limit - 1, limit, limit + 1, chance.randrange(2 * limit + 1), chance.getrandbits(48)))
+
+
+def head(data: Copy, chance: random.Random) -> None:
+    page = some_page(data, chance)
+    at = page * PAGE
+    field = chance.randrange(4)
+    if field == 0:
+        pack_into("=Q", data, at, number(len(data) // PAGE, chance))
+    elif field == 1:
+        flags = unpack_from("=H", data, at + 10)[0]
+        pack_into("=H", data, at + 10, chance.choice((0, 1, 2, 4, 8, 16, 0x12, 0x22, 0x42, flags ^ 1 << chance.randrange(16))))
+    else:
+        pack_into("=H", data, at + 8 + 2 * field, number(PAGE, chance) & 0xFFFF)
+
+
+def node_place(data: Copy, chance: random.Random) -> int | None:
+    page = some_page(data, chance, (1, 2))
+    lower = unpack_from("=H", data, page * PAGE + 12)[0]
+    count = (lower - HEAD) // 2
+    return page * PAGE + HEAD + 2 * chance.randrange(count) if 0 < count < 2000 else None
+
+
+def pointer(data: Copy, chance: random.Random) -> None:
+    if (at := node_place(data, chance)) is not None:
+        pack_into("=H", data, at, number(PAGE, chance) & 0xFFFF)
+
+
+def node(data: Copy, chance: random.Random) -> None:
+    """A field of a node: the page below a branch, the size of a value, flags, the size of a key; or its key."""
+    if (at := node_place(data, chance)) is None:
+        return
+    begin = at // PAGE * PAGE + unpack_from("=H", data, at)[0]
+    if begin + 24 > len(data):
+        return
+    field = chance.randrange(6)
+    if field < 4:
+        pack_into("=H", data, begin + 2 * field, number(chance.choice((4, 300, PAGE)), chance) & 0xFFFF)
+    elif field == 4:
+        data[begin + 8 + chance.randrange(8)] ^= 1 << chance.randrange(8)
+    else:
+        pack_into("=H", data, begin, chance.randrange(2, len(data) // PAGE))
+
+
+def zeroed(data: Copy, chance: random.Random) -> None:
+    page = some_page(data, chance)
+    data[page * PAGE : page * PAGE + PAGE] = bytes(PAGE)
+
+
+def swapped(data: Copy, chance: random.Random) -> None:
+    one, other = (some_page(data, chance) * PAGE for _ in range(2))
+    first, second = bytes(data[one : one + PAGE]), bytes(data[other : other + PAGE])
+    data[one : one + PAGE], data[other : other + PAGE] = second, first
+    if chance.random() < 0.5:  # each with the number of the place in which it is now
+        pack_into("=Q", data, one, one // PAGE)
+        pack_into("=Q", data, other, other // PAGE)
+
+
+def copied(data: Copy, chance: random.Random) -> None:
+    one, other = (some_page(data, chance) * PAGE for _ in range(2))
+    data[other : other + PAGE] = data[one : one + PAGE]
+    if chance.random() < 0.5:
+        pack_into("=Q", data, other, other // PAGE)
+
+
+def numbered(data: Copy, chance: random.Random) -> None:
+    """The number of one page copied onto another one."""
+    one, other = (some_page(data, chance) * PAGE for _ in range(2))
+    data[other : other + 8] = data[one : one + 8]
+
+
+def meta(data: Copy, chance: random.Random) -> None:
+    """A number in a meta page: magic, version, roots, depths, flags, counts, last page, transaction."""
+    at = chance.randrange(2) * PAGE + HEAD + 4 * chance.randrange(34)
+    pack_into("=I", data, at, number(chance.choice((3, len(data) // PAGE)), chance) & 0xFFFFFFFF)
+
+
+def bit(data: Copy, chance: random.Random) -> None:
+    at = some_page(data, chance) * PAGE + chance.choice((chance.randrange(HEAD), chance.randrange(256), chance.randrange(PAGE)))
+    data[at] ^= 1 << chance.randrange(8)
+
+
+def words(data: Copy, chance: random.Random) -> None:
+    """Eight bytes anywhere in a page that is in use, as a number of pages: entries of the free list, roots."""
+    page = some_page(data, chance, (2, 4))
+    at = page * PAGE + chance.randrange(PAGE // 8) * 8
+    pack_into("=Q", data, at, number(len(data) // PAGE, chance))
+
+
+def small_trees(data: Copy, chance: random.Random) -> None:
+    """Some bytes of a page of the free list or of the main tree, which the newer meta page leads to."""
+    newer = max((0, PAGE), key=lambda start: unpack_from("=Q", data, start + 144)[0])
+    root = unpack_from("=Q", data, newer + HEAD + 24 + 48 * chance.randrange(2) + 40)[0]
+    if 2 <= root < len(data) // PAGE:
+        at = root * PAGE + chance.choice((chance.randrange(64), chance.randrange(PAGE)))
+        data[at] = chance.choice((0, 255, chance.randrange(256), data[at] ^ 1))
+
+
+def cut(data: Copy, chance: random.Random) -> None:
+    del data[chance.randrange(len(data)) :]
+
+
+DAMAGES: tuple[Damage, ...] = (
+    head, head, pointer, node, node, zeroed, swapped, copied, numbered, meta, bit, words, small_trees, small_trees, cut,
+)  # fmt: skip
+
+
+def damaged(content: Copy, seed: int) -> bytes:
+    """``content`` with a damage that follows from ``seed``."""
+    chance, data = random.Random(seed), Copy(content)
+    data.free = content.free
+    DAMAGES[seed % len(DAMAGES)](data, chance)
+    return bytes(data)
+
+
+def answers(records: Records) -> Iterator[tuple[Callable[[Reader], object], object]]:
+    """Questions to a reader, and their right answers."""
+    order = sorted(records)
+    chance = random.Random(5)
+    keys = chance.sample(order, min(60, len(order))) + [key_of(number) for number in range(20_000, 20_010)]
+    keys += [(int.from_bytes(key, "big") + chance.choice((-1, 1)) & (1 << 64) - 1).to_bytes(8, "big") for key in keys[:30]]
+    for key in keys:
+        value = records.get(key)
+        yield lambda reader, key=key: (found := reader.get(key)) and found.value, value  # type: ignore[misc]
+    yield lambda reader: reader.get_many(sorted(set(keys))), {key: records[key] for key in keys if key in records}
+    yield lambda reader: {k: v for pair in reader.scan() for k, v in zip(*pair, strict=True)}, records
+    for low, high in ((5, 30), (len(order) // 2, max(len(order) - 3, 0))):
+        high = min(high, len(order) - 1)
+        part = {key: records[key] for key in order[low:high]}
+        yield (
+            lambda reader, low=low, high=high: {  # type: ignore[misc]
+                k: v for pair in reader.scan(order[low], order[high]) for k, v in zip(*pair, strict=True)
+            },
+            part,
+        )
+
+
+class Truth:
+    """What a sound store answers."""
+
+    def __init__(self, path: Path) -> None:
+        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            self.records = {k: v for pair in snapshot.scan() for k, v in zip(*pair, strict=True)}
+            self.others = [question(snapshot) for question in OTHERS]
+
+
+OTHERS: tuple[Callable[[Reader], object], ...] = (
+    lambda reader: [pair for batch in reader.scan_history() for pair in zip(*batch, strict=True)],
+    lambda reader: [reader.versions(key_of(number)) for number in range(0, 70, 5)],
+    lambda reader: list(reader.expired(1 << 62)),
+    lambda reader: reader.next_expiry(0),
+    lambda reader: [reader.sequence(publisher) for publisher in (0, 17, 39, 77)],
+)
+
+
+def judge(question: Callable[[], object], right: object) -> int:
+    try:
+        return EQUAL if question() == right else WRONG
+    except SowError as error:
+        return REPORTED if error.exit_status in (5, 9) else BROKEN
+    except BaseException:
+        return BROKEN
+
+
+def read(path: Path, truth: Truth) -> int:
+    """The worst of all answers, each in a snapshot of its own."""
+    worst = EQUAL
+    with Store.open(path, write=False) as store:
+        for question, right in [*answers(truth.records), *zip(OTHERS, truth.others, strict=True)]:
+
+            def ask(question: Callable[[Reader], object] = question) -> object:
+                with store.snapshot() as snapshot:
+                    return question(snapshot)
+
+            worst = max(worst, judge(ask, right))
+    return worst
+
+
+def write(path: Path, truth: Truth, seed: int) -> int:
+    """Changes at random; then what the store says must be what it said before, and the changes that succeeded."""
+    chance, records = random.Random(seed), dict(truth.records)
+    worst = EQUAL
+    with Store.open(path, write=True) as store:
+        for txid in range(100, 104):
+            keys = sorted({*chance.sample(sorted(records), 12), *(key_of(chance.randrange(9000)) for _ in range(6))})
+            size = chance.choice((20, 200, 3000))
+            values = [value_of(key, txid, b"w" * size, expiration=chance.choice((0, 7000))) for key in keys]
+            gone = chance.sample(sorted(records), min(len(records) // 3, chance.choice((1, 15, 200))))
+
+            def change(txn: WriteTxn, keys: list[bytes] = keys, values: list[bytes] = values, gone: list[bytes] = gone) -> None:
+                txn.put(keys, values)
+                txn.delete(gone)
+                txn.put_versions([(key, value) for key, value in zip(keys, values, strict=True)][:5])
+                list(txn.expired(6000))
+                txn.versions(keys[0])
+                txn.set_sequence(chance.randrange(60), txid)
+
+            after = records | dict(zip(keys, values, strict=True))
+            for key in gone:
+                after.pop(key, None)
+            result = judge(lambda change=change: store.write(change), None)  # type: ignore[misc]
+            worst = max(worst, result)
+            if result != EQUAL:
+                break
+            records = after
+    # A transaction that failed is not in the file, or the store says that it may be: other answers are the old ones.
+    for question, right in answers(records):
+
+        def ask(question: Callable[[Reader], object] = question) -> object:
+            with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+                return question(snapshot)
+
+        worst = max(worst, judge(ask, right))
+    return worst
+
+
+def outcomes(path: Path, content: Copy, truth: Truth, seeds: range) -> Iterator[tuple[int, str, int]]:
+    def begin(seed: int) -> None:
+        for old in path.parent.glob(path.name + "*"):
+            old.unlink()
+        path.write_bytes(damaged(content, seed))
+
+    def reading(seed: int) -> int:
+        begin(seed)
+        return read(path, truth)
+
+    def writing(seed: int) -> int:
+        begin(seed)
+        return write(path, truth, seed)
+
+    jobs: list[Job] = [partial(job, seed) for seed in seeds for job in (reading, writing)]
+    names = [(seed, name) for seed in seeds for name in ("read", "write")]
+    for (seed, name), status in zip(names, in_children(jobs), strict=True):
+        yield seed, name, status
+
+
+def sample(make: Callable[[Path], None], directory: Path) -> tuple[Truth, Copy]:
+    make(directory / "sound.sow")
+    content = Copy((directory / "sound.sow").read_bytes())
+    content.free = free_pages(directory / "sound.sow")
+    return Truth(directory / "sound.sow"), content
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_damage_ends_no_process_and_gives_no_wrong_answer(make: Callable[[Path], None], tmp_path: Path, deep: bool) -> None:
+    truth, content = sample(make, tmp_path)
+    seeds = range(1500 if deep else 45)
+    found = list(outcomes(tmp_path / "x.sow", content, truth, seeds))
+    bad = [one for one in found if one[2] not in (EQUAL, REPORTED)]
+    assert not bad, (bad, Counter(status for _, _, status in found))
+    assert sum(status == REPORTED for _, _, status in found) > len(found) // 4
+
+
+def test_the_samples_are_of_the_kinds_that_they_are_for(tmp_path: Path) -> None:
+    for make in MAKERS:
+        make(tmp_path / f"{make.__name__}.sow")
+    kinds = {make: kinds_of(Copy((tmp_path / f"{make.__name__}.sow").read_bytes())) for make in MAKERS}
+    assert len(kinds[large_values][4]) > 20
+    assert len(kinds[deep_tree][1]) > 4
+    shutil.copy(tmp_path / "small.sow", tmp_path / "x.sow")
+    truth = Truth(tmp_path / "small.sow")
+    assert in_children([lambda: read(tmp_path / "x.sow", truth), lambda: write(tmp_path / "x.sow", truth, 1)]) == [0, 0]
