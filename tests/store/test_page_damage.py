@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from struct import pack_into, unpack_from
+from typing import TypeAlias
 
 import pytest
 
@@ -29,7 +30,7 @@ from tests.support.stores import batch, key_of, new_store, value_of
 PAGE = 4096
 HEAD = 16
 Records = dict[bytes, bytes]
-Damage = Callable[[Copy, random.Random], None]
+Damage: TypeAlias = "Callable[[Copy, random.Random], None]"
 
 
 def small(path: Path) -> None:

@@ -305,7 +305,8 @@ class ProvenTransaction:
         tree.is_changed = True
 
     def verify_all(self) -> None:
-        """Prove every page of every sub-database."""
+        """Prove every page of every sub-database, and the free list."""
+        verify_free_list(self._file, self._meta)
         for tree in self._trees.values():
             tree.verify_all()
 
@@ -320,9 +321,9 @@ class ProvenTransaction:
         (self._file.names if create else self._names)[database] = name
         return database
 
-    def cursor(self, database: Any) -> ProvenCursor:
-        """A cursor of a sub-database."""
-        return ProvenCursor(self, self.raw.cursor(database), self._tree(database))
+    def cursor(self, db: Any) -> ProvenCursor:
+        """A cursor of the sub-database ``db``."""
+        return ProvenCursor(self, self.raw.cursor(db), self._tree(db))
 
     def get(self, key: bytes, default: Any = None, db: Any = None) -> Any:
         """The value of ``key`` in the sub-database ``db``."""

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -25,6 +26,8 @@ from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained, translate
 from sowctl.store.opening.locks import FILE_MODE, FileLock
 from sowctl.store.opening.pages import inspect
+from sowctl.store.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.proof.tree import PageFile
 from sowctl.store.queue.rows import NAMES, StateRows
 from sowctl.store.queue.values import damaged
 from sowctl.waiting import holders
@@ -48,6 +51,7 @@ class _Opened(Struct, eq=False):
 
     identity: tuple[int, int]
     env: lmdb.Environment
+    pages: PageFile
     databases: dict[str, Any]
     mapped: int
     synced: bool
@@ -65,6 +69,7 @@ class _Opened(Struct, eq=False):
             self.closed = True
             # Also in a child that inherited it: without LMDB's own locks there is nothing that its parent would miss.
             self.env.close()
+            self.pages.close()
 
 
 _opened: dict[tuple[int, int], _Opened] = {}
@@ -146,6 +151,11 @@ class QueueFile:
                     with suppress(lmdb.Error):
                         txn.abort()
                     raise
+            except DamageError as problem:
+                # Of the journal, perhaps, which is read in a change, too.
+                if not self._is_own(problem):
+                    raise
+                raise self._explained(problem, "read the queue") from problem
             except lmdb.Error as problem:
                 # What LMDB keeps in memory after a failed commit is not to be trusted.
                 opened.close()
@@ -168,26 +178,32 @@ class QueueFile:
                 yield None
                 return
             try:
-                try:
-                    env, databases = self._for_reading(stack)
-                except DamageError as problem:
-                    raise damaged(problem.message, str(self._place)) from problem
-                txn = stack.enter_context(self._seam.call("lmdb.begin", env.begin))
+                env, pages, databases = self._for_reading(stack)
+                txn = begin_proven(partial(self._seam.call, "lmdb.begin", env.begin), pages, write=False)
+                stack.callback(txn.abort)
                 if databases is None:
-                    databases = {name: env.open_db(name.encode(), txn, create=False) for name in NAMES}
+                    databases = {name: txn.open(env, name.encode(), create=False) for name in NAMES}
                 yield StateRows(txn, databases, self._seam, str(self._place))
+            except DamageError as problem:
+                if not self._is_own(problem):
+                    raise
+                raise self._explained(problem, "read the queue") from problem
             except lmdb.Error as problem:
                 raise self._explained(problem, "read the queue") from problem
 
-    def _for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, dict[str, Any] | None]:
+    def _is_own(self, problem: DamageError) -> bool:
+        """Whether it is damage of this file that does not have the code of queues yet."""
+        return problem.code.startswith("SOW-STO") and problem.place == str(self.path)
+
+    def _for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, PageFile, dict[str, Any] | None]:
         now, there = self.path.stat(), os.fstat(self._lock.fd)
         with _guard:
             found = _opened.get((there.st_dev, there.st_ino))
             if found is not None and found.serves((now.st_dev, now.st_ino)):
                 found.users += 1
                 stack.callback(_release, found)
-                return found.env, found.databases
-        inspect(self.path, self._seam)
+                return found.env, found.pages, found.databases
+        newest = inspect(self.path, self._seam)
         mapped = max(_MAP, 4 * now.st_size)
         env = self._seam.call(
             "lmdb.open",
@@ -201,7 +217,9 @@ class QueueFile:
             readahead=False,
         )
         stack.callback(env.close)
-        return env, None
+        pages = PageFile(self.path, newest.page_size, self._seam)
+        stack.callback(pages.close)
+        return env, pages, None
 
     @contextmanager
     def still(self) -> Iterator[bool]:
@@ -308,9 +326,7 @@ class QueueFile:
             self.close()
             try:
                 mine = self._attach(identity)
-            except DamageError as problem:
-                raise damaged(problem.message, str(self._place)) from problem
-            except lmdb.Error as problem:
+            except (lmdb.Error, DamageError) as problem:
                 raise self._explained(problem, "open the queue") from problem
             self._opened = mine
             if marked != self._own_mark:
@@ -388,28 +404,48 @@ class QueueFile:
             metasync=self.synced,
             readahead=False,
         )
+        pages = None
         try:
-            databases = {name: env.open_db(name.encode()) for name in NAMES}
+            pages = PageFile(path, env.stat()["psize"], self._seam, place=self.path)
+            databases = self._open_databases(env, pages)
             made = path.stat()
-            return _Opened((made.st_dev, made.st_ino), env, databases, mapped, self.synced, os.getpid())
+            return _Opened((made.st_dev, made.st_ino), env, pages, databases, mapped, self.synced, os.getpid())
         except BaseException:
+            if pages is not None:
+                pages.close()
             env.close()
             raise
 
-    def _begin(self, opened: _Opened) -> lmdb.Transaction:
+    def _open_databases(self, env: lmdb.Environment, pages: PageFile) -> dict[str, Any]:
+        """Open the databases, which a new file does not have yet. Raises DamageError where one is missing."""
+        txn = begin_proven(partial(env.begin, write=True), pages, write=True)
+        try:
+            missing = {name.encode() for name in NAMES}.difference(txn.names)
+            if missing and txn.names:
+                raise damaged("a database is missing", str(self.path))
+            databases = {name: txn.open(env, name.encode(), create=True) for name in NAMES}
+            txn.commit()
+            return databases
+        finally:
+            txn.abort()
+
+    def _begin(self, opened: _Opened) -> ProvenTransaction:
         for _ in range(_ATTEMPTS):
             # Others may have made the file larger than this process has mapped.
             if opened.mapped < self._size + _ROOM:
                 opened.mapped = 2 * self._size + _MAP
                 self._seam.call("lmdb.resize", opened.env.set_mapsize, opened.mapped)
             try:
-                return self._seam.call("lmdb.begin", opened.env.begin, write=True)
+                begin = partial(self._seam.call, "lmdb.begin", opened.env.begin, write=True)
+                return begin_proven(begin, opened.pages, write=True)
             except lmdb.MapResizedError:
                 opened.mapped, self._size = 0, self.path.stat().st_size
-            except lmdb.Error as problem:
+            except (lmdb.Error, DamageError) as problem:
                 raise self._explained(problem, "write to the queue") from problem
         raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self._place))
 
-    def _explained(self, problem: lmdb.Error, action: str) -> Exception:
+    def _explained(self, problem: lmdb.Error | DamageError, action: str) -> Exception:
         found = translate(problem, self._place, action)
-        return damaged(found.message, str(self._place)) if isinstance(found, DamageError) else found
+        if not isinstance(found, DamageError) or found.code.startswith("SOW-QUE"):
+            return found
+        return damaged(found.message, str(self._place))

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct as Layout
-from typing import Any, TypeAlias
-
-import lmdb
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.described import DescribedStruct
 from sowctl.seam import Seam
 from sowctl.store.queue.page import BARRIER, DELAYED, LEASED, READY, Page
 from sowctl.store.queue.values import Barrier, Dead, Holder, QueueState, damaged, pack, pack_state, unpack, unpack_state
+
+if TYPE_CHECKING:
+    from sowctl.store.proof.transaction import ProvenTransaction
 
 NAMES = ("meta", "pages", "ready", "alarms", "held", "names", "deferred", "due", "holders", "barriers", "dead")
 STATE_KEY = b"state"
@@ -47,7 +48,7 @@ def _counts(page: Page) -> tuple[int, int, int, int]:
 class StateRows:
     """The rows of a state file within one change. ``state`` is None in a file that was just made."""
 
-    def __init__(self, txn: lmdb.Transaction, databases: dict[str, Any], seam: Seam, place: str) -> None:
+    def __init__(self, txn: ProvenTransaction, databases: dict[str, Any], seam: Seam, place: str) -> None:
         self._txn = txn
         self._databases = databases
         self._seam = seam
@@ -77,7 +78,7 @@ class StateRows:
         """The txid of the last entry that a change of this state wrote into the journal, 0 for none."""
         if self._told is None:
             raw = self._get("meta", TOLD_KEY)
-            self._told = 0 if raw is None else _U64.unpack(raw)[0]
+            self._told = 0 if raw is None else self._numbers(_U64, raw)[0]
         return self._told
 
     @told.setter
@@ -91,7 +92,7 @@ class StateRows:
         self._near = self._has_names = None
         self._told = 0
         for name in NAMES:
-            self._seam.call("lmdb.put", self._txn.drop, self._databases[name], delete=False)
+            self._seam.call("lmdb.put", self._txn.drop, self._databases[name])
         self._state = state
 
     # Pages
@@ -136,7 +137,7 @@ class StateRows:
     def firsts(self, start: int = 0) -> Iterator[int]:
         """The first txids of the pages in the file, from ``start`` on, in order."""
         for key in self._keys("pages", _U64.pack(start)):
-            yield _U64.unpack(key)[0]
+            yield self._numbers(_U64, key)[0]
 
     def first_pending(self) -> int | None:
         """The txid of the oldest message that is not finished."""
@@ -152,14 +153,14 @@ class StateRows:
     def ready(self) -> Iterator[tuple[int, int]]:
         """Priority and first txid of the pages with ready messages, in the order of delivery."""
         for key in self._keys("ready"):
-            inverted, first = _PAIR.unpack(key)
+            inverted, first = self._numbers(_PAIR, key)
             yield LAST - inverted, first
 
     def alarms(self, until: int, most: int | None = None) -> list[int]:
         """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""
         found: list[int] = []
         for key in self._keys("alarms"):
-            instant, first = _PAIR.unpack(key)
+            instant, first = self._numbers(_PAIR, key)
             if instant > until or len(found) == most:
                 break
             found.append(first)
@@ -168,7 +169,7 @@ class StateRows:
     def next_alarm(self) -> int:
         """The next instant at which something may fall due, 0 for none."""
         for key in self._keys("alarms"):
-            instant: int = _PAIR.unpack(key)[0]
+            instant: int = self._numbers(_PAIR, key)[0]
             return instant
         return 0
 
@@ -176,7 +177,7 @@ class StateRows:
         """The pages with leases of a holder."""
         found = []
         for key in self._keys("held", _PAIR.pack(holder, 0)):
-            who, first = _PAIR.unpack(key)
+            who, first = self._numbers(_PAIR, key)
             if who != holder:
                 break
             found.append(first)
@@ -187,7 +188,7 @@ class StateRows:
     def named(self, name: Name) -> int | None:
         """The txid of the pending message with a client's bookmark."""
         raw = self._get("names", _PAIR.pack(*name)) if self.has_names else None
-        return None if raw is None else _U64.unpack(raw)[0]
+        return None if raw is None else self._numbers(_U64, raw)[0]
 
     @property
     def has_names(self) -> bool:
@@ -215,7 +216,7 @@ class StateRows:
     def deferred(self, name: Name) -> int | None:
         """Until when the acknowledgement of a message that is not here yet is remembered; None for none."""
         raw = self._get("deferred", _PAIR.pack(*name))
-        return None if raw is None else _U64.unpack(raw)[0]
+        return None if raw is None else self._numbers(_U64, raw)[0]
 
     def undefer(self, name: Name) -> bool:
         """Forget such an acknowledgement; whether there was one."""
@@ -234,7 +235,7 @@ class StateRows:
         """Forget what waited too long; how many."""
         over = []
         for key in self._keys("due"):
-            until, publisher, sequence = _TRIPLE.unpack(key)
+            until, publisher, sequence = self._numbers(_TRIPLE, key)
             if until > now:
                 break
             over.append((publisher, sequence))
@@ -247,7 +248,7 @@ class StateRows:
     def holders(self) -> dict[int, Holder]:
         """All holders by their numbers."""
         for key, raw in self._items("holders"):
-            number = _U64.unpack(key)[0]
+            number = self._numbers(_U64, key)[0]
             if number not in self._holders:
                 self._holders[number] = self._value(raw, Holder)
         return dict(sorted(self._holders.items()))
@@ -274,7 +275,7 @@ class StateRows:
     def first_barrier(self) -> tuple[int, Barrier] | None:
         """The oldest barrier: its txid, and who waits for it."""
         for key, raw in self._items("barriers"):
-            return _U64.unpack(key)[0], self._value(raw, Barrier)
+            return self._numbers(_U64, key)[0], self._value(raw, Barrier)
         return None
 
     def put_barrier(self, txid: int, barrier: Barrier) -> None:
@@ -287,7 +288,7 @@ class StateRows:
 
     def dead(self) -> dict[int, Dead]:
         """The dead messages by their txids."""
-        return {_U64.unpack(key)[0]: self._value(raw, Dead) for key, raw in self._items("dead")}
+        return {self._numbers(_U64, key)[0]: self._value(raw, Dead) for key, raw in self._items("dead")}
 
     def dead_one(self, txid: int) -> Dead | None:
         """One dead message."""
@@ -370,7 +371,13 @@ class StateRows:
                 found = cursor.prev()
             else:
                 found = cursor.last()
-            return _U64.unpack(cursor.key())[0] if found else None
+            return self._numbers(_U64, cursor.key())[0] if found else None
+
+    def _numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
+        """The numbers of a key or a value. Raises DamageError."""
+        if len(raw) != layout.size:
+            raise damaged("a row that is none of its database", self.place)
+        return layout.unpack(raw)
 
     def _value(self, raw: bytes, kind: type[Any]) -> Any:
         try:
