@@ -15,7 +15,6 @@ from pathlib import Path
 from sowctl.cli.streams import Streams
 from sowctl.errors import SowError, StorageError, UsageError
 from sowctl.output.display import display, display_lines
-from sowctl.values.jsonline import write_json_line
 
 _SENTENCES = {
     errno.ENOSPC: ("no space left on the device", "free some space; nothing that was reported as durable is lost"),
@@ -110,9 +109,8 @@ def from_argument(argv: Sequence[str]) -> UsageError | None:
 
 def report(error: SowError, streams: Streams, error_format: str) -> None:
     """Write ``error`` to standard error."""
-    # Not passed through ``display``: a program wants the text itself, and JSON in ASCII holds no escape sequence.
     if error_format == "json":
-        streams.talk(as_json(error))
+        streams.talk_json(as_row(error))
         return
     place = f"{display(error.place)}: " if error.place else ""
     lines = [f"{streams.style('error', f'error[{error.code}]')}: {place}{display(error.message)}"]
@@ -121,11 +119,11 @@ def report(error: SowError, streams: Streams, error_format: str) -> None:
     lines += [f"  {display(str(error.facts[name]))}" for name in ("durable", "resume") if error.facts.get(name)]
     if error.hint:
         lines.append(f"  {streams.style('hint', 'hint')}: {display(error.hint)}")
-    streams.talk("\n".join(lines))
+    streams.talk_painted("\n".join(lines))
 
 
-def as_json(error: SowError) -> str:
-    """The error as one line of JSON, ASCII only."""
+def as_row(error: SowError) -> dict[str, object]:
+    """The error as an object of JSON."""
     row: dict[str, object] = {"level": "error", "code": error.code, "exit": error.exit_status, "message": error.message}
     for name in ("place", "hint", "excerpt"):
         if (value := getattr(error, name)) is not None:
@@ -134,4 +132,4 @@ def as_json(error: SowError) -> str:
         if value is not None:
             # A fact never takes the place of what every error has.
             row.setdefault(name, value)
-    return write_json_line(row)
+    return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from sowctl.cli.streams import Streams, is_terminal
 from sowctl.config.usual import CONFIG_NAMES, usual_config
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import Seam
-from sowctl.values.jsonline import write_json_line
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_seconds
 
@@ -212,15 +211,20 @@ class Invocation:
         """A time of an option, as seen at this run's clock. Raises UsageError."""
         return parse_time(text, self.clock)
 
-    def note(self, text: str) -> None:
-        """Say something on standard error unless --quiet."""
+    def note(self, *lines: str) -> None:
+        """Say something on standard error unless --quiet. The lines are made safe to show here."""
         if not self.settings.quiet:
-            self._say("note", text, self.streams.style("note", text))
+            self._note(lines)
 
     def detail(self, text: str) -> None:
-        """Say something on standard error with --verbose."""
+        """Say something on standard error with --verbose. ``text`` is made safe to show here."""
         if self.settings.verbose:
-            self._say("note", text, self.streams.style("note", text))
+            self._note((text,))
+
+    def _note(self, lines: Sequence[str]) -> None:
+        from sowctl.output.display import display
+
+        self._say("note", "\n".join(lines), self.streams.style("note", "\n".join(map(display, lines))))
 
     def warn(
         self, text: str, *, code: str | None = None, place: str | None = None, hint: str | None = None, **facts: object
@@ -239,8 +243,9 @@ class Invocation:
     def _say(self, level: str, text: str, shown: str, **facts: object) -> None:
         # All that is said is an object then, so that a program can read every line of standard error.
         if self.settings.error_format == "json":
-            shown = write_json_line({"level": level, "message": text} | facts)
-        self.streams.talk(shown)
+            self.streams.talk_json({"level": level, "message": text} | facts)
+        else:
+            self.streams.talk_painted(shown)
 
     def page(self) -> None:
         """Let a pager show what is written to standard output from here on, where that is a terminal."""

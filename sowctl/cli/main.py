@@ -22,7 +22,6 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, PagerLeft, Streams
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
-from sowctl.values.jsonline import write_json_line
 from sowctl.values.times import Clock, system_clock
 
 if TYPE_CHECKING:
@@ -205,16 +204,13 @@ def _stopped(invocation: Invocation, stop: KeyboardInterrupt) -> int:
     if invocation.settings.error_format == "json":
         row = {"level": "error", "code": f"SOW-CLI-{status}", "exit": status, "message": word}
         row |= {"durable": invocation.durable} | ({"resume": invocation.resume} if invocation.resume else {})
-        invocation.streams.talk(write_json_line(row))
+        invocation.streams.talk_json(row)
     else:
         # A terminal has echoed ^C; the words belong into a line of their own.
-        front = "" if isinstance(stop, EndedBySignal) else "\n"
-        words = front + word + (f"; {invocation.durable}" if invocation.durable else "")
-        if invocation.resume is not None:
-            from sowctl.output.display import display
-
-            words += f"\n  {display(invocation.resume)}"
-        invocation.streams.talk(words)
+        front = () if isinstance(stop, EndedBySignal) else ("",)
+        words = word + (f"; {invocation.durable}" if invocation.durable else "")
+        resume = () if invocation.resume is None else (f"  {invocation.resume}",)
+        invocation.streams.talk(*front, words, *resume)
     return status
 
 
@@ -237,10 +233,7 @@ def _trace(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
     if "--debug" in argv or invocation.settings.debug:
         import traceback
 
-        from sowctl.output.display import display_lines
-
-        lines = display_lines("".join(traceback.format_exception(error)).rstrip("\n"))
-        invocation.streams.talk(lines)
+        invocation.streams.talk(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
 
 
 def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: str) -> str:

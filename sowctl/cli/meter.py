@@ -7,7 +7,6 @@ object a second.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
@@ -19,7 +18,6 @@ EVERY = 0.2
 """Seconds between two drawings."""
 TOLD_EVERY = 1.0
 """Seconds between two objects."""
-_ERASE = "\r\x1b[K"
 
 
 class Meter:
@@ -63,19 +61,19 @@ class Meter:
         if self._json:
             self._next = now + TOLD_EVERY
             row = {"command": self._name, "counted": what, "done": done, "total": total}
-            self._streams.talk(json.dumps(row | {"seconds_left": None if left is None else round(left, 1)}))
+            self._streams.talk_json(row | {"seconds_left": None if left is None else round(left, 1)})
             return
         self._next = now + EVERY
         share = f"{100 * done // total} % of " if total else ""
         rest = f", {words_of(left)} left" if left is not None else ""
-        self._write(f"{_ERASE}{self._name}: {share}{total or done:,} {what}{rest}")
+        self._write(f"{self._name}: {share}{total or done:,} {what}{rest}")
         self._drawn = True
 
     def erase(self) -> None:
         """Take the line away, before something else is written; it may be drawn again."""
         if self._drawn:
             self._drawn = False
-            self._write(_ERASE)
+            self._write("")
 
     def end(self) -> None:
         """Take the line away for good: from here on, what is written tells how far it has come."""
@@ -83,11 +81,7 @@ class Meter:
         self._on = self._on and self._json
 
     def _write(self, text: str) -> None:
-        try:
-            self._streams.stderr.write(text.encode())
-            self._streams.stderr.flush()
-        except (OSError, ValueError):
-            self._on = False
+        self._on = self._streams.draw(text) and self._on
 
 
 def words_of(seconds: float) -> str:

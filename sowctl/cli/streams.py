@@ -1,7 +1,8 @@
 """The three streams of a run, what a person sees on them, and questions to that person.
 
-Standard output is data, bytes. Standard error is talk: UTF-8, one line feed at the end, every datum in it made safe by
-the caller through ``output.display``.
+Standard output is data, bytes: exact in a pipe or file, and safe to show on a terminal
+(:mod:`sowctl.output.terminal`). Standard error is talk: UTF-8, one line feed at the end, made safe here whatever it
+says. Nothing else writes to either of them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping
-from typing import BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from sowctl.errors import RefusedError
+
+if TYPE_CHECKING:
+    from sowctl.output.terminal import SafeTerminal
 
 _STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold": "1"}
 
@@ -48,7 +52,9 @@ class Streams:
         color: str = "auto",
     ) -> None:
         self.stdin = stdin
-        self._stdout = stdout
+        # Of the streams of another run in this process its own is made safe anew.
+        self._stdout: BinaryIO = getattr(stdout, "stream", stdout)
+        self._safe: SafeTerminal | None = None
         self.stderr = stderr
         self.environ = environ
         self.color = color
@@ -58,7 +64,22 @@ class Streams:
 
     @property
     def stdout(self) -> BinaryIO:
-        """Standard output, with the last line of the terminal free for what is written next."""
+        """Standard output, with the last line of the terminal free for what is written next.
+
+        On a terminal all that could command it is written as visible text.
+        """
+        out = self.painted
+        if not is_terminal(out):
+            return out
+        if self._safe is None or self._safe.stream is not out:
+            from sowctl.output.terminal import SafeTerminal
+
+            self._safe = SafeTerminal(out)
+        return cast(BinaryIO, self._safe)
+
+    @property
+    def painted(self) -> BinaryIO:
+        """Standard output for text that has the program's own colours: the writer makes each datum in it safe."""
         if self.under is not None:
             self.under()
         return self._stdout
@@ -98,8 +119,20 @@ class Streams:
         """``text`` in the colour of ``kind``: error, warning, hint, note or bold."""
         return f"\x1b[{_STYLES[kind]}m{text}\x1b[0m"
 
-    def talk(self, text: str) -> None:
-        """Write a line (or lines) to standard error. A standard error that is gone is no reason to stop."""
+    def talk(self, *lines: str) -> None:
+        """Write lines to standard error, each made safe to show. A standard error that is gone is no reason to stop."""
+        from sowctl.output.display import display
+
+        self.talk_painted("\n".join(map(display, lines)))
+
+    def talk_json(self, row: Mapping[str, object]) -> None:
+        """Write an object to standard error as one line of JSON: ASCII without control characters."""
+        from sowctl.values.jsonline import write_json_line
+
+        self.talk_painted(write_json_line(row))
+
+    def talk_painted(self, text: str) -> None:
+        """As :meth:`talk`, of text in the program's own colours: the caller makes each datum in it safe."""
         # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         if self._pager is not None and self._pager.is_busy:
@@ -108,6 +141,25 @@ class Streams:
         if self.under is not None:
             self.under()
         self._write_talk(line)
+
+    def draw(self, text: str) -> bool:
+        """Write ``text`` over the last line of the terminal behind standard error; whether that was possible."""
+        from sowctl.output.display import display
+
+        try:
+            self.stderr.write(b"\r\x1b[K" + display(text).encode("utf-8", "backslashreplace"))
+            self.stderr.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def ask(self, question: str) -> bytes:
+        """One line of the person at the terminal, with its line feed; nothing at the end of the input."""
+        from sowctl.output.display import display
+
+        self.stderr.write(display(question).encode("utf-8", "backslashreplace"))
+        self.stderr.flush()
+        return self.stdin.readline()
 
     def _write_talk(self, lines: bytes) -> None:
         try:
@@ -174,9 +226,7 @@ class Streams:
 
     def confirm(self, question: str) -> None:
         """Ask on the terminal. Raises RefusedError ``SOW-CLI-008`` where the answer is not yes."""
-        self.stderr.write(f"{question}? [y/N] ".encode())
-        self.stderr.flush()
-        answer = self.stdin.readline().strip().lower()
+        answer = self.ask(f"{question}? [y/N] ").strip().lower()
         # An empty line, and the end of the input, are a no.
         if answer not in (b"y", b"yes"):
             raise RefusedError("SOW-CLI-008", "not confirmed, nothing was changed")

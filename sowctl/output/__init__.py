@@ -21,4 +21,5 @@
 * ``compared/``: differences between two things
 * ``linting``: findings, in the formats of people and of other programs
 * ``display``: the last step of every text for people: nothing in it can command a terminal
+* ``terminal``: standard output where it is a terminal: that step for whatever is written to it
 """

@@ -76,7 +76,7 @@ class StoreBuilder:
         # before it gets its real name.
         options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
         env = self._seam.call(
-            "lmdb.open", lmdb.open, str(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
+            "lmdb.open", lmdb.open, os.fsencode(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
         )
         txn = pages = None
         try:

@@ -17,7 +17,10 @@ def write_json_line(row: Mapping[str, Any]) -> str:
     these are no characters, and strict readers refuse them: such a byte is written as ``\\xbf``, as in messages.
     """
     text = json.dumps(row, default=str)
-    return text if "\\ud" not in text else json.dumps(_without_halves(row), default=str)
+    if "\\ud" in text:
+        text = json.dumps(_without_halves(row), default=str)
+    # Of the control characters json leaves DEL alone as it is.
+    return text.replace("\x7f", "\\u007f")
 
 
 def _without_halves(value: Any) -> Any:

@@ -110,10 +110,7 @@ def _topic(invocation: Invocation, message_type: str, *, first: bool) -> Initial
 
 def _ask(invocation: Invocation, question: str, default: str) -> str:
     """One line from the terminal. Raises UsageError ``SOW-CLI-036`` where the input ends."""
-    streams = invocation.streams
-    streams.stderr.write(f"{question}{f' [{default}]' if default else ''}: ".encode("utf-8", "backslashreplace"))
-    streams.stderr.flush()
-    line = streams.stdin.readline()
+    line = invocation.streams.ask(f"{question}{f' [{default}]' if default else ''}: ")
     if not line:
         raise UsageError("SOW-CLI-036", "the input ended before all questions were answered", hint="use --topic")
     return line.decode("utf-8", "replace").strip() or default

@@ -44,5 +44,5 @@ def run(
     source = find(page or [])
     text = formatted(source, pager=is_terminal(invocation.streams.stdout), environ=invocation.environ)
     if text is not None:
-        invocation.streams.stdout.write(text)
+        invocation.streams.painted.write(text)
     return 0

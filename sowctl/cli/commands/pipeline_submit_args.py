@@ -66,6 +66,6 @@ def run(
         packed=None if environment is None else Path(environment).absolute(),
     )
     write_archive(path)
-    invocation.streams.stdout.write(line.encode() + b"\n")
+    invocation.streams.stdout.write(line.encode("utf-8", "surrogateescape") + b"\n")
     invocation.streams.stdout.flush()
     return 0

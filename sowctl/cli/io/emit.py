@@ -80,7 +80,10 @@ class Sink:
                 batches = self._alone(batches)
             if self.format == "table":
                 self.invocation.page()
-            rendered = self.renderer.write(batches, self.invocation.streams.stdout)
+            streams = self.invocation.streams
+            # A table has colours and the terminal's encoding; each of its cells is made safe by itself.
+            out = streams.painted if self.format == "table" else streams.stdout
+            rendered = self.renderer.write(batches, out)
         else:
             with whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream:
                 rendered = self.renderer.write(batches, stream)

@@ -76,10 +76,12 @@ def write_findings(invocation: Invocation, findings: Iterable[Finding], format: 
     tally = FindingCounter()
     colored = streams.colored(streams.stdout)
     show = renderer(format, lambda kind, words: streams.paint(kind, words) if colored else words)
+    # Text has colours; the formats of programs have none, and a terminal shows them with nothing that commands it.
+    out = streams.painted if format == "text" else streams.stdout
     for text in show(tally.through(findings)):
-        streams.stdout.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        out.write(text.encode("utf-8", "backslashreplace") + b"\n")
     # In front of the count on standard error, so that a terminal shows the two in order.
-    streams.stdout.flush()
+    out.flush()
     return tally
 
 
@@ -118,9 +120,9 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
         invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
     # Asked for, and therefore said with --quiet, too.
     elif summary == "text":
-        invocation.streams.talk(reports.as_text(report))
+        invocation.streams.talk(*reports.as_text(report).split("\n"))
     else:
-        invocation.note(reports.as_text(report))
+        invocation.note(*reports.as_text(report).split("\n"))
 
 
 def show_words(invocation: Invocation, words: str, row: Mapping[str, object], summary: str | None) -> None:
@@ -129,9 +131,9 @@ def show_words(invocation: Invocation, words: str, row: Mapping[str, object], su
     if summary == "json":
         invocation.streams.stdout.write(write_json_line(row).encode() + b"\n")
     elif summary == "text":
-        invocation.streams.talk(words)
+        invocation.streams.talk(*words.split("\n"))
     else:
-        invocation.note(words)
+        invocation.note(*words.split("\n"))
 
 
 def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:
@@ -153,8 +155,8 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
             invocation.streams.stdout.write(write_json_line(row).encode() + b"\n")
     else:
         say = invocation.streams.talk if summary == "text" else invocation.note
-        for line in rendering.texts(reports):
-            say(line)
+        for text in rendering.texts(reports):
+            say(*text.split("\n"))
 
 
 def check_report_options(summary: str | None, format: str | None) -> None:
@@ -177,4 +179,4 @@ def show_statistics(
     if not said:
         return
     for line in statistics if isinstance(statistics, Iterable) else [statistics]:
-        invocation.streams.talk(reports.as_text(line))
+        invocation.streams.talk(*reports.as_text(line).split("\n"))

@@ -105,7 +105,7 @@ def _show(invocation: Invocation, compose: Callable[..., str], *, paged: bool) -
     colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
     if paged and is_terminal(streams.stdout):
         streams.page(lambda stream: pager_for(stream, invocation.environ))
-    streams.stdout.write(compose(colored=colored, columns=columns).encode())
+    streams.painted.write(compose(colored=colored, columns=columns).encode())
 
 
 def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
@@ -149,7 +149,7 @@ def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, as
     if rest:
         return dispatch(invocation, [*rest, "--help"])
     if "--version" in leading or "-V" in leading:
-        streams.stdout.write(overview.versions(as_json="--json" in leading))
+        streams.painted.write(overview.versions(as_json="--json" in leading))
         return 0
     unknown = [o for o in leading if o.startswith("-") and o.partition("=")[0] not in overview.known_options()]
     if unknown:

@@ -228,10 +228,10 @@ def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: 
         "lock": locks,
     }
     try:
-        return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(wanted), **options)
+        return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=rounded(wanted), **options)
     # Twice the size leaves room to grow; what the file needs must do where address space is short.
     except (lmdb.MemoryError, MemoryError):
-        return seam.call("lmdb.open", lmdb.open, str(path), map_size=rounded(needed), **options)
+        return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=rounded(needed), **options)
 
 
 def open_databases(env: Any, pages: PageFile, *, write: bool) -> Databases:

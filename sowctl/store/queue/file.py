@@ -208,7 +208,7 @@ class QueueFile:
         env = self._seam.call(
             "lmdb.open",
             lmdb.open,
-            str(self.path),
+            os.fsencode(self.path),
             subdir=False,
             lock=False,
             readonly=True,
@@ -394,7 +394,7 @@ class QueueFile:
         env = self._seam.call(
             "lmdb.open",
             lmdb.open,
-            str(path),
+            os.fsencode(path),
             subdir=False,
             lock=False,
             map_size=mapped,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
@@ -26,6 +26,11 @@ def _text(invocation: Invocation) -> DiffText:
     return DiffText(terminal, colored=colored)
 
 
+def _out(invocation: Invocation, format: str) -> BinaryIO:
+    """Standard output: for people with colours, in lines whose data are made safe one by one."""
+    return invocation.streams.painted if format == "text" else invocation.streams.stdout
+
+
 def show_versions(invocation: Invocation, batch: VersionBatch, format: str | None) -> None:
     """Print every version of a batch beside the one before it: for people, or with ndjson or json as objects."""
     from sowctl.engine.verbs.history import version_changes
@@ -47,8 +52,9 @@ def show_versions(invocation: Invocation, batch: VersionBatch, format: str | Non
         lines = ["[" + ",\n".join(lines) + "]"]
     if format is None:
         invocation.page()
-    invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
-    invocation.streams.stdout.flush()
+    out = _out(invocation, format or "text")
+    out.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    out.flush()
 
 
 class Showing:
@@ -130,7 +136,8 @@ class Showing:
             self._flush()
 
     def _flush(self) -> None:
+        out = _out(self._invocation, self._format)
         if self._pending:
-            self._invocation.streams.stdout.write(b"".join(self._pending))
+            out.write(b"".join(self._pending))
             self._pending, self._size = [], 0
-        self._invocation.streams.stdout.flush()
+        out.flush()

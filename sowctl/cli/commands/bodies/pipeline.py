@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -117,20 +116,16 @@ class Telling:
     def end(self) -> None:
         """Take the line away."""
         if self._lines:
-            self._write("\r\x1b[K")
+            self._streams.draw("")
 
     def _say(self, row: Mapping[str, object], words: str, *, at_once: bool) -> None:
         now = self._clock()
         if self._json and (at_once or now >= self._next):
             self._next = now + TOLD_EVERY
-            self._streams.talk(json.dumps({"command": self._name, **row, "seconds": round(now - self._began, 1)}))
+            self._streams.talk_json({"command": self._name, **row, "seconds": round(now - self._began, 1)})
         elif self._lines:
             # The line is written over itself, and what was longer before is erased.
-            self._write(f"\r\x1b[K{self._name}: {words}")
-
-    def _write(self, text: str) -> None:
-        self._streams.stderr.write(text.encode())
-        self._streams.stderr.flush()
+            self._streams.draw(f"{self._name}: {words}")
 
 
 @contextmanager
@@ -291,9 +286,9 @@ def show(invocation: Invocation, report: JobReport, summary: str | None) -> None
         invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
         invocation.streams.stdout.flush()
     elif summary == "text":
-        invocation.streams.talk(in_words(report))
+        invocation.streams.talk(*in_words(report).split("\n"))
     else:
-        invocation.note(in_words(report))
+        invocation.note(*in_words(report).split("\n"))
 
 
 def line_of(row: ShownEntry) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -165,7 +164,7 @@ class Publishing:
             self.invocation.streams.stdout.flush()
         if self.invocation.settings.progress == "json":
             row = {"published": self.published, "last_txid": batch.last_txid, "offset": batch.end}
-            self.invocation.streams.talk(json.dumps(row))
+            self.invocation.streams.talk_json(row)
         elif self.invocation.shows_progress():
             self._draw(batch.end)
 
@@ -245,10 +244,8 @@ class Publishing:
             return
         self._drawn, self._line = now, True
         rate = self.published / (now - self._started)
-        stream = self.invocation.streams.stderr
         # A file that still grows is longer by now than it was.
         known = 0 < place <= self._size
         left = words_of((now - self._started) * (self._size - place) / place) if known else ""
         rest = f", {100 * place // self._size} % of the file, {left} left" if known else ""
-        stream.write(f"\r\x1b[K{self.published:,} published, {rate:,.0f} a second{rest} ".encode())
-        stream.flush()
+        self.invocation.streams.draw(f"{self.published:,} published, {rate:,.0f} a second{rest} ")

@@ -190,7 +190,7 @@ def _draw(sink: Sink, draw: Callable[[Terminal, BinaryIO], object]) -> None:
     terminal = sink.options.terminal or Terminal()
     if sink.path is None:
         sink.invocation.page()
-        draw(terminal, sink.invocation.streams.stdout)
+        draw(terminal, sink.invocation.streams.painted)
         return
     with whole_file(FilePath(sink.path), force=sink.force, seam=sink.invocation.seam) as out:
         draw(terminal, out)
