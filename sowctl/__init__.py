@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sowctl.engine.api import (
         Blame,
         Differences,
+        EvaluationLimits,
         Event,
         FieldOrigin,
         InstanceHandle,
@@ -54,6 +55,7 @@ __version__ = VERSION
 _OF_API = (
     "Blame",
     "Differences",
+    "EvaluationLimits",
     "Event",
     "FieldOrigin",
     "InstanceHandle",
@@ -73,6 +75,7 @@ __all__ = [
     "ConfigError",
     "DamageError",
     "Differences",
+    "EvaluationLimits",
     "Event",
     "FieldOrigin",
     "InputError",
@@ -119,13 +122,16 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
     random: Callable[[int], bytes] | None = None,
     notify: Callable[[str], None] | None = None,
     holder: str = "sowctl",
+    limits: EvaluationLimits | None = None,
 ) -> InstanceHandle:
     """Open an instance by its configuration file.
 
     ``root`` is the directory from which paths in the file count (default: the file's), ``environment`` (default: the
     process's) and ``defines`` fill ``${VAR}``, ``lock_wait`` is in seconds, ``notify`` takes remarks for people,
-    ``holder`` is the name that others read who wait for a lock. ``clock`` gives microseconds since 1970 UTC,
-    ``random(n)`` gives n random bytes, and ``seam`` makes the calls to the operating system: tests replace these.
+    ``holder`` is the name that others read who wait for a lock, and ``limits`` bound what filters and other expressions
+    may cost (:class:`EvaluationLimits`; default: the bounds of sowctl-expressions(7)). ``clock`` gives microseconds
+    since 1970 UTC, ``random(n)`` gives n random bytes, and ``seam`` makes the calls to the operating system: tests
+    replace these.
 
     Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
     """
@@ -140,5 +146,6 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
         defines=defines,
         lock_wait=lock_wait,
         holder=holder,
+        limits=limits,
         **given,  # type: ignore[arg-type]  # each has the type of its parameter, which a dict cannot say
     )

@@ -24,6 +24,7 @@ from sowctl.values.times import Clock, Micros, system_clock
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig, TransactionLog
+    from sowctl.expressions.environment import EvaluationLimits
     from sowctl.messages.base import MessageType
     from sowctl.messages.definition import TypeDefinition
     from sowctl.remote.place import Place
@@ -79,7 +80,8 @@ class Instance(DescribedStruct, frozen=True):
     gives a topic that a session of this run has open, because a store is opened but once in a process;
     ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``watch`` is told how far a long
     reading has come: of what, how many, of how many. ``tell_more`` takes what explains a remark. ``lasting``: it is a
-    program's, which asks again and again, not a command's, which asks once.
+    program's, which asks again and again, not a command's, which asks once. ``limits`` bound what expressions may
+    cost, None for the usual bounds.
     """
 
     lasting: ClassVar[bool] = False
@@ -96,6 +98,7 @@ class Instance(DescribedStruct, frozen=True):
     noted: set[str] = field(default_factory=set)
     watch: Callable[[str, int, int], None] = unwatched
     tell_more: Callable[[str], None] = _silent
+    limits: EvaluationLimits | None = None
 
     @classmethod
     def open(
@@ -112,6 +115,7 @@ class Instance(DescribedStruct, frozen=True):
         notify: Callable[[str], None] = _silent,
         holder: str = "sowctl",
         tell_more: Callable[[str], None] = _silent,
+        limits: EvaluationLimits | None = None,
     ) -> Self:
         """Load ``config_path`` (paths in it count from its directory, or from ``root``).
 
@@ -136,7 +140,7 @@ class Instance(DescribedStruct, frozen=True):
             if Path(config_path).suffix == ".sow" and Path(config_path).is_file():
                 problem.hint = "this is a store; name the configuration that has its topic"
             raise
-        return cls(config, clock, seam, lock_wait, random, notify, holder, tell_more=tell_more)
+        return cls(config, clock, seam, lock_wait, random, notify, holder, tell_more=tell_more, limits=limits)
 
     def with_archive(self, archive: Place | None) -> Self:
         """The same with another archive of its journal, a directory or a URL. Raises ConfigError ``SOW-ENG-020``

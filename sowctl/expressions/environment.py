@@ -8,7 +8,34 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.values.times import Micros
+
+MAX_PATTERN_STEPS = 1_000_000_000
+"""Steps of long pattern matches in one run: some seconds of work (``sowctl-expressions(7)``, limits)."""
+MAX_VALUE_BYTES = 64 << 20
+"""Bytes of a text that a function makes: no message may be longer, either."""
+MAX_BATCH_BYTES = 512 << 20
+"""Bytes of long texts that functions make for one batch of messages, which may all be held at once."""
+LONG_TEXT_BYTES = 64 << 10
+"""Shorter texts are not counted: those of one batch take no more memory than its messages may."""
+
+
+class EvaluationLimits(Struct, frozen=True):
+    """Bounds of one evaluation run: one query, deletion or view's refresh, or one task of a job.
+
+    ``pattern_steps`` of long matches in all; ``value_bytes`` of one text that a function makes, ``batch_bytes`` of all
+    long ones in one batch of messages; ``seconds`` since the first message, None for no bound.
+    """
+
+    pattern_steps: int = MAX_PATTERN_STEPS
+    value_bytes: int = MAX_VALUE_BYTES
+    batch_bytes: int = MAX_BATCH_BYTES
+    seconds: float | None = None
+
+
+DEFAULT_LIMITS = EvaluationLimits()
+OUT_OF_TIME = "SOW-EXP-036"
 
 
 def local_offset(seconds: int) -> int:
@@ -18,14 +45,21 @@ def local_offset(seconds: int) -> int:
 
 class Environment(Struct):
     """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks); ``offset``
-    gives the seconds that local time is ahead of UTC at an instant in seconds (only functions of modules ask)."""
+    gives the seconds that local time is ahead of UTC at an instant in seconds (only functions of modules ask).
+    ``limits`` bound the work of the run, or of each batch of messages where it is ``endless``."""
 
     now: Callable[[], Micros]
     instance_name: str | None = None
     group_name: str | None = None
     random: Callable[[int], bytes] = os.urandom
     offset: Callable[[int], int] = local_offset
+    limits: EvaluationLimits = DEFAULT_LIMITS
+    endless: bool = False
+    timer: Callable[[], float] = time.monotonic
     _reading: Micros | None = None
+    _steps: int = 0
+    _batch_bytes: int = 0
+    _end: float | None = None
 
     def reading(self) -> Micros:
         """The clock of the run in microseconds since 1970 UTC, the same at every call."""
@@ -33,6 +67,47 @@ class Environment(Struct):
         if self._reading is None:
             self._reading = self.now()
         return self._reading
+
+    def begin_batch(self) -> None:
+        """A batch of messages follows. Raises BoundExceededError where the time is over."""
+        self._batch_bytes = 0
+        if self.endless:
+            self._steps, self._end = 0, None
+        if self.limits.seconds is None:
+            return
+        now = self.timer()
+        if self._end is None:
+            self._end = now + self.limits.seconds
+        if now > self._end:
+            raise BoundExceededError(OUT_OF_TIME, f"the evaluation took longer than {self.limits.seconds:g} s")
+
+    @property
+    def steps(self) -> int:
+        """The steps that were counted."""
+        return self._steps
+
+    def recount(self, steps: int) -> None:
+        """Count on from ``steps``: what was done since is done once more, in another way."""
+        self._steps = steps
+
+    def spend_steps(self, steps: int) -> None:
+        """Count ``steps`` of a pattern match. Raises BoundExceededError where the run has had all of its steps."""
+        self._steps += steps
+        if self._steps > self.limits.pattern_steps:
+            words = f"patterns took more than {self.limits.pattern_steps:,} steps"
+            raise BoundExceededError("SOW-EXP-034", words)
+
+    def hold_text(self, size: int) -> None:
+        """Count a text of ``size`` bytes that a function is about to make. Raises BoundExceededError."""
+        if size <= LONG_TEXT_BYTES:
+            return
+        if size > self.limits.value_bytes:
+            words = f"a function makes a text of more than {self.limits.value_bytes:,} bytes"
+            raise BoundExceededError("SOW-EXP-035", words)
+        self._batch_bytes += size
+        if self._batch_bytes > self.limits.batch_bytes:
+            words = f"functions make more than {self.limits.batch_bytes:,} bytes of long texts for one batch"
+            raise BoundExceededError("SOW-EXP-035", words)
 
 
 class Header(Struct, frozen=True):

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from sowctl.engine.search.keyhistory import VersionRecord
     from sowctl.engine.verbs.looking.blame import Blame, FieldOrigin
     from sowctl.engine.verbs.looking.diff import RecordChange
+    from sowctl.expressions.environment import EvaluationLimits
 
 __all__ = [
     "Blame",
     "Differences",
+    "EvaluationLimits",
     "Event",
     "FieldOrigin",
     "InstanceHandle",
@@ -52,6 +54,7 @@ _ELSEWHERE = {
     "Differences": "sowctl.engine.api.differences",
     "FieldOrigin": "sowctl.engine.verbs.looking.blame",
     "RecordChange": "sowctl.engine.verbs.looking.diff",
+    "EvaluationLimits": "sowctl.expressions.environment",
     "Event": "sowctl.engine.following.events",
     "QueueMessage": "sowctl.engine.queues.queue",
     "StoredRecord": "sowctl.engine.records",

@@ -78,7 +78,7 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
     """What is asked of each topic. Raises UsageError (exit 2) for texts and options."""
     _check(options, topics)
     order, directives = order_of(options.order_by), select_of(options.select)
-    environment, functions = environment_of(instance), functions_of(instance)
+    environment, functions = environment_of(instance, endless=True), functions_of(instance)
     wanted = []
     for topic in topics:
         _check_records(topic, options)

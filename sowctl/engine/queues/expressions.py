@@ -33,7 +33,7 @@ class QueueExpressions:
             return
         from sowctl.engine.search.matcher import environment_of
 
-        self._environment: Environment = environment_of(instance)
+        self._environment: Environment = environment_of(instance, endless=True)
         from sowctl.engine.extensions.functions import functions_of
         from sowctl.expressions.compile import compile_filter, compile_value
         from sowctl.expressions.context import Context

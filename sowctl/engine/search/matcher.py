@@ -159,7 +159,8 @@ class Matcher:
             # The filter runs over a batch; which record an error is about is found out only when there is one.
             for place in self._failing(keys, values, headers, error):
                 number = int.from_bytes(keys[place], "big")
-                error.message = f"record {number}: {error.message}"
+                words = error.message.removesuffix(f" on record {error.facts.get('index')}")
+                error.message = f"record {number}: {words}"
                 error.place, error.facts["sow_key"] = self.topic, str(number)
             raise
 
@@ -231,9 +232,9 @@ def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> li
     return headers
 
 
-def environment_of(instance: Instance) -> Environment:
-    """What expressions may know of the run: clock and instance."""
-    from sowctl.expressions.environment import Environment
+def environment_of(instance: Instance, *, endless: bool = False) -> Environment:
+    """What expressions may know of the run: clock and instance. ``endless``: it follows what is yet to come."""
+    from sowctl.expressions.environment import DEFAULT_LIMITS, Environment
 
     config = instance.config
     return Environment(
@@ -241,4 +242,6 @@ def environment_of(instance: Instance) -> Environment:
         instance_name=config.name if config is not None else None,
         group_name=config.group if config is not None else None,
         random=instance.random,
+        limits=instance.limits or DEFAULT_LIMITS,
+        endless=endless,
     )

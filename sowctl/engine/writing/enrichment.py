@@ -160,7 +160,7 @@ class Phase:
         return found
 
     def _environment(self, now: Micros) -> Environment:
-        from sowctl.expressions.environment import Environment
+        from sowctl.expressions.environment import DEFAULT_LIMITS, Environment
 
         config = self._instance.config
         return Environment(
@@ -168,6 +168,7 @@ class Phase:
             instance_name=config.name if config is not None else None,
             group_name=config.group if config is not None else None,
             random=self._instance.random,
+            limits=self._instance.limits or DEFAULT_LIMITS,
         )
 
 

@@ -14,13 +14,14 @@ from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.byrows import OneNode
 from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans, column_of, constant_of
 from sowctl.expressions.compile import Filter, compile_filter, compile_value
-from sowctl.expressions.environment import Environment, Header
+from sowctl.expressions.environment import OUT_OF_TIME, Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.rewrites.rewrite import AppliedRewrite, conjuncts, rewrite
 from sowctl.expressions.rows.arithmetic import OPERATORS, negate
 from sowctl.expressions.rows.comparing import COMPARISONS
 from sowctl.expressions.rows.program import Compiled, Value
 from sowctl.expressions.syntax import nodes as n
+from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.expressions.syntax.trees import walk_up
 from sowctl.values.compare import is_null
 from sowctl.values.fields import Row, Slot
@@ -82,11 +83,15 @@ class ColumnProgram:
         if not self._steps:
             # The empty filter matches everything.
             return np.ones(batch.size, np.bool_)
+        steps = env.steps
         try:
             # Columns evaluate every operand of AND and OR for every row, also where the row evaluator would have
             # stopped.
             return logic.truth(self._run(batch, env, headers)).mask(batch.size)
-        except LimitError:
+        except LimitError as error:
+            if error.code == OUT_OF_TIME:
+                raise
+            env.recount(steps)
             # Perhaps only on a row for which the row evaluator never asks.
             assert isinstance(self.compiled, Filter)
             found = self.compiled.matches(batch.rows(), env, headers)
@@ -99,13 +104,22 @@ class ColumnProgram:
 
         Raises LimitError as :meth:`mask` does.
         """
+        steps = env.steps
         try:
             return self._run(batch, env, headers).scalars
-        except LimitError:
+        except LimitError as error:
+            if error.code == OUT_OF_TIME:
+                raise
+            env.recount(steps)
             assert isinstance(self.compiled, Value)
             return column_of(self.compiled.values(batch.rows(), env, headers, batch.previous_rows()))
 
     def _run(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
+        if env.limits.seconds is not None:
+            try:
+                env.begin_batch()
+            except BoundExceededError as error:
+                raise error.at(0) from None
         # The notes are of the last batch: what one batch leaves to rows another may hold in columns of one kind.
         self._notes.clear()
         stack: list[Column] = []

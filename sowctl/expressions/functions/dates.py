@@ -24,7 +24,8 @@ EARLIEST = -62_135_596_800 * SECOND
 """The first microsecond of year 1."""
 
 # Flags and a width between % and the letter, as the C library of GNU has them: ``%-d``, ``%_5H``, ``%^a``.
-_DIRECTIVE = re.compile(rb"%([_0^#-]*)([0-9]*)[EO]?(.)", re.DOTALL)
+# Possessive quantifiers: a zero is both a flag and a digit, and giving it back takes time that grows with the square.
+_DIRECTIVE = re.compile(rb"%([_0^#-]*+)([0-9]*+)[EO]?(.)", re.DOTALL)
 
 
 def _weekday(at: datetime) -> int:
@@ -98,7 +99,7 @@ def _one(at: datetime, flags: str, width: int, letter: str) -> str | None:
 
 
 def format_instant(fmt: bytes, at: datetime) -> bytes:
-    """``fmt`` with its directives replaced; unknown ones stay."""
+    """``fmt`` with its directives replaced; unknown ones stay. At most :data:`LONGEST` bytes."""
 
     def put(match: re.Match[bytes]) -> bytes:
         flags, letter = match[1].decode(), match[3].decode("latin-1")
@@ -111,7 +112,17 @@ def format_instant(fmt: bytes, at: datetime) -> bytes:
         text = _one(at, flags, min(int(match[2][:4] or 0), LONGEST), letter)
         return match[0] if text is None else text.encode()
 
-    return _DIRECTIVE.sub(put, fmt)
+    made, position = bytearray(), 0
+    # The language cuts the result, so that no format makes a text without bound: what would stand behind is not made.
+    for match in _DIRECTIVE.finditer(fmt):
+        made += fmt[position : match.start()]
+        if len(made) >= LONGEST:
+            break
+        made += put(match)
+        position = match.end()
+    else:
+        made += fmt[position:]
+    return bytes(made[:LONGEST])
 
 
 def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
@@ -123,8 +134,7 @@ def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
     micros = whole * SECOND + round((seconds - whole) * SECOND)
     if not EARLIEST <= micros <= LATEST:
         return None
-    # The language cuts the result here, so that no format makes a text without bound.
-    return format_instant(fmt, EPOCH + timedelta(microseconds=micros))[:LONGEST]
+    return format_instant(fmt, EPOCH + timedelta(microseconds=micros))
 
 
 DATES = (

@@ -15,7 +15,8 @@ class Function(Struct, frozen=True):
 
     ``parameters`` are kinds: ``text`` (bytes), ``number`` (Integer or Double), ``double``, ``integer`` (truncated;
     NaN counts as NULL), ``scalar``, ``values`` (the value list of an identifier), ``pattern``. ``strict``: any NULL
-    gives NULL without a call; else the implementation gets None. ``gets``: ``header`` or ``environment`` comes first.
+    gives NULL without a call; else the implementation gets None.``gets``: what comes first:
+    ``header``, ``environment``, or for ``bounds`` the environment that bounds what the function makes.
     ``result``: ``text`` (bytes; empty is NULL), ``number``, ``scalar`` or ``truth``.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sowctl.expressions.environment import LONG_TEXT_BYTES, Environment
 from sowctl.expressions.functions.signature import function
 from sowctl.expressions.syntax.patterns import Matcher
 
@@ -16,9 +17,13 @@ def instr_i(text: bytes, wanted: bytes) -> int:
     return text.lower().find(wanted.lower()) + 1
 
 
-def concat(*texts: bytes | None) -> bytes:
+def concat(env: Environment, *texts: bytes | None) -> bytes:
     """The texts joined; NULLs add nothing."""
-    return b"".join([text for text in texts if text is not None])
+    found = [text for text in texts if text is not None]
+    size = sum(map(len, found))
+    if size > LONG_TEXT_BYTES:
+        env.hold_text(size)
+    return b"".join(found)
 
 
 def substr(text: bytes, start: int, length: int | None = None) -> bytes:
@@ -62,12 +67,16 @@ def _set(members: tuple[bytes | None, ...]) -> bytes:
     return (members[0] or b"") if members else b" "
 
 
-def replace(text: bytes | None, old: bytes | None, new: bytes | None) -> bytes | None:
+def replace(env: Environment, text: bytes | None, old: bytes | None, new: bytes | None) -> bytes | None:
     """Every ``old`` replaced from left to right; NULL ``old`` changes nothing, NULL ``new`` deletes."""
     # NULL is the empty text, and an empty text to look for would be found everywhere.
     if text is None or old is None:
         return text
-    return text.replace(old, new or b"")
+    new = new or b""
+    # At most: every byte belongs to one that is replaced.
+    if len(text) * max(len(new), len(old)) > LONG_TEXT_BYTES * len(old):
+        env.hold_text(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
 
 
 def regexp_match(text: bytes | None, pattern: Matcher | None) -> bytes | None:
@@ -79,19 +88,23 @@ def regexp_match(text: bytes | None, pattern: Matcher | None) -> bytes | None:
     return None
 
 
-def regexp_replace(text: bytes | None, pattern: Matcher | None, new: bytes | None) -> bytes | None:
+def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None, new: bytes | None) -> bytes | None:
     """Every match replaced by literal text."""
     if text is None or pattern is None:
         return text
-    parts = []
-    position = 0
+    new = new or b""
+    made = bytearray()
+    position, most = 0, env.limits.value_bytes
+    # Put together while matches are found: a list of the parts would take fifty bytes for each.
     for start, end in pattern.spans(text):
-        parts.append(text[position:start])
+        made += text[position:start]
+        made += new
         position = end
-    if not parts:
-        return text
-    parts.append(text[position:])
-    return (new or b"").join(parts)
+        if len(made) > most:
+            break
+    made += text[position:]
+    env.hold_text(len(made))
+    return bytes(made)
 
 
 STRINGS = (
@@ -99,7 +112,7 @@ STRINGS = (
     function("INSTR_I", instr_i, "text text", "number", "INSTR ignoring ASCII case"),
     function("STREQUAL_I", lambda s, t: s.lower() == t.lower(), "text text", "truth", "equal ignoring ASCII case"),
     function("LENGTH", len, "text", "number", "number of bytes"),
-    function("CONCAT", concat, "text ...", "text", "texts joined", strict=False),
+    function("CONCAT", concat, "text ...", "text", "texts joined", strict=False, gets="bounds"),
     function("SUBSTR", substr, "text integer integer?", "text", "bytes from a 1-based start; negative from the end"),
     function("LEFT", left, "text integer", "text", "the first n bytes"),
     function("RIGHT", right, "text integer", "text", "the last n bytes"),
@@ -109,7 +122,15 @@ STRINGS = (
     function("REVERSE", lambda s: s[::-1], "text", "text", "bytes reversed"),
     function("UPPER", bytes.upper, "text", "text", "ASCII letters in upper case"),
     function("LOWER", bytes.lower, "text", "text", "ASCII letters in lower case"),
-    function("REPLACE", replace, "text text text", "text", "every t replaced by r, from left to right", strict=False),
+    function(
+        "REPLACE",
+        replace,
+        "text text text",
+        "text",
+        "every t replaced by r, from left to right",
+        strict=False,
+        gets="bounds",
+    ),
     function(
         "REGEXP_REPLACE",
         regexp_replace,
@@ -117,6 +138,7 @@ STRINGS = (
         "text",
         "every match of the pattern replaced by the text r",
         strict=False,
+        gets="bounds",
     ),
     function("REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first whole match", strict=False),
 )

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from sowctl.expressions.rows.runtime import NAMES
 from sowctl.expressions.syntax.nodes import Field
+from sowctl.expressions.syntax.patterns import Regex
 from sowctl.values.fields import Slot
 
 DEEPEST = 30
@@ -64,7 +65,8 @@ class Code:
         self.indent = 2
         self.inner = False
         self.uses_header = False
-        self.uses_patterns = False
+        self.matchers: list[Regex] = []
+        self.is_bounded = False
         self.slots: dict[SlotKey, tuple[int, WantedSlot]] = {}
         self.previous: dict[SlotKey, tuple[int, WantedSlot]] = {}
         self._temps = 0
@@ -161,11 +163,11 @@ class Code:
         head = [f"def run({arguments}):", " out = []", " append = out.append", *defaults]
         loop = [f" for i, {each} in enumerate({pairs}):", *("  " + line for line in unpack), *self.lines, "  " + final]
         # One try around the loop costs nothing per row; ``i`` tells afterwards which row it was.
-        if self.uses_patterns:
+        if self.is_bounded:
             loop = [" i = 0", " try:", *(" " + line for line in loop)]
             loop += [
-                " except MatchLimitExceededError as error:",
-                "  raise match_limit_error(error.pattern, i) from None",
+                " except BoundExceededError as error:",
+                "  raise error.at(i) from None",
             ]
         return "\n".join([*head, *loop, " return out"])
 

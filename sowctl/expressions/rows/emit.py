@@ -10,7 +10,7 @@ from sowctl.expressions.rows.code import DEEPEST, Code, Emission, Operand
 from sowctl.expressions.rows.predicates import PREDICATES, TRUTH_KINDS
 from sowctl.expressions.rows.runtime import ARITHMETIC_NAMES, NAMES
 from sowctl.expressions.syntax import nodes as n
-from sowctl.expressions.syntax.patterns import Matcher, compile_pattern
+from sowctl.expressions.syntax.patterns import Matcher, Regex, compile_pattern
 from sowctl.values.compare import truth_of
 
 _CONVERSIONS = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}
@@ -205,14 +205,18 @@ class Emitter:
 
     def matcher(self, pattern: n.Pattern) -> Matcher | None:
         """The compiled pattern; remembers that a match may exceed the limit."""
-        self.code.uses_patterns = True
-        return compile_pattern(pattern, self.text)
+        found = compile_pattern(pattern, self.text)
+        if isinstance(found, Regex):
+            self.code.is_bounded = True
+            self.code.matchers.append(found)
+        return found
 
     def _invoke(self, function: Function, arguments: list[Operand]) -> Operand:
         code = [argument.code for argument in arguments]
         # What is not in the message comes first: the record's header, or the run's environment.
         if function.gets:
             self.code.uses_header |= function.gets == "header"
+            self.code.is_bounded |= function.gets == "bounds"
             code.insert(0, "header" if function.gets == "header" else "env")
         call = f"{self.code.give(function.call, 'g')}({', '.join(code)})"
         if function.result == "text":

@@ -14,7 +14,9 @@ from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.rows.code import Operand, finish
 from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.expressions.syntax.nodes import Node
+from sowctl.expressions.syntax.patterns import Regex
 from sowctl.values.fields import Row, Slot, SlotValue
 
 Run = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
@@ -27,7 +29,19 @@ class Compiled:
     ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
     """
 
-    __slots__ = ("_parts", "_run", "node", "previous_slots", "slots", "source", "sources", "text", "uses_header")
+    __slots__ = (
+        "_is_bounded",
+        "_matchers",
+        "_parts",
+        "_run",
+        "node",
+        "previous_slots",
+        "slots",
+        "source",
+        "sources",
+        "text",
+        "uses_header",
+    )
 
     def __init__(self, text: str, node: Node | None, emitter: Emitter | None, final: str) -> None:
         self.text = text
@@ -39,6 +53,8 @@ class Compiled:
         self.source = ""
         self._run: Run | None = None
         self._parts: tuple[list[str], dict[str, Any]] | None = None
+        self._matchers: list[Regex] = []
+        self._is_bounded = False
         # The empty filter asks nothing of a message.
         if emitter is None:
             return
@@ -47,6 +63,7 @@ class Compiled:
         self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
         self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
         self.uses_header = code.uses_header
+        self._matchers, self._is_bounded = code.matchers, code.is_bounded
         # Slots are finished only now: every use of a field in the expression may have asked more of it.
         main = code.source(final)
         self.source = "\n".join([*code.functions, main])
@@ -65,6 +82,13 @@ class Compiled:
 
     def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
         run = self._runner()
+        if self._is_bounded or env.limits.seconds is not None:
+            try:
+                env.begin_batch()
+            except BoundExceededError as error:
+                raise error.at(0) from None
+            for matcher in self._matchers:
+                matcher.bound = env
         # repeat() has no end: zip() in the loop stops with the rows.
         if self.uses_header and headers is None:
             headers = repeat(NO_HEADER)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sowctl.expressions.rows.arithmetic import OPERATORS, negate
 from sowctl.expressions.rows.comparing import COMPARISONS, begins, ends, is_nan, texts
-from sowctl.expressions.syntax.errors import MatchLimitExceededError, match_limit_error
+from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.values.compare import first, is_null, number_of, text_of, truth_of
 from sowctl.values.fields import SlotValue, Values
 
@@ -59,8 +59,7 @@ NAMES: dict[str, Any] = {
     "items_of": items_of,
     "text_of": text_of,
     "truth_of": truth_of,
-    "MatchLimitExceededError": MatchLimitExceededError,
-    "match_limit_error": match_limit_error,
+    "BoundExceededError": BoundExceededError,
     # Nothing else of Python can be reached from generated code: a name that got into it by mistake raises NameError.
     "__builtins__": {"enumerate": enumerate, "zip": zip, "type": type, "float": float, "int": int, "str": str},
 }

@@ -125,25 +125,34 @@ def edit_distance(a: str, b: str, limit: int) -> int:
     return min(row[-1], limit + 1)
 
 
-class MatchLimitExceededError(Exception):
-    """One pattern match took too many steps; generated code turns it into :func:`match_limit_error`."""
+_BOUND_HINTS = {
+    "SOW-EXP-030": "nested quantifiers such as (a+)+ try too many ways; make them possessive or anchor the pattern",
+    "SOW-EXP-034": "nested quantifiers such as (a+)+ try too many ways; make them possessive or anchor the pattern",
+    "SOW-EXP-035": "nested REPLACE, REGEXP_REPLACE and CONCAT multiply a text; take a part of it with SUBSTR first",
+}
+
+
+class BoundExceededError(Exception):
+    """A bound of evaluation was met on some message; generated code turns it into a LimitError that names which."""
+
+    def __init__(self, code: str, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+        self.words = words
+
+    def at(self, index: int) -> LimitError:
+        """The error, on the record at ``index`` of the batch.
+
+        Who knows the batch says in the error's place which record it is: an index means nothing to people.
+        """
+        return LimitError(self.code, self.words, hint=_BOUND_HINTS.get(self.code), index=index)
+
+
+class MatchLimitExceededError(BoundExceededError):
+    """One pattern match took too many steps."""
 
     def __init__(self, pattern: bytes) -> None:
-        super().__init__(pattern)
-        self.pattern = pattern
-
-
-def match_limit_error(pattern: bytes, index: int) -> LimitError:
-    """A pattern match that exceeded the engine's step limit, on the record at ``index`` of the batch.
-
-    Who knows the batch says in the error's place which record it is: an index means nothing to people.
-    """
-    shown = pattern.decode("utf-8", "replace")
-    if len(shown) > 60:
-        shown = shown[:60] + "..."
-    return LimitError(
-        "SOW-EXP-030",
-        f"the pattern {shown!r} exceeded the match limit",
-        hint="nested quantifiers such as (a+)+ try too many ways; make them possessive or anchor the pattern",
-        index=index,
-    )
+        shown = pattern.decode("utf-8", "replace")
+        if len(shown) > 60:
+            shown = shown[:60] + "..."
+        super().__init__("SOW-EXP-030", f"the pattern {shown!r} exceeded the match limit")

@@ -2,14 +2,15 @@
 
 The engine is PCRE2 with its default options; it is loaded only for patterns that are more than a text with ``^`` or
 ``$`` around it, and for what a scan looks for before it decodes. A match that needs more steps than the engine's limit
-raises MatchLimitExceededError, never "no match".
+raises MatchLimitExceededError, never "no match", and the steps of many long matches are counted: the engine does not
+tell how many a match took, so it is tried with a low limit first, which nearly all keep, then with higher ones.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, expression_error
 from sowctl.expressions.syntax.nodes import Pattern
@@ -28,6 +29,18 @@ _ALL_REPLACEMENTS = 0x0100 | 0x0400 | 0x0002_0000
 _JIT_STACK_LIMIT = -46
 _LIMITS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits of PCRE2."""
+MATCH_STEPS = 10_000_000
+"""The engine's own limit of one match."""
+FREE_STEPS = 16_000
+"""Steps of one match that are not counted: some 50 us, of which a scan may take as many as it has messages."""
+BRIEF_STEPS = 1_000
+"""The same where many matches are looked for in one text."""
+_TIERS = (FREE_STEPS, 8 * FREE_STEPS, 64 * FREE_STEPS, MATCH_STEPS)
+"""Limits with which a match is tried, one after the other; what all tries took is below 1.2 times the last."""
+FREE_MATCHES = 100
+"""Matches in one text that are not counted; each further one counts as :data:`BRIEF_STEPS`."""
+_INTERPRETED = 10
+"""Steps of machine code that one of the interpreter takes as long as."""
 
 
 class Simple:
@@ -70,10 +83,21 @@ class Simple:
             start = subject.find(self.text, start + size)
 
 
-class Regex:
-    """A pattern that PCRE2 matches; ``compiled``: in machine code, which not every machine allows."""
+class Bound(Protocol):
+    """Counts the steps of long matches."""
 
-    __slots__ = ("_code", "_engine", "_nojit", "compiled", "source")
+    def spend_steps(self, steps: int) -> None:
+        """Raises BoundExceededError where there have been too many."""
+        ...
+
+
+class Regex:
+    """A pattern that PCRE2 matches; ``compiled``: in machine code, which not every machine allows.
+
+    ``bound`` counts the steps of long matches; without one each match may take :data:`MATCH_STEPS`.
+    """
+
+    __slots__ = ("_bound", "_brief", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
 
     def __init__(self, source: bytes) -> None:
         from pcre2 import _cy
@@ -81,43 +105,74 @@ class Regex:
         # The wrapper's own compile() would change what \x and \u mean; these calls give the engine's defaults, and
         # patterns cannot switch to UTF, whose matching fails on bytes that are none.
         self._engine = _cy
-        self._code = _cy.compile(source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
-        self._nojit: Any = None
         self.source = source
-        try:
-            _cy.jit_compile(self._code)
-            self.compiled = True
-        except _cy.LibraryError:
-            self.compiled = False
+        self.compiled = True
+        self._tiers: dict[tuple[int, bool], Any] = {}
+        self._whole = self._code = self._brief = self._tier(0, machine=True)
+        self._bound: Bound | None = None
+
+    @property
+    def bound(self) -> Bound | None:
+        """What counts the steps."""
+        return self._bound
+
+    @bound.setter
+    def bound(self, bound: Bound) -> None:
+        self._bound = bound
+        self._code = self._tier(FREE_STEPS, machine=True)
+        self._brief = self._tier(BRIEF_STEPS, machine=True)
+
+    def _tier(self, steps: int, *, machine: bool) -> Any:
+        """The pattern compiled with a limit of ``steps``, 0 for the engine's own, in machine code or not."""
+        code = self._tiers.get((steps, machine))
+        if code is None:
+            # A limit in front of a pattern can only lower the engine's, and what the pattern itself sets is kept.
+            front = b"(*LIMIT_MATCH=%d)" % steps if steps else b""
+            code = self._engine.compile(front + self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
+            if machine:
+                try:
+                    self._engine.jit_compile(code)
+                except self._engine.LibraryError:
+                    self.compiled = False
+            self._tiers[steps, machine] = code
+        return code
 
     def match(self, subject: bytes, start: int, options: int = 0) -> tuple[int, int] | None:
         """The place of the first match at or behind ``start``."""
         engine = self._engine
         try:
-            data, _, _ = engine.match(self._code, subject, len(subject), start, _context(), options)
+            data, _, _ = engine.match(self._brief, subject, len(subject), start, _context(), options)
         except engine.LibraryError as error:
-            data = self._again(subject, start, options, error)
+            data = self._again(subject, start, options, error, (BRIEF_STEPS, *_TIERS))
         if data is None:
             return None
         first, last = engine.match_substring_span_bynumber(data, subject, 0)
         return first, last
 
-    def _again(self, subject: bytes, start: int, options: int, error: Any) -> Any:
-        """Match without machine code, whose stack is smaller than the interpreter's."""
+    def _again(self, subject: bytes, start: int, options: int, error: Any, tiers: Sequence[int]) -> Any:
+        """Match with higher limits, and without machine code where its stack, which does not grow, was too small."""
         engine = self._engine
-        # Too small a stack says nothing of the pattern: the interpreter, whose stack grows, is asked before anything is
-        # refused.
-        if error.code == _JIT_STACK_LIMIT:
-            if self._nojit is None:
-                # Compiled a second time, because a code with machine code always uses it.
-                self._nojit = engine.compile(self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
+        tiers = tiers if self._bound is not None else (0,)
+        machine, place = self.compiled, 0
+        while True:
+            if error.code == _JIT_STACK_LIMIT and machine:
+                # Too small a stack says nothing of the pattern: the interpreter, whose stack grows, is asked before
+                # anything is refused.
+                machine = False
+            elif error.code not in _LIMITS:
+                raise error
+            else:
+                place += 1
+                if place == len(tiers):
+                    raise MatchLimitExceededError(self.source) from None
+            if self._bound is not None:
+                # In advance: what is not to be had is not begun.
+                self._bound.spend_steps(tiers[place] if machine else _INTERPRETED * tiers[place])
             try:
-                return engine.match(self._nojit, subject, len(subject), start, _context(), options)[0]
-            except engine.LibraryError as second:
-                error = second
-        if error.code in _LIMITS:
-            raise MatchLimitExceededError(self.source) from None
-        raise error
+                code = self._tier(tiers[place], machine=machine)
+                return engine.match(code, subject, len(subject), start, _context(), options)[0]
+            except engine.LibraryError as another:
+                error = another
 
     def found(self, subject: bytes) -> bool:
         """Whether the pattern matches somewhere in ``subject``."""
@@ -125,7 +180,7 @@ class Regex:
         try:
             return engine.match(self._code, subject, len(subject), 0, _context(), 0)[0] is not None
         except engine.LibraryError as error:
-            return self._again(subject, 0, 0, error) is not None
+            return self._again(subject, 0, 0, error, _TIERS) is not None
 
     def captured(self, subject: bytes) -> bytes:
         """The first group of every match, end to end; no match may be empty. Raises as :meth:`rewritten`."""
@@ -138,7 +193,7 @@ class Regex:
         """
         engine = self._engine
         try:
-            found: bytes = engine.substitute(self._code, replacement, subject, 0, _ALL_REPLACEMENTS)[0]
+            found: bytes = engine.substitute(self._whole, replacement, subject, 0, _ALL_REPLACEMENTS)[0]
             return found
         except engine.LibraryError as error:
             if error.code == _JIT_STACK_LIMIT or error.code in _LIMITS:
@@ -147,10 +202,13 @@ class Regex:
 
     def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
-        start, options = 0, 0
+        start, options, count = 0, 0, 0
         before = None
         while (span := self.match(subject, start, options)) is not None and span != before:
             yield span
+            count += 1
+            if self._bound is not None and count > FREE_MATCHES:
+                self._bound.spend_steps(BRIEF_STEPS)
             before, start = span, span[1]
             # Without this option the same empty match would be found again and again.
             options = _NOTEMPTY_ATSTART if span[0] == span[1] else 0

@@ -35,7 +35,7 @@ class AggregatedFeed(FocusFeed):
         projection, grouping = wanted.options.projection, wanted.options.grouping
         assert projection is not None
         assert grouping is not None
-        self._environment = environment_of(instance)
+        self._environment = environment_of(instance, endless=True)
         topic = wanted.config.name
         program = Aggregation(
             projection, grouping, wanted.kind, topic, self._environment, functions_of(instance)
