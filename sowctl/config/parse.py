@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.config.document import SourceFile
 from sowctl.config.plainxml import plain_elements
 from sowctl.config.problems import TOO_DEEP, TOO_MANY, clipped
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, ConfigScan, without_declaration
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, MAX_REMARKS, ConfigScan, without_declaration
 from sowctl.findings import Finding, Level, Place
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ MAX_FILE = 16 << 20
 _LIMITS = {
     "depth": (TOO_DEEP, f"elements are nested deeper than {MAX_DEPTH} levels"),
     "nodes": (TOO_MANY, f"there are more than {MAX_NODES} elements"),
+    "remarks": (TOO_MANY, f"there are more than {MAX_REMARKS} comments and instructions"),
     "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
 }
 _DECLARATION_LETTERS = 200

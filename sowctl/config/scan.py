@@ -12,6 +12,8 @@ import re
 MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_ATTRIBUTES = 1_000
+MAX_REMARKS = 100_000
+"""Comments, instructions and CDATA sections of one file: the XML library makes an object of each."""
 
 _TAG = re.compile(r"<(/?)([^\s<>/\"'=!?&;]++)((?:[^\"'<>]++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
 _ATTRIBUTE = r"=\s*(?:\"[^\"]*\"|'[^']*')"
@@ -51,10 +53,15 @@ def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES)
     """Find all start tags; ``nodes`` and ``attributes`` are what is left of the limits."""
     found = ConfigScan()
     open_tags: list[int] = []
+    remarks = 0
     position = text.find("<")
     while position >= 0:
         if text.startswith(("<!", "<?"), position):
             end = _skip(text, position)
+            remarks += 1
+            if remarks > MAX_REMARKS:
+                found.exceeded = ("remarks", position)
+                break
             if end is None:
                 if text.startswith("<!DOCTYPE", position):
                     found.doctype = position

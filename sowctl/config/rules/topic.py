@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,6 +202,30 @@ def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]
         yield Problem(file, f"FileName '{file.text}' names a file of the journal", hint)
     elif path in {Path(one.place.file).resolve() for one in (survey.top, node, file) if one.place.file}:
         yield Problem(file, f"FileName '{file.text}' names the configuration itself", hint)
+
+
+_SIDE_FILE = re.compile(
+    r"\.(?:sow|queue)(?:-[a-z]+|\.new(?:-[0-9-]+)?|\.(?:damaged|replaced)-[0-9]+)|"
+    r"\.(?:memo|asked)(?:\.new-[0-9]+)?|\.sow-(?:views|memo|runs)/.*|\.journal\.(?:torn|cut)-[0-9]+|\.queue"
+)
+"""What follows in names of the files that lie beside stores, journals and states of queues (``sow-store(5)``)."""
+
+
+def name_of_side_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+    """What: FileName ends as the files do that sowctl keeps beside stores and journals, such as ``orders.sow-lock``.
+
+    Why: the store of another topic could have that side file, and each of the two would be written over the other;
+    and commands that clean up or look for stores take such a file for no store.
+    Example: ``<FileName>./sow/orders.sow-writer</FileName>``.
+    Instead: another name, such as ``./sow/%n.sow``.
+    """
+    file, entry = node.find("FileName"), survey.entry(node)
+    if file is None or not file.text or is_url(file.text) or _durability(node) != "persistent":
+        return
+    name = file_of(file.text, entry.name, entry.type)
+    if re.search(f"(?:{_SIDE_FILE.pattern})$", str(name)):
+        hint = "give the topic a file of its own, such as ./sow/%n.sow"
+        yield Problem(file, f"FileName '{file.text}' has the ending of a file that stands beside a store", hint)
 
 
 def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:

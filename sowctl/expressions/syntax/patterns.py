@@ -97,7 +97,7 @@ class Regex:
     ``bound`` counts the steps of long matches; without one each match may take :data:`MATCH_STEPS`.
     """
 
-    __slots__ = ("_bound", "_brief", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
+    __slots__ = ("_bound", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
 
     def __init__(self, source: bytes) -> None:
         from pcre2 import _cy
@@ -108,7 +108,7 @@ class Regex:
         self.source = source
         self.compiled = True
         self._tiers: dict[tuple[int, bool], Any] = {}
-        self._whole = self._code = self._brief = self._tier(0, machine=True)
+        self._whole = self._code = self._tier(0, machine=True)
         self._bound: Bound | None = None
 
     @property
@@ -120,7 +120,6 @@ class Regex:
     def bound(self, bound: Bound) -> None:
         self._bound = bound
         self._code = self._tier(FREE_STEPS, machine=True)
-        self._brief = self._tier(BRIEF_STEPS, machine=True)
 
     def _tier(self, steps: int, *, machine: bool) -> Any:
         """The pattern compiled with a limit of ``steps``, 0 for the engine's own, in machine code or not."""
@@ -140,8 +139,9 @@ class Regex:
     def match(self, subject: bytes, start: int, options: int = 0) -> tuple[int, int] | None:
         """The place of the first match at or behind ``start``."""
         engine = self._engine
+        code = self._whole if self._bound is None else self._tier(BRIEF_STEPS, machine=True)
         try:
-            data, _, _ = engine.match(self._brief, subject, len(subject), start, _context(), options)
+            data, _, _ = engine.match(code, subject, len(subject), start, _context(), options)
         except engine.LibraryError as error:
             data = self._again(subject, start, options, error, (BRIEF_STEPS, *_TIERS))
         if data is None:
