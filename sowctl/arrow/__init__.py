@@ -7,6 +7,12 @@ one; ``fitting`` says which do not and why. ``arrays`` makes columns of the numb
 hold beside the payload, ``entries`` of blocks of a journal.
 ``passes`` makes record batches of blocks of messages, whatever types their fields turn out to have, for ``files``,
 ``tables`` in memory and ``sqlite``; ``widening`` has those types while messages pass, ``metadata`` what stands beside
-them. ``build`` is the way back: messages of rows, which ``rows`` reads from files and ``source`` hands to publishing.
-``needed`` names the extra of a package that is missing. The types are those of sowctl-spark(7), MESSAGES.
+them.
+
+The way back is from rows to messages. ``columnvalues`` is the table of types: what each value of a column becomes
+(sowctl-types(7)). ``rowmessages`` makes messages of rows with it, by way of ``build``, which knows the message types.
+``rows`` reads CSV and TSV, ``columnfiles`` Parquet and Arrow, and ``source`` hands the messages of both to publishing.
+
+``needed`` names the extra of a package that is missing. The types of the columns made of messages are those of
+sowctl-spark(7), MESSAGES.
 """

@@ -1,6 +1,5 @@
-"""Rows to messages: what a value of each Arrow type is in a message of each type (sowctl-spark(7), WRITING).
-
-Called by ``publish --from`` and by the pipeline's writers. NULL fields are left out.
+"""Members to messages of each type, and results of SQL to JSON. What the columns of typed tables become is the matter
+of :mod:`sowctl.arrow.columnvalues`.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.jsoncolumns import odd_text
-from sowctl.errors import UsageError
-from sowctl.messages.native import JSON, Cell, Form, encoded, form_of, loose, name_of, scalar, stamp
+from sowctl.errors import SowError, UsageError
+from sowctl.messages.native import JSON, Cell, Form, encoded, form_of, name_of, scalar, stamp
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,7 +19,11 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
-__all__ = ["MessageEncoder", "MessageMaker", "interval_text", "json_cell", "root_of", "stamp", "wrapping"]
+__all__ = ["MessageEncoder", "interval_text", "json_cell", "root_of", "stamp", "wrapping"]
+
+
+UNWRITABLE = (SowError, ValueError, TypeError, OverflowError, RecursionError)
+"""What making a message raises where its type cannot hold the members."""
 
 
 class MessageEncoder:
@@ -32,14 +35,13 @@ class MessageEncoder:
         kind: MessageType,
         names: Sequence[str],
         root: str | None = None,
-        variant: Callable[[bytes, bytes], Any] | None = None,
     ) -> None:
         self._kind = kind
         self._above: tuple[str, ...] = ()
         if kind.rooted and (around := wrapping(names, root)) is not None:
             self._above = (around,)
         form = form_of(kind)
-        self.form = _Form(form.binary, form.decimal, odd_text, variant)
+        self.form = Form(form.binary, form.decimal, odd_text)
 
     @property
     def decimal(self) -> Callable[[Decimal], Any]:
@@ -47,34 +49,24 @@ class MessageEncoder:
         return self.form.decimal
 
     def message(self, members: dict[str, Any]) -> bytes:
-        """One message. Raises what :meth:`MessageType.build` raises, UsageError ``SOW-SPK-030``."""
-        return encoded(members, self._kind, self._above, _no_lists)
+        """One message. Raises what :meth:`MessageType.build` raises, UsageError ``SOW-SPK-030``; the error names the
+        member that the type cannot hold."""
+        try:
+            return encoded(members, self._kind, self._above, _no_lists)
+        except UNWRITABLE as problem:
+            raise self._named(members, problem) from None
 
-
-class MessageMaker:
-    """Makes messages of one type from rows whose columns are their fields (sowctl-spark(7), WRITING).
-
-    The one place that says what a value of a type is in a message: for ``publish --from``, for the data source's writer
-    and for the job ``load``. ``fields`` are the columns; ``root`` is as for :class:`MessageEncoder`; ``variant`` reads
-    a VARIANT of Spark, its value and its metadata.
-    """
-
-    def __init__(
-        self,
-        fields: Sequence[pyarrow.Field],
-        kind: MessageType,
-        root: str | None = None,
-        variant: Callable[[bytes, bytes], Any] | None = None,
-    ) -> None:
-        self._encoder = MessageEncoder(kind, [field.name for field in fields], root, variant)
-        self._cells = _struct(fields, self._encoder.form)
-
-    def message(self, row: dict[str, Any]) -> bytes:
-        """One message, without the fields that are NULL.
-
-        Raises what :meth:`MessageType.build` raises, UsageError ``SOW-SPK-030`` for a field that its type cannot hold.
-        """
-        return self._encoder.message(self._cells(row))
+    def _named(self, members: dict[str, Any], problem: Exception) -> Exception:
+        for name, value in members.items():
+            try:
+                encoded({name: value}, self._kind, self._above, _no_lists)
+            except UNWRITABLE as own:
+                if str(own) != str(problem):
+                    continue
+                if isinstance(problem, SowError):
+                    return type(problem)(problem.code, f"column {name}: {problem.message}", hint=problem.hint)
+                return ValueError(f"column {name}: {problem}")
+        return problem
 
 
 def root_of(topic: TopicConfig) -> str | None:
@@ -98,13 +90,7 @@ def wrapping(names: Sequence[str], root: str | None) -> str | None:
     )
 
 
-class _Form(Form, frozen=True):
-    """With what reads a VARIANT."""
-
-    variant: Callable[[bytes, bytes], Any] | None = None
-
-
-def _struct(fields: Sequence[pyarrow.Field], form: _Form) -> Cell:
+def _struct(fields: Sequence[pyarrow.Field], form: Form) -> Cell:
     cells = [(field.name, _cell(field.type, form)) for field in fields]
 
     def struct(row: Any) -> Any:
@@ -114,7 +100,7 @@ def _struct(fields: Sequence[pyarrow.Field], form: _Form) -> Cell:
     return struct
 
 
-def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
+def _cell(kind: pyarrow.DataType, form: Form) -> Cell:
     """What a value of this type is in a message, None for NULL."""
     import pyarrow.types as t
 
@@ -122,7 +108,7 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
     if t.is_integer(kind) or t.is_boolean(kind) or t.is_string(kind):
         return lambda value: value
     if t.is_struct(kind):
-        made = _variant(form) if form.variant is not None and _is_variant(kind) else _struct(list(kind), form)
+        made = _struct(list(kind), form)
     elif t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
         item = _cell(kind.value_type, form)
         made = lambda value: [item(one) for one in value]  # noqa: E731 - one of many
@@ -142,7 +128,7 @@ def _cell(kind: pyarrow.DataType, form: _Form) -> Cell:
 
 def json_cell(kind: pyarrow.DataType) -> Cell:
     """What makes of a value of this type what it is in JSON; NaN and infinities are texts, to be told from NULL."""
-    return _cell(kind, _Form(JSON.binary, JSON.decimal, odd_text))
+    return _cell(kind, Form(JSON.binary, JSON.decimal, odd_text))
 
 
 def interval_text(value: Any) -> str:
@@ -156,22 +142,11 @@ def interval_text(value: Any) -> str:
     return f"P{date}T{'-' if nanoseconds < 0 else ''}{whole}{fraction}S"
 
 
-def _short_double(value: float, form: _Form) -> Any:
+def _short_double(value: float, form: Form) -> Any:
     """The shortest double that is this 32-bit number: 0.1 and not 0.10000000149011612."""
     import numpy as np
 
     return float(str(np.float32(value))) if isfinite(value) else form.odd(value)
-
-
-def _is_variant(kind: pyarrow.StructType) -> bool:
-    """Whether a struct is what Spark hands over for a VARIANT."""
-    return any(field.name == "metadata" and b"variant" in (field.metadata or {}) for field in kind)
-
-
-def _variant(form: _Form) -> Cell:
-    read = form.variant
-    assert read is not None
-    return lambda value: loose(read(value["value"], value["metadata"]), form)
 
 
 def _no_lists(path: str, name: str) -> UsageError:

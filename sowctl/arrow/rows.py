@@ -1,4 +1,4 @@
-"""Rows of files as Python values: CSV and TSV line by line, Parquet and Arrow batch by batch.
+"""Rows of CSV and TSV as Python values, line by line.
 
 CSV as RFC 4180, with a heading: an empty cell is null, a quoted empty one the empty text. TSV with the escapes that
 :mod:`sowctl.output.delimited` writes; an empty cell is null. In both a cell is a text unless a type is stated. Lines
@@ -10,17 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from sowctl.errors import InputError, StorageError
+from sowctl.errors import StorageError
 from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 from sowctl.messages.framing.frames import UNREADABLE
-
-if TYPE_CHECKING:
-    import pyarrow
 
 KINDS = ("text", "integer", "number", "boolean", "json")
 """What a column of text can be said to hold."""
@@ -38,11 +35,13 @@ SEPARATORS = (",", ";", "\t", "|")
 _QUOTED = re.compile(rb'"(?:[^"]|"")*"')
 _QUOTED_TEXT = re.compile(r'"(?:[^"]|"")*"')
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
+MAX_EXPONENT = 400
+"""The largest power of ten of a number that becomes a message's."""
 
 Cell: TypeAlias = "str | None"
 
 
-class RowRefused(Exception):
+class RowRefused(ValueError):
     """Why a row makes no message."""
 
 
@@ -213,18 +212,19 @@ def converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], A
     """What makes of a cell what a message holds; raises ValueError. ``decimal``: how a format has numbers."""
     made: dict[str, Callable[[str], Any]] = {
         "text": str,
-        "integer": _integer,
+        "integer": lambda cell: _integer(cell, decimal),
         "number": lambda cell: decimal(_number(cell)),
         "boolean": _truth,
-        "json": _json,
+        "json": json_value,
     }
     return made[kind]
 
 
-def _integer(cell: str) -> int:
+def _integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
     if not _WHOLE.fullmatch(cell) or len(cell) > 4000:
         raise ValueError("is no whole number")
-    return int(cell)
+    number = int(cell)
+    return number if -(1 << 63) <= number < 1 << 64 else decimal(Decimal(number))
 
 
 def _number(cell: str) -> Decimal:
@@ -232,7 +232,7 @@ def _number(cell: str) -> Decimal:
         found = Decimal(cell)
     except InvalidOperation:
         raise ValueError("is no number") from None
-    if not found.is_finite() or abs(found.adjusted()) > 400 or not cell.isascii() or "_" in cell:
+    if not found.is_finite() or abs(found.adjusted()) > MAX_EXPONENT or not cell.isascii() or "_" in cell:
         raise ValueError("is no number that a message can hold")
     return found
 
@@ -244,46 +244,14 @@ def _truth(cell: str) -> bool:
     return found
 
 
-def _json(cell: str) -> Any:
+def json_value(text: str) -> msgspec.Raw:
+    """A text that is JSON as a value of a message, with all its digits. Raises ValueError."""
+    data = text.encode()
     try:
-        msgspec.json.decode(cell)
+        msgspec.json.decode(data, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         raise ValueError("is no JSON") from None
-    return msgspec.Raw(cell.encode())
+    return msgspec.Raw(data)
 
 
-def column_batches(name: str, stream: BinaryIO, *, parquet: bool) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of a Parquet or Arrow file. Raises InputError ``SOW-EXC-012`` for what is none, or is damaged."""
-    import pyarrow as pa
-    from pyarrow import ipc
-    from pyarrow import parquet as pq
-
-    try:
-        if parquet:
-            yield from map(_sound, pq.ParquetFile(stream).iter_batches(1000))
-            return
-        begin = stream.read(6)
-        stream.seek(0)
-        reader = ipc.open_file(stream) if begin == b"ARROW1" else ipc.open_stream(stream)
-        batches = map(reader.get_batch, range(reader.num_record_batches)) if begin == b"ARROW1" else iter(reader)
-        for batch in map(_sound, batches):
-            for start in range(0, len(batch), 1000):
-                yield batch.slice(start, 1000)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
-        words = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        what = "Parquet" if parquet else "Arrow"
-        raise InputError("SOW-EXC-012", f"the file cannot be read as {what}: {words}", place=name) from None
-
-
-def _sound(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """A batch whose names and texts are UTF-8, and whose parts fit each other: files say it, and are not asked.
-
-    Raises ArrowException, UnicodeDecodeError.
-    """
-    batch.validate(full=True)
-    # Names are read when they are asked for.
-    assert len(batch.schema.names) == batch.num_columns
-    return batch
-
-
-__all__ = ["KINDS", "Dialect", "Row", "RowRefused", "column_batches", "converter", "delimited_rows", "find_separator"]
+__all__ = ["KINDS", "Dialect", "Row", "RowRefused", "converter", "delimited_rows", "find_separator", "json_value"]

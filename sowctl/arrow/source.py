@@ -8,14 +8,19 @@ as in :mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from sowctl.arrow.build import MessageEncoder, MessageMaker
+from sowctl.arrow.build import MessageEncoder
+from sowctl.arrow.columnfiles import ColumnFile, open_columns
+from sowctl.arrow.columnvalues import ReaderContext, is_nested, is_text, leaves_by_column, value_reader
 from sowctl.arrow.metadata import USUAL
-from sowctl.arrow.rows import Dialect, Row, column_batches, converter, delimited_rows, find_separator
+from sowctl.arrow.rowmessages import MessageMaker, TextCell, refuse_repeated_names, struct_array, text_reader
+from sowctl.arrow.rows import Dialect, Row, RowRefused, converter, delimited_rows, find_separator
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
+from sowctl.messages.native import Form
 
 if TYPE_CHECKING:
     import pyarrow
@@ -140,48 +145,89 @@ def column_source(name: str, stream: BinaryIO, made: Made, *, parquet: bool) -> 
     """The rows of a Parquet or Arrow file, of the types that it has."""
 
     def chunks() -> Iterator[Chunk]:
-        start = 0
-        for batch in column_batches(name, stream, parquet=parquet):
-            yield from _chunks(_numbered(batch, start), _of_columns(batch, made))
+        start = 1
+        file = open_columns(name, stream, parquet=parquet)
+        refuse_repeated_names(file.schema, name)
+        try:
+            rows_of = _rows_of(file, made)
+        except InputError as problem:
+            problem.place = name
+            raise
+        for batch in file.batches:
+            yield from _chunks(((start + row, None, one) for row, one in enumerate(rows_of(batch))), _message)
             start += len(batch)
 
     return TableSource(chunks())
 
 
-def _numbered(batch: pyarrow.RecordBatch, start: int) -> Iterator[tuple[int, bytes | None, dict[str, Any]]]:
-    return ((start + number, None, row) for number, row in enumerate(batch.to_pylist(), start=1))
+ColumnRow: TypeAlias = "tuple[bytes | Exception | None, Envelope | None]"
 
 
-def _of_columns(batch: pyarrow.RecordBatch, made: Made) -> Callable[[dict[str, Any]], tuple[bytes, Envelope | None]]:
-    import pyarrow.types as t
+def _message(row: ColumnRow) -> tuple[bytes, Envelope | None]:
+    payload, envelope = row
+    if isinstance(payload, bytes):
+        return payload, envelope
+    raise payload or ValueError("its payload is null")
 
+
+def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], Iterable[ColumnRow]]:
+    """What makes of a batch its messages and their envelopes."""
+    schema = file.schema
     # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
-    is_ours = not KEYS.isdisjoint(batch.schema.names)
-    names = [name for name in batch.schema.names if not (is_ours and name in OWN)]
-    enveloped = (made.by_user and ("_user_key" in batch.schema.names or "_sow_key" in batch.schema.names)) or (
-        is_ours and "_correlation_id" in batch.schema.names
-    )
-    make = None
-    if names == [PAYLOAD] and not t.is_nested(kind := batch.schema.field(PAYLOAD).type):
-        if not (t.is_binary(kind) or t.is_string(kind) or t.is_large_binary(kind) or t.is_large_string(kind)):
-            raise UsageError("SOW-EXC-010", "its column payload is neither bytes nor text, so it is no message")
-    else:
-        fields = [batch.schema.field(name) for name in names]
-        make = MessageMaker(fields, made.kind, made.root).message
+    is_ours = not KEYS.isdisjoint(schema.names)
+    fields = [field for field in schema if not (is_ours and field.name in OWN)]
+    names = [field.name for field in fields]
+    leaves = leaves_by_column(schema, file.leaves)
+    payloads = _payloads_of(fields, made, list(chain.from_iterable(leaves[name] for name in names)))
+    texts: dict[str, Callable[[pyarrow.Array], list[TextCell]]] = {}
+    for name in [*(("_user_key", "_sow_key") if made.by_user else ()), *(("_correlation_id",) if is_ours else ())]:
+        if name in schema.names:
+            texts[name] = text_reader(schema.field(name), leaves[name])
 
-    def message(row: dict[str, Any]) -> tuple[bytes, Envelope | None]:
-        envelope = None
-        if enveloped:
-            key = row.get("_user_key") or row.get("_sow_key") if made.by_user else None
-            envelope = Envelope(sow_key=None if key is None else str(key), correlation_id=row.get("_correlation_id"))
-        if make is not None:
-            return make(row), envelope
-        payload = row[PAYLOAD]
-        if payload is None:
-            raise ValueError("its payload is null")
-        return payload.encode() if isinstance(payload, str) else payload, envelope
+    def rows(batch: pyarrow.RecordBatch) -> Iterable[ColumnRow]:
+        messages = payloads(batch)
+        if not texts:
+            return [(one, None) for one in messages]
+        columns = {name: read(batch.column(name)) for name, read in texts.items()}
+        nothing = [None] * len(batch)
+        keys = [columns.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
+        return list(map(_enveloped, messages, *keys))
 
-    return message
+    return rows
+
+
+def _payloads_of(
+    fields: Sequence[pyarrow.Field], made: Made, leaves: Sequence[str | None]
+) -> Callable[[pyarrow.RecordBatch], Sequence[bytes | Exception | None]]:
+    """What makes of a batch the message of each row. Raises UsageError ``SOW-EXC-010``."""
+    names = [field.name for field in fields]
+    if names != [PAYLOAD] or is_nested(fields[0].type):
+        maker = MessageMaker(fields, made.kind, made.root, leaves=leaves)
+        return lambda batch: maker.messages(struct_array(batch, names))
+    if not is_text(fields[0].type):
+        raise UsageError("SOW-EXC-010", "its column payload is neither bytes nor text, so it is no message")
+    read = value_reader(fields[0], ReaderContext(Form(lambda value: value, str), False, leaves=iter(leaves)))
+
+    def payloads(batch: pyarrow.RecordBatch) -> Sequence[bytes | Exception | None]:
+        values, refused = read(batch.column(PAYLOAD))
+        found = [one.encode() if isinstance(one, str) else one for one in values]
+        for row, one in refused.items():
+            found[row] = RowRefused(f"column {PAYLOAD}{one.path}: {one.why}")
+        return found
+
+    return payloads
+
+
+def _enveloped(
+    message: bytes | Exception | None, user_key: TextCell, sow_key: TextCell, correlation_id: TextCell
+) -> ColumnRow:
+    if isinstance(user_key, Exception):
+        return user_key, None
+    if isinstance(sow_key, Exception):
+        return sow_key, None
+    if isinstance(correlation_id, Exception):
+        return correlation_id, None
+    return message, Envelope(sow_key=user_key or sow_key, correlation_id=correlation_id)
 
 
 def _chunks(

@@ -24,16 +24,18 @@ CODES: dict[str, str] = {
     "SOW-EXC-011": """3 a row that makes no message
 
         Why: A cell does not hold what ``--type`` says of its column, the row has more or fewer cells than the heading,
-        is not UTF-8, or a value of the row does not fit a message of the topic's type.
-        Do: Correct the row that is named, or state another type for the column; ``--on-error skip`` passes it over.
-        See: sowctl-publish(1)
+        is not UTF-8, or a value of the row does not fit a message of the topic's type: a time outside the years 1 to
+        9999, a map with a key twice, a list where messages are flat.
+        Do: Correct the row that is named, state another type for the column, or cast it to text where the file is made;
+        ``--on-error skip`` passes it over.
+        See: sowctl-types(7)
         """,
     "SOW-EXC-012": """3 a file of rows that cannot be read
 
-        Why: The file is not of the format that its ending says, is damaged, or has no heading that names each column
-        once.
-        Do: Correct the file, or give it the ending of its format.
-        See: sowctl-publish(1)
+        Why: The file is not of the format that its ending says, is damaged, has no heading that names each column once,
+        has two columns or two fields of a struct with one name, or a column of a type that no message can hold.
+        Do: Correct the file, name its columns apart, or give it the ending of its format.
+        See: sowctl-types(7)
         """,
     "SOW-EXC-020": """2 a statement that DuckDB refuses
 

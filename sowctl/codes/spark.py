@@ -140,7 +140,7 @@ CODES: dict[str, str] = {
 
         Why: The values of a row cannot be written in the topic's type.
         Do: Mend the row; the message says what does not fit.
-        See: sowctl-pipeline-load(1)
+        See: sowctl-types(7)
         """,
     "SOW-SPK-060": """6 a staged file cannot be written
 

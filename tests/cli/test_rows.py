@@ -355,3 +355,70 @@ def test_what_from_and_type_do_not_take_is_told_with_a_way(words: tuple[str, ...
     Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ()))
     refused = cli("publish", "t", *words)
     assert refused.status == 2 and hint in refused.err
+
+
+LATE = pa.array([0, 2**62, 1, None], pa.int64()).view(pa.timestamp("us", "Mars/Phobos"))
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "at": LATE,
+        "map": pa.array([[("a", 1)], [], [("k", 1), ("k", 2)], None], pa.map_(pa.string(), pa.int64())),
+        "ns": pa.array([1, 2, 3, 86_400_000_000_000], pa.int64()).view(pa.time64("ns")),
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.arrows"])
+def test_rows_that_make_no_message_are_refused_and_the_others_published(shop: Cli, name: str) -> None:
+    if name == "x.parquet":
+        parquet.write_table(ROWS, name)
+    else:
+        with (ipc.new_file if name == "x.arrow" else ipc.new_stream)(name, ROWS.schema) as out:
+            out.write_table(ROWS)
+    done = shop("publish", "t", "--from", name, "--on-error", "skip", "--rejects", "bad.ndjson")
+    assert done.status == 3
+    assert messages(shop) == [
+        {"id": 1, "at": "1970-01-01T00:00:00.000000Z", "map": {"a": 1}, "ns": "00:00:00.000000001"},
+        {"id": 4, "ns": "24:00:00"},
+    ]
+    bad = [json.loads(line) for line in Path("bad.ndjson").read_text().splitlines()]
+    assert [(one["line"], one["code"]) for one in bad] == [(2, "SOW-EXC-011"), (3, "SOW-EXC-011")]
+    assert ["column at" in bad[0]["error"], "column map" in bad[1]["error"]] == [True, True]
+    stopped = shop("publish", "u", "--from", name)
+    assert (stopped.status, len(messages(shop, "u"))) == (3, 1)
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.arrows"])
+@pytest.mark.parametrize("within", ["columns", "fields", "fields in lists"])
+def test_two_columns_of_one_name_are_refused_with_the_name(shop: Cli, name: str, within: str) -> None:
+    table = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], ["id", "amount", "amount"])
+    if within != "columns":
+        struct = pa.StructArray.from_arrays([pa.array([2]), pa.array([3])], ["amount", "amount"])
+        column = struct if within == "fields" else pa.ListArray.from_arrays([0, 1], struct)
+        table = pa.table({"id": [1], "s": column})
+    if name == "x.parquet":
+        parquet.write_table(table, name)
+    else:
+        with (ipc.new_file if name == "x.arrow" else ipc.new_stream)(name, table.schema) as out:
+            out.write_table(table)
+    done = shop("publish", "t", "--from", name)
+    assert done.status == 3
+    assert "SOW-EXC-012" in done.err and "'amount' twice" in done.err and "hint: " in done.err and name in done.err
+
+
+def test_keys_and_payloads_of_any_encoding(shop: Cli) -> None:
+    keys = pa.array([b"\x01", b"k", None])
+    table = pa.table({"_user_key": keys.dictionary_encode(), "payload": pa.array(["a", "b", "c"]).dictionary_encode()})
+    with ipc.new_stream("x.arrows", table.schema) as out:
+        out.write_table(table)
+    assert shop("publish", "raw", "--from", "x.arrows", "--on-error", "skip").status == 3
+    assert shop("get", "raw", "AQ==", "aw==").out.splitlines() == ['"YQ=="', '"Yg=="']
+
+
+def test_whole_numbers_of_any_length_and_json_with_all_its_digits(shop: Cli) -> None:
+    digits = "123456789012345678901234567890"
+    Path("x.csv").write_text(f"id,n,j\n1,{digits},1e400\n2,1e5,{{\n3,-{digits},{digits}\n")
+    done = shop("publish", "t", "--from", "x.csv", "--type=n=integer", "--type=j=json", "--on-error=skip")
+    assert done.status == 3 and "column n" in done.err
+    lines = shop("query", "t", "-o", "/id").out.splitlines()
+    assert lines == [f'{{"id":"1","n":{digits},"j":1e400}}', f'{{"id":"3","n":-{digits},"j":{digits}}}']

@@ -150,7 +150,8 @@ def run(
     export --meta has added are passed over. A row that makes no message is refused with its line and column. A heading
     with more semicolons, tabs or bars than delimiters is refused, unless --delimiter says what separates columns.
     Cells in quotation marks are never null, whatever --null-text says. Lines may end in carriage returns alone. Files
-    that are packed with gzip or Zstandard are unpacked, named with --from or not.
+    that are packed with gzip or Zstandard are unpacked, named with --from or not. sowctl-types(7) says what a value of
+    each type becomes.
 
     A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
     expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.

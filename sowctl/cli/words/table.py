@@ -175,6 +175,7 @@ PAGES = (
     "sowctl-security",
     "sowctl-spark",
     "sowctl-tutorial",
+    "sowctl-types",
 )
 """The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
 _BY_WORDS = {command.words: command for command in COMMANDS}

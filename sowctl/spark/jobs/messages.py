@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sowctl.arrow.build import MessageMaker, root_of
+from sowctl.arrow.build import root_of
+from sowctl.arrow.rowmessages import MessageMaker, TextCell, struct_array, text_reader
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
@@ -47,7 +48,7 @@ class MessageBuilder:
             ]
         else:
             payloads = self._built(batch, refused)
-        return payloads, self._envelopes(batch), refused
+        return payloads, self._envelopes(batch, payloads, refused), refused
 
     def _built(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
         # Columns that an export has added are metadata, and would otherwise become fields of the messages.
@@ -58,36 +59,47 @@ class MessageBuilder:
                 f"messages of type {self._kind.name} cannot be made from columns",
                 hint=f"give each row's message in a column named {PAYLOAD}",
             )
-        found: list[bytes | None] = []
-        columns = [batch.schema.field(name) for name in fields]
-        rows = batch.select(fields).to_pylist()
         if fields == [PAYLOAD]:  # a struct, as export --fields writes it: its members are the fields
-            columns = list(columns[0].type)
-            rows = [row[PAYLOAD] or dict.fromkeys(field.name for field in columns) for row in rows]
-        make = MessageMaker(columns, self._kind, self._root, variant_of).message
-        for place, row in enumerate(rows):
-            try:
-                found.append(make(row))
-            except (SowError, ValueError, TypeError) as error:
-                # One row that makes no message is refused like a bad line of a file; whether that ends the load is for
-                # the commit to say.
-                found.append(None)
-                code = error.code if isinstance(error, SowError) else "SOW-SPK-045"
-                refused.append((place, code, f"its columns make no message: {error}"))
+            rows = batch.column(PAYLOAD)
+        else:
+            rows = struct_array(batch, fields)
+        maker = MessageMaker(list(rows.type), self._kind, self._root, variant_of)
+        found: list[bytes | None] = []
+        for place, made in enumerate(maker.messages(rows, null_is_empty=True)):
+            # One row that makes no message is refused like a bad line of a file; whether that ends the load is for the
+            # commit to say.
+            if isinstance(made, Exception):
+                code = made.code if isinstance(made, SowError) else "SOW-SPK-045"
+                refused.append((place, code, f"its columns make no message: {made}"))
+            found.append(made if isinstance(made, bytes) else None)
         return found
 
-    def _envelopes(self, batch: pyarrow.RecordBatch) -> list[Envelope] | None:
+    def _envelopes(
+        self, batch: pyarrow.RecordBatch, payloads: list[bytes | None], refused: list[tuple[int, str, str]]
+    ) -> list[Envelope] | None:
         names = batch.schema.names
         # Where the keys follow from the messages, a column of keys is passed over: the message decides.
         own = "_user_key" if "_user_key" in names and self._by_user else None
         if own is None and "_sow_key" in names and self._by_user:
             own = "_sow_key"
-        if own is None and "_correlation_id" not in names:
+        wanted = [name for name in (own, "_correlation_id") if name is not None and name in names]
+        if not wanted:
             return None
-        empty = [None] * batch.num_rows
-        keys = batch.column(own).to_pylist() if own is not None else empty
-        correlations = batch.column("_correlation_id").to_pylist() if "_correlation_id" in names else empty
-        return [
-            Envelope(sow_key=None if key is None else str(key), correlation_id=correlation)
-            for key, correlation in zip(keys, correlations, strict=True)
-        ]
+        texts: dict[str | None, list[TextCell]] = {
+            name: text_reader(batch.schema.field(name))(batch.column(name)) for name in wanted
+        }
+        nothing: list[TextCell] = [None] * batch.num_rows
+        found = []
+        for place, (key, correlation) in enumerate(
+            zip(texts.get(own, nothing), texts.get("_correlation_id", nothing), strict=True)
+        ):
+            for one in (key, correlation):
+                if isinstance(one, Exception) and payloads[place] is not None:
+                    payloads[place] = None
+                    refused.append((place, "SOW-SPK-045", str(one)))
+            found.append(
+                Envelope(sow_key=key, correlation_id=correlation)
+                if not isinstance(key, Exception) and not isinstance(correlation, Exception)
+                else Envelope()
+            )
+        return found

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.arrow.build import MessageMaker, stamp, wrapping
+from sowctl.arrow.build import stamp, wrapping
+from sowctl.arrow.rowmessages import MessageMaker, struct_array
 from sowctl.errors import UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.schema import PAYLOAD, check_written
@@ -34,9 +35,12 @@ def variant_of(value: bytes, metadata: bytes) -> Any:
 
 
 class EncodedRows(Struct, frozen=True):
-    """Messages of one batch; the three lists run in parallel. ``operations`` is None where rows have none."""
+    """Messages of one batch, or why a row makes none; the three lists run in parallel.
 
-    payloads: list[bytes]
+    ``operations`` is None where rows have none.
+    """
+
+    payloads: list[bytes | Exception]
     envelopes: list[Envelope]
     operations: list[str] | None
 
@@ -94,29 +98,31 @@ class RowEncoder:
             wrapping(struct.fieldNames() if isinstance(struct, StructType) else self._fields, root)
 
     def rows(self, batch: pyarrow.RecordBatch) -> EncodedRows:
-        """The messages of a batch, in order. Raises what making a message of fields raises."""
+        """The messages of a batch, in order. Raises UsageError where the message type cannot have the columns."""
         columns = {name: batch.column(name).to_pylist() for name in self._has}
         operations = columns.get("_operation")
         return EncodedRows(self._payloads(batch), list(self._envelopes(columns, len(batch))), operations)
 
-    def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes]:
+    def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes | Exception]:
         if self._payload is not None and self._raw:
             texts = batch.column(PAYLOAD).to_pylist()
             # A row without a message stands for its key alone: empty here, judged by the operation later.
             return [text if isinstance(text, bytes) else b"" if text is None else text.encode() for text in texts]
         if self._payload is not None:
-            rows = batch.column(PAYLOAD).to_pylist()
+            rows = batch.column(PAYLOAD)
         elif self._fields:
-            rows = batch.select(self._fields).to_pylist()
+            rows = struct_array(batch, self._fields)
         else:
             return [b""] * len(batch)
         if self._maker is None:
-            struct = batch.schema.field(PAYLOAD).type if self._payload is not None else None
-            fields = [batch.schema.field(name) for name in self._fields] if struct is None else list(struct)
             # Made at the first batch, whose Arrow types say what the columns really hold.
-            self._maker = MessageMaker(fields, self._kind, self._root, variant_of)
-        make = self._maker.message
-        return [b"" if row is None else make(row) for row in rows]
+            self._maker = MessageMaker(list(rows.type), self._kind, self._root, variant_of)
+        messages = self._maker.messages(rows)
+        for made in messages:
+            # That the type of the messages has no such columns is no matter of one row.
+            if isinstance(made, UsageError):
+                raise made
+        return [b"" if made is None else made for made in messages]
 
     def _envelopes(self, columns: dict[str, list[Any]], count: int) -> Iterator[Envelope]:
         nothing = [None] * count

@@ -26,7 +26,8 @@ from sowctl.engine.bulk.commit import RefusalWords, commit
 from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan, own_directory
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions, is_bulk
-from sowctl.errors import InputError, UsageError
+from sowctl.engine.reports import Rejected
+from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import carried
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark import TaskContext
     from pyspark.sql.types import StructType
 
-    from sowctl.engine.reports import Rejected
     from sowctl.spark.origin import Origin
     from sowctl.spark.writing.attempts import Staging
 
@@ -253,9 +253,21 @@ class _Attempt:
             if topic is None or topic.key_mode != "user":
                 envelopes = [_without_key(one) for one in envelopes]
         source = partition_name(self._number)
+        places = []
+        payloads = []
+        for place, made in enumerate(rows.payloads):
+            if isinstance(made, bytes):
+                places.append(place)
+                payloads.append(made)
+            else:
+                code = made.code if isinstance(made, SowError) else "SOW-SPK-045"
+                words = f"its columns make no message: {made}"
+                task.refuse(Rejected(source, 0, positions[place], code, words, None), self._number)
+        envelopes = [envelopes[place] for place in places]
         # Envelopes that say nothing are left out, so that the messages take the short way of plain payloads.
         bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
-        task.add(rows.payloads, self._number, list(positions), envelopes=None if bare else envelopes, source=source)
+        chosen = [positions[place] for place in places]
+        task.add(payloads, self._number, chosen, envelopes=None if bare else envelopes, source=source)
 
     def finish(self) -> StagedMessage:
         """Complete the segments."""

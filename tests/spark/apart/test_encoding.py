@@ -15,8 +15,9 @@ import msgpack
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from sowctl.arrow.build import MessageMaker, root_of
+from sowctl.arrow.build import root_of
 from sowctl.arrow.decoding import StructDecoder
+from sowctl.arrow.rowmessages import MessageMaker
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
 from sowctl.spark.jobs.messages import MessageBuilder
@@ -31,7 +32,11 @@ def message(row: dict[str, Any], types: dict[str, pa.DataType], kind: str = "jso
     """One message of one row."""
     fields = [pa.field(name, types[name]) for name in row]
     batch = pa.RecordBatch.from_pylist([row], pa.schema(fields))
-    return MessageMaker(list(batch.schema), get_type(kind), root, variant_of).message(batch.to_pylist()[0])
+    (made,) = MessageMaker(list(batch.schema), get_type(kind), root, variant_of).messages(batch.to_struct_array())
+    if isinstance(made, Exception):
+        raise made
+    assert made is not None
+    return made
 
 
 def one(value: Any, kind: pa.DataType, format: str = "json") -> bytes:

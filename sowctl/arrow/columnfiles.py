@@ -1,0 +1,208 @@
+"""Rows of Parquet and Arrow files, batch by batch, for :mod:`sowctl.arrow.source`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import Struct
+
+from sowctl.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BATCH_ROWS = 1000
+
+
+class ColumnFile(Struct, frozen=True):
+    """The rows of a Parquet or Arrow file: its ``schema``, the logical types of Parquet's leaf columns in their order,
+    and batches of 1,000 rows at most."""
+
+    schema: Any
+    leaves: Sequence[str | None]
+    batches: Iterator[Any]
+
+
+def open_columns(name: str, stream: BinaryIO, *, parquet: bool) -> ColumnFile:
+    """A Parquet or Arrow file. Raises InputError ``SOW-EXC-012`` for what is none, or is damaged; so do its batches."""
+    with _readable(name, parquet):
+        return _open_parquet(name, stream) if parquet else _open_arrow(name, stream)
+    raise AssertionError
+
+
+@contextmanager
+def _readable(name: str, parquet: bool) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        words = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        what = "Parquet" if parquet else "Arrow"
+        raise InputError("SOW-EXC-012", f"the file cannot be read as {what}: {words}", place=name) from None
+
+
+def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
+    from pyarrow import parquet as pq
+
+    file = pq.ParquetFile(stream)
+    columns = [file.schema.column(place) for place in range(len(file.schema))]
+    schema = _named(file.schema_arrow)
+    # The older of the two knows intervals, the newer one UUIDs.
+    leaves = [one.logical_type.type if one.converted_type == "NONE" else one.converted_type for one in columns]
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        with _readable(name, True), ExitStack() as held:
+            found = file.iter_batches(BATCH_ROWS)
+            if any(one.physical_type == "INT96" for one in columns):
+                again = held.enter_context(_second_stream(stream))
+                coarse = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
+                found = map(_exact_times, found, coarse.iter_batches(BATCH_ROWS))
+            yield from map(sound_batch, found)
+
+    return ColumnFile(schema, leaves, batches())
+
+
+def _second_stream(stream: BinaryIO) -> BinaryIO:
+    """The same file once more: two readers of one stream would move it under each other's hands."""
+    name = getattr(stream, "name", None)
+    return Path(name).open("rb") if isinstance(name, str) else BytesIO(stream.getvalue())  # type: ignore[attr-defined]
+
+
+def _exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """A batch whose timestamps of 96 bits, read as nanoseconds and as microseconds, are those that are right.
+
+    Beyond the years 1677 to 2262 nanoseconds begin anew, and pyarrow does not say so. Raises OSError for columns that
+    have such times and nanoseconds.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for one, other in zip(fine.columns, coarse.columns, strict=True):
+        if one.type == other.type:
+            columns.append(one)
+        elif other.cast(one.type, safe=False).equals(one):
+            # Both begin anew alike, so nothing is below a microsecond.
+            columns.append(other)
+        else:
+            try:
+                other.cast(one.type)
+            except pa.ArrowInvalid:
+                raise OSError("timestamps of 96 bits have nanoseconds, and years beyond 1677 to 2262") from None
+            columns.append(one)
+    return pa.RecordBatch.from_arrays(columns, fine.schema.names)
+
+
+def _open_arrow(name: str, stream: BinaryIO) -> ColumnFile:
+    from pyarrow import ipc
+
+    begin = stream.read(6)
+    stream.seek(0)
+    reader = ipc.open_file(stream) if begin == b"ARROW1" else ipc.open_stream(stream)
+    schema = _named(reader.schema)
+
+    def batches() -> Iterator[pyarrow.RecordBatch]:
+        with _readable(name, False):
+            numbers = range(reader.num_record_batches) if begin == b"ARROW1" else ()
+            for batch in map(sound_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader)):
+                for start in range(0, len(batch), BATCH_ROWS):
+                    yield batch.slice(start, BATCH_ROWS)
+
+    return ColumnFile(schema, (), batches())
+
+
+def _named(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """A schema whose names are UTF-8, which is seen when they are asked for. Raises UnicodeDecodeError."""
+    assert len(schema.names) == len(schema)
+    return schema
+
+
+def sound_batch(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """A batch whose texts are UTF-8, and whose parts fit each other: files say it, and are not asked.
+
+    Raises ArrowException. Dates, times and decimals may be beyond what their types allow: only their rows are refused.
+    """
+    for array in batch.columns:
+        _check_array(array)
+    return batch
+
+
+def _check_array(array: pyarrow.Array) -> None:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        kind = array.type
+        # Any bytes will do for these: the readers look at the values themselves.
+        if t.is_date64(kind) or t.is_time(kind):
+            array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).validate(full=True)
+        elif t.is_decimal(kind):
+            array.view(pa.binary(kind.byte_width)).validate(full=True)
+        else:
+            children = _children(array)
+            if not children:
+                raise
+            for child in children:
+                _check_array(child)
+            _hollow(array).validate(full=True)
+
+
+def _children(array: pyarrow.Array) -> list[pyarrow.Array]:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return [array.storage]
+    if t.is_dictionary(kind):
+        return [array.dictionary]
+    if t.is_run_end_encoded(kind):
+        return [array.run_ends, array.values]
+    if t.is_struct(kind) or t.is_union(kind):
+        return [array.field(place) for place in range(kind.num_fields)]
+    return [array.values] if kind.num_fields else []
+
+
+def _hollow(array: pyarrow.Array) -> pyarrow.Array:
+    """An array as it is, but with nothing in its lists, structs, ...: what it refers to has to be there. Raises
+    ArrowInvalid."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.nulls(0)
+    if t.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(array.indices, pa.nulls(len(array.dictionary)))
+    if t.is_run_end_encoded(kind):
+        return pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.nulls(len(array.values)))
+    nothing = pa.field("", pa.null())
+    if t.is_struct(kind) or t.is_union(kind):
+        inner = [nothing] * kind.num_fields
+        end = array.offset + len(array)
+        is_dense = t.is_union(kind) and kind.mode == "dense"
+        lengths = [len(array.field(place)) if is_dense else end for place in range(kind.num_fields)]
+        made = pa.union(inner, kind.mode, kind.type_codes) if t.is_union(kind) else pa.struct(inner)
+    else:
+        lengths = [len(array.values)]
+        makers = (
+            (t.is_large_list, pa.large_list),
+            (t.is_list_view, pa.list_view),
+            (t.is_large_list_view, pa.large_list_view),
+            (t.is_fixed_size_list, lambda one: pa.list_(one, kind.list_size)),
+        )
+        # A map is laid out as a list of its entries.
+        made = next((make for is_kind, make in makers if is_kind(kind)), pa.list_)(nothing)
+    return pa.Array.from_buffers(
+        made,
+        len(array),
+        array.buffers()[: made.num_buffers],
+        offset=array.offset,
+        children=[pa.nulls(length) for length in lengths],
+    )

@@ -1,0 +1,850 @@
+"""Values of Arrow columns as members of messages: the table of types of sowctl-types(7), FROM TYPED TABLES TO MESSAGES.
+
+:data:`RULES`, :data:`EXTENSION_RULES` and :data:`PARQUET_RULES` say for each type what its values become; the page has
+the same rows. A rule makes a :data:`ColumnReader`, which reads a whole array: the value of each row, None for NULL, and
+the rows whose value no message can hold. Values never pass through Python's dates, so neither digits nor years are
+lost. A row is refused for its own values alone: what lies behind a NULL is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from msgspec import Struct
+
+from sowctl.arrow.build import interval_text
+from sowctl.arrow.jsoncolumns import odd_text
+from sowctl.arrow.rows import MAX_EXPONENT, json_value
+from sowctl.described import DescribedStruct
+from sowctl.errors import InputError
+from sowctl.messages.base import MAX_DEPTH
+from sowctl.messages.native import JSON, Form, loose, name_of
+
+if TYPE_CHECKING:
+    import numpy
+    import pyarrow
+
+    Numbers: TypeAlias = numpy.ndarray[Any, Any]
+
+SECONDS_PER_DAY = 86_400
+_UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 to 9999, since 1970."""
+_FIRST_DAY, _LAST_DAY = _FIRST_SECOND // SECONDS_PER_DAY, _LAST_SECOND // SECONDS_PER_DAY
+_YEARS = "lies outside the years 1 to 9999 (a column cast to text may hold it)"
+
+
+class RefusedValue(Struct, frozen=True):
+    """Why no message can hold a value; ``path`` leads from the column to it, such as ``/legs[2]``."""
+
+    why: str
+    path: str = ""
+
+
+RefusedRows: TypeAlias = dict[int, RefusedValue]
+"""By row of the array, the first value in it that no message can hold."""
+ColumnReader: TypeAlias = "Callable[[pyarrow.Array], tuple[list[Any], RefusedRows]]"
+
+
+class ReaderContext(Struct):
+    """What readers of one schema share: the ``form`` that values have in the message type, whether that is JSON, what
+    reads a VARIANT of Spark (its value and its metadata), and the logical types of Parquet's leaves, in their order."""
+
+    form: Form
+    json: bool
+    variant: Callable[[bytes, bytes], Any] | None = None
+    leaves: Iterator[str | None] = iter(())
+    depth: int = 0
+
+
+ReaderMaker: TypeAlias = "Callable[[pyarrow.DataType, ReaderContext], ColumnReader]"
+
+
+class TypeRule(DescribedStruct, frozen=True):
+    """What the values of a type become: the row of sowctl-types(7), and what makes the reader of its columns."""
+
+    page: str
+    becomes: str
+    reader: ReaderMaker
+
+
+def value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
+    """The reader of a column, or of what lies within one.
+
+    Raises InputError ``SOW-EXC-012`` for columns that are nested too deeply, and for a type that has no rule.
+    """
+    import pyarrow as pa
+
+    kind = field.type
+    if context.depth > MAX_DEPTH:
+        raise InputError("SOW-EXC-012", f"its columns have more than {MAX_DEPTH} types within each other")
+    if context.variant is not None and pa.types.is_struct(kind) and _is_variant(kind):
+        return _variants(context)
+    rule: TypeRule | None
+    if isinstance(kind, pa.BaseExtensionType):
+        rule = EXTENSION_RULES.get(kind.extension_name, _AS_STORAGE)
+        if rule.reader not in (_storages, _tensors):
+            next(context.leaves, None)
+    else:
+        leaf = None if kind.num_fields or pa.types.is_dictionary(kind) else next(context.leaves, None)
+        rule = PARQUET_RULES.get(leaf or "") or _arrow_rules().get(kind.id)
+    if rule is None:
+        raise InputError("SOW-EXC-012", f"its column {field.name} is of type {kind}, which no message can hold")
+    context.depth += 1
+    read = rule.reader(kind, context)
+    context.depth -= 1
+    # Without rows an array may lack the buffers that its type has.
+    return lambda array: read(array) if len(array) else ([], {})
+
+
+def name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
+    """The reader of a column whose values are names: of the members that maps become, of keys. Raises as
+    :func:`value_reader`."""
+    # A name is a text whatever the format of the message.
+    form = Form(JSON.binary, JSON.decimal, odd_text)
+    inner = value_reader(field, ReaderContext(form, True, leaves=context.leaves, depth=context.depth))
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        values, refused = inner(array)
+        for row, value in enumerate(values):
+            if isinstance(value, list | dict):
+                refused = refused | {row: RefusedValue("a list, a struct or a map is no name")}
+            elif value is not None and row not in refused:
+                values[row] = name_of(value)
+        return values, refused
+
+    return read
+
+
+def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str | None:
+    """In words, the first column or field of a struct that has the name of another one beside it; None where there is
+    none."""
+    import pyarrow as pa
+
+    fields = list(fields)
+    names = [field.name for field in fields]
+    for field in fields:
+        if names.count(field.name) > 1:
+            place = f"its column {within}" if within else "the file"
+            return f"{place} has {'field' if within else 'column'} {field.name!r} twice"
+        kind = inner_type(field.type)
+        inner = [kind.field(place) for place in range(kind.num_fields)]
+        name = f"{within}/{field.name}" if within else field.name
+        if pa.types.is_struct(kind):
+            found = find_repeated_name(inner, name)
+        else:
+            # The parts of a list, a map or a union are told apart by their places.
+            found = next(filter(None, (find_repeated_name([one], name) for one in inner)), None)
+        if found is not None:
+            return found
+    return None
+
+
+def inner_type(kind: pyarrow.DataType) -> pyarrow.DataType:
+    """The type of the values of a column, whatever way they are encoded in and whatever name their type has."""
+    import pyarrow as pa
+
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def is_nested(kind: pyarrow.DataType) -> bool:
+    """Whether the values of a type have values in them."""
+    return bool(inner_type(kind).num_fields)
+
+
+def is_text(kind: pyarrow.DataType) -> bool:
+    """Whether the values of a type are texts or bytes."""
+    rule = _arrow_rules().get(inner_type(kind).id)
+    return rule is not None and rule.reader in (_texts, _bytes)
+
+
+def leaves_by_column(schema: pyarrow.Schema, leaves: Sequence[str | None]) -> dict[str, Sequence[str | None]]:
+    """The logical types of Parquet's leaf columns by the columns that they are of."""
+    rest = iter(leaves)
+    return {field.name: list(islice(rest, _leaf_count(field.type))) for field in schema}
+
+
+def _leaf_count(kind: pyarrow.DataType) -> int:
+    kind = inner_type(kind)
+    return sum(_leaf_count(kind.field(place).type) for place in range(kind.num_fields)) if kind.num_fields else 1
+
+
+# --- What all readers share
+
+
+def _null_rows(array: pyarrow.Array) -> list[int]:
+    import numpy as np
+
+    if not array.null_count:
+        return []
+    return np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist()
+
+
+def _without(values: list[Any], rows: Iterable[int]) -> list[Any]:
+    for row in rows:
+        values[row] = None
+    return values
+
+
+def _integers(array: pyarrow.Array, width: int = 64) -> Numbers:
+    """The values of an array of integers, or of what is stored as such; 0 for NULL."""
+    import pyarrow as pa
+
+    numbers = array if pa.types.is_integer(array.type) else array.view(pa.int32() if width == 32 else pa.int64())
+    return (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy()  # type: ignore[no-any-return]
+
+
+def _refuse(rows: Numbers, nulls: Sequence[int], why: Callable[[int], str]) -> RefusedRows:
+    """The refused rows among those where ``rows`` is true and no value is NULL."""
+    import numpy as np
+
+    found = set(np.flatnonzero(rows).tolist()) - set(nulls)
+    return {row: RefusedValue(why(row)) for row in sorted(found)}
+
+
+def _spread(refused: RefusedRows, spans: Sequence[tuple[int, int]], nulls: Sequence[int], path: str) -> RefusedRows:
+    """The refused rows of a list, whose items are the rows of ``refused``; ``spans`` are their first ones and ends."""
+    if not refused:
+        return {}
+    found: RefusedRows = {}
+    skipped = set(nulls)
+    for row, (start, end) in enumerate(spans):
+        bad = () if row in skipped else (item for item in range(start, end) if item in refused)
+        for item in bad:
+            place = path or f"[{item - start}]"
+            found[row] = RefusedValue(refused[item].why, place + refused[item].path)
+            break
+    return found
+
+
+# --- Single values
+
+
+def _nulls(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    return lambda array: ([None] * len(array), {})
+
+
+def _integer_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    return lambda array: (_without(_integers(array).tolist(), _null_rows(array)), {})
+
+
+def _booleans(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        filled = array.fill_null(False) if array.null_count else array
+        return _without(filled.to_numpy(zero_copy_only=False).tolist(), _null_rows(array)), {}
+
+    return read
+
+
+def _texts(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    return lambda array: (array.to_numpy(zero_copy_only=False).tolist(), {})
+
+
+def _bytes(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    binary = context.form.binary
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        values = array.to_numpy(zero_copy_only=False).tolist()
+        return [None if value is None else binary(value) for value in values], {}
+
+    return read
+
+
+def _doubles(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    import pyarrow as pa
+
+    odd = context.form.odd
+    is_short = pa.types.is_float32(kind)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        if is_short:
+            # By way of its shortest text a number of 32 bits becomes 0.1 and not 0.10000000149011612.
+            array = array.cast(pa.string()).cast(pa.float64())
+        numbers = array.to_numpy(zero_copy_only=False)
+        values = numbers.tolist()
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            for row in np.flatnonzero(~finite).tolist():
+                values[row] = odd(values[row])
+        return _without(values, _null_rows(array)), {}
+
+    return read
+
+
+def _decimals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    import pyarrow as pa
+
+    write = context.form.decimal
+    scale = kind.scale
+    bound = 10**kind.precision
+    is_far = max(scale, kind.precision - scale) > MAX_EXPONENT
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        values = array.view(pa.binary(kind.byte_width)).to_numpy(zero_copy_only=False).tolist()
+        refused: RefusedRows = {}
+        for row, data in enumerate(values):
+            if data is None:
+                continue
+            number = int.from_bytes(data, "little", signed=True)
+            # Made of a text, a Decimal has all digits, whatever the precision of those that are calculated.
+            value = Decimal(f"{number}E{-scale}")
+            if not -bound < number < bound:
+                refused[row] = RefusedValue(f"{value} has more digits than the {kind.precision} of its column")
+            elif is_far and number and abs(value.adjusted()) > MAX_EXPONENT:
+                refused[row] = RefusedValue(f"{value} is no number that a message can hold")
+            else:
+                values[row] = write(value)
+        return values, refused
+
+    return read
+
+
+# --- Times
+
+
+def _dates(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    import pyarrow as pa
+
+    is_short = pa.types.is_date32(kind)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        nulls = _null_rows(array)
+        numbers = _integers(array, 32 if is_short else 64).astype("i8")
+        days, rest = (numbers, np.zeros_like(numbers)) if is_short else np.divmod(numbers, SECONDS_PER_DAY * 1000)
+        outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
+        refused = _refuse(rest != 0, nulls, lambda row: "a date with a time of day (a timestamp may hold it)")
+        refused |= _refuse(outside, nulls, lambda row: f"{_date_text(int(days[row]))} {_YEARS}")
+        texts = np.datetime_as_string(np.where(outside, 0, days).astype("M8[D]")).tolist()
+        return _without(texts, nulls), refused
+
+    return read
+
+
+def _timestamps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        # Those of 96 bits in Parquet have the unit that holds those of a batch.
+        units, digits = _UNITS_PER_SECOND[array.type.unit], _FRACTION_DIGITS[array.type.unit]
+        nulls = _null_rows(array)
+        # Whatever its zone, known or not, a timestamp is stored as an instant in UTC.
+        seconds, fractions = np.divmod(_integers(array), units)
+        outside = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
+        refused = _refuse(outside, nulls, lambda row: f"{_second_text(int(seconds[row]))} {_YEARS}")
+        texts = np.datetime_as_string(np.where(outside, 0, seconds).astype("M8[s]")).tolist()
+        found = [f"{at}.{rest}Z" for at, rest in zip(texts, _fractions(fractions, digits), strict=True)]
+        return _without(found, nulls), refused
+
+    return read
+
+
+def _fractions(fractions: Numbers, digits: int) -> list[str]:
+    """Parts of a second, with ``digits`` of it, as six digits; as nine where the last three are not all zero."""
+    if digits <= 6:
+        return [f"{one:06}" for one in (fractions * 10 ** (6 - digits)).tolist()]
+    return [f"{one:09}" if one % 1000 else f"{one // 1000:06}" for one in fractions.tolist()]
+
+
+def _times(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    units = _UNITS_PER_SECOND[kind.unit]
+    digits = _FRACTION_DIGITS[kind.unit]
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        nulls = _null_rows(array)
+        numbers = _integers(array, kind.bit_width)
+        # 24:00:00 is the end of a day, as DuckDB has it.
+        outside = (numbers < 0) | (numbers > SECONDS_PER_DAY * units)
+        words = "is no time of a day"
+        refused = _refuse(outside, nulls, lambda row: f"{numbers[row]} {kind.unit} since midnight {words}")
+        seconds, fractions = np.divmod(np.where(outside, 0, numbers).astype("i8"), units)
+        minutes, seconds = np.divmod(seconds, 60)
+        parts = zip(
+            (minutes // 60).tolist(),
+            (minutes % 60).tolist(),
+            seconds.tolist(),
+            fractions.tolist(),
+            _fractions(fractions, digits),
+            strict=True,
+        )
+        found = [
+            f"{hour:02}:{minute:02}:{second:02}.{digits}" if rest else f"{hour:02}:{minute:02}:{second:02}"
+            for hour, minute, second, rest, digits in parts
+        ]
+        return _without(found, nulls), refused
+
+    return read
+
+
+def _durations(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    write = context.form.decimal
+    digits = _FRACTION_DIGITS[kind.unit]
+
+    def seconds(number: int) -> Any:
+        # Without zeros at the end of the fraction; the digits of 64 bits are fewer than those that Decimal keeps.
+        found = Decimal(number).scaleb(-digits)
+        whole = found.to_integral_value()
+        return write(whole if whole == found else found.normalize())
+
+    return lambda array: (_without(list(map(seconds, _integers(array).tolist())), _null_rows(array)), {})
+
+
+def _intervals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    return lambda array: ([None if value is None else interval_text(value) for value in array.to_pylist()], {})
+
+
+def _unread(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    raise InputError("SOW-EXC-012", f"a column is of type {kind}, which pyarrow does not read")
+
+
+def _parquet_intervals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    def text(value: bytes) -> str:
+        months, days, milliseconds = (int.from_bytes(value[at : at + 4], "little") for at in (0, 4, 8))
+        return interval_text((months, days, milliseconds * 1_000_000))
+
+    return lambda array: ([None if value is None else text(value) for value in array.to_pylist()], {})
+
+
+def _parquet_texts(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        values = array.to_pylist()
+        refused: RefusedRows = {}
+        for row, value in enumerate(values):
+            if isinstance(value, bytes):
+                try:
+                    values[row] = value.decode()
+                except UnicodeDecodeError:
+                    refused[row] = RefusedValue("it is not UTF-8")
+        return values, refused
+
+    return read
+
+
+def _date_text(days: int) -> str:
+    import numpy as np
+
+    return str(np.datetime64(days, "D"))
+
+
+def _second_text(seconds: int) -> str:
+    import numpy as np
+
+    # The smallest number of 64 bits is no time to numpy.
+    return str(np.datetime64(max(seconds, 1 - (1 << 63)), "s"))
+
+
+# --- Values with values in them
+
+
+def _structs(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    names = [field.name for field in fields]
+    readers = [value_reader(field, context) for field in fields]
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        columns = []
+        refused: RefusedRows = {}
+        nulls = _null_rows(array)
+        for place, inner in enumerate(readers):
+            values, bad = inner(array.field(place))
+            columns.append(values)
+            for row, one in bad.items():
+                refused.setdefault(row, RefusedValue(one.why, f"/{names[place]}{one.path}"))
+        for row in nulls:
+            refused.pop(row, None)
+        rows = struct_rows(names, columns) if columns else [{} for _ in range(len(array))]
+        return _without(rows, nulls), refused
+
+    return read
+
+
+def struct_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Any]:
+    """The members of each row of some columns: those that are NULL are left out, so that in a delta they keep their
+    values (behaviour 1.3)."""
+    holes = any(None in column for column in columns)
+    rows = zip(*columns, strict=True)
+    if not holes:
+        return [dict(zip(names, row, strict=True)) for row in rows]
+    return [
+        {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        if None in row
+        else dict(zip(names, row, strict=True))
+        for row in rows
+    ]
+
+
+def _cut(
+    inner: ColumnReader, items: pyarrow.Array, spans: Sequence[tuple[int, int]], nulls: Sequence[int]
+) -> tuple[list[Any], RefusedRows]:
+    """Lists of ``items`` between first ones and ends."""
+    # Only what this stretch of a larger array refers to is read.
+    start = min((first for first, end in spans if first < end), default=0)
+    stop = max((end for first, end in spans if first < end), default=0)
+    values, refused = inner(items.slice(start, stop - start))
+    spans = [(first - start, end - start) if first < end else (0, 0) for first, end in spans]
+    return _without([values[first:end] for first, end in spans], nulls), _spread(refused, spans, nulls, "")
+
+
+def _lists(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = value_reader(kind.value_field, context)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        return _cut(inner, array.values, list(pairwise(array.offsets.to_numpy().tolist())), _null_rows(array))
+
+    return read
+
+
+def _list_views(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = value_reader(kind.value_field, context)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        nulls = _null_rows(array)
+        firsts = array.offsets.to_numpy().tolist()
+        spans = [(first, first + size) for first, size in zip(firsts, array.sizes.to_numpy().tolist(), strict=True)]
+        for row in nulls:
+            spans[row] = (0, 0)
+        return _cut(inner, array.values, spans, nulls)
+
+    return read
+
+
+def _fixed_lists(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = value_reader(kind.value_field, context)
+    size = kind.list_size
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        first = array.offset
+        spans = [(row * size, (row + 1) * size) for row in range(first, first + len(array))]
+        return _cut(inner, array.values, spans, _null_rows(array))
+
+    return read
+
+
+def _maps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    keys, items = name_reader(kind.key_field, context), value_reader(kind.item_field, context)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        nulls = _null_rows(array)
+        offsets = array.offsets.to_numpy().tolist()
+        entries = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        spans = [(first - offsets[0], end - offsets[0]) for first, end in pairwise(offsets)]
+        names, bad_names = keys(entries.field(0))
+        values, bad_values = items(entries.field(1))
+        bad_values = {item: RefusedValue(one.why, f"/{names[item]}{one.path}") for item, one in bad_values.items()}
+        refused = _spread(bad_names | bad_values, spans, nulls, "")
+        refused = {row: RefusedValue(one.why, one.path.partition("]")[2]) for row, one in refused.items()}
+        found: list[Any] = [None] * len(spans)
+        for row in sorted(set(range(len(spans))) - set(nulls) - refused.keys()):
+            first, end = spans[row]
+            some = names[first:end]
+            if None in some or len(set(some)) < len(some):
+                twice = next((name for name in some if some.count(name) > 1), None)
+                refused[row] = RefusedValue(
+                    "one of its keys is NULL" if None in some else f"it has key {twice!r} twice"
+                )
+            else:
+                pairs = zip(some, values[first:end], strict=True)
+                found[row] = {name: value for name, value in pairs if value is not None}
+        return found, refused
+
+    return read
+
+
+def _chosen(values: list[Any], bad: RefusedRows, places: Sequence[int | None]) -> tuple[list[Any], RefusedRows]:
+    """The values at ``places``, None for None, and which of these are refused."""
+    found = [None if place is None else values[place] for place in places]
+    if not bad:
+        return found, {}
+    return found, {row: bad[place] for row, place in enumerate(places) if place in bad}
+
+
+def _dictionaries(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    import pyarrow as pa
+
+    inner = value_reader(pa.field("values", kind.value_type), context)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        dictionary, places = array.dictionary, _without(_integers(array.indices).tolist(), _null_rows(array.indices))
+        if len(dictionary) > len(places):
+            # A part of a large table refers to few of its values, and some may be refused.
+            used = sorted({place for place in places if place is not None})
+            kept = [dictionary.slice(start, stop - start) for start, stop in _stretches(np.array(used, "i8"))]
+            values: list[Any] = []
+            bad: RefusedRows = {}
+            for part in kept:
+                some, worse = inner(part)
+                bad |= {len(values) + row: one for row, one in worse.items()}
+                values += some
+            numbers = {place: number for number, place in enumerate(used)}
+            return _chosen(values, bad, [None if place is None else numbers[place] for place in places])
+        return _chosen(*inner(dictionary), places)
+
+    return read
+
+
+def _stretches(numbers: Numbers) -> Iterator[tuple[int, int]]:
+    """First ones and ends of the runs of ascending numbers that follow each other."""
+    import numpy as np
+
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    for run in np.split(numbers, cuts):
+        if len(run):
+            yield int(run[0]), int(run[-1]) + 1
+
+
+def _runs(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    import pyarrow as pa
+
+    inner = value_reader(pa.field("values", kind.value_type), context)
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        first, count = array.find_physical_offset(), array.find_physical_length()
+        ends = array.run_ends.to_numpy()[first : first + count]
+        places = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), "right")
+        return _chosen(*inner(array.values.slice(first, count)), places.tolist())
+
+    return read
+
+
+def _unions(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    readers = [value_reader(kind.field(place), context) for place in range(kind.num_fields)]
+    codes = {code: place for place, code in enumerate(kind.type_codes)}
+    is_dense = kind.mode == "dense"
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        # pyarrow's properties for these pass over where a part of an array begins.
+        rows_of_all = slice(array.offset, array.offset + len(array))
+        chosen = np.frombuffer(array.buffers()[1], "i1")[rows_of_all]
+        found: list[Any] = [None] * len(array)
+        refused: RefusedRows = {}
+        places = np.frombuffer(array.buffers()[2], "i4")[rows_of_all] if is_dense else np.arange(len(array))
+        for code, child in codes.items():
+            rows = np.flatnonzero(chosen == code)
+            if not len(rows):
+                continue
+            start, stop = int(places[rows].min()), int(places[rows].max()) + 1
+            values, bad = readers[child](array.field(child).slice(start, stop - start))
+            for row, place in zip(rows.tolist(), (places[rows] - start).tolist(), strict=True):
+                found[row] = values[place]
+                if place in bad:
+                    refused[row] = bad[place]
+        return found, refused
+
+    return read
+
+
+# --- Extensions
+
+
+def _storages(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    import pyarrow as pa
+
+    inner = value_reader(pa.field("storage", kind.storage_type), context)
+    return lambda array: inner(array.storage)
+
+
+def _storage_of(array: pyarrow.Array) -> pyarrow.Array:
+    import pyarrow as pa
+
+    return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+
+
+def _uuids(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    return lambda array: (
+        [None if value is None else str(UUID(bytes=value)) for value in _storage_of(array).to_pylist()],
+        {},
+    )
+
+
+def _truths(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        storage = _storage_of(array)
+        return _without((_integers(storage) != 0).tolist(), _null_rows(storage)), {}
+
+    return read
+
+
+def _json_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        values = _storage_of(array).to_pylist()
+        refused: RefusedRows = {}
+        for row, text in enumerate(values if context.json else ()):
+            if text is not None:
+                try:
+                    values[row] = json_value(text)
+                except ValueError as problem:
+                    shown = text if len(text) <= 40 else text[:40] + "..."
+                    refused[row] = RefusedValue(f"{shown!r} {problem}")
+        return values, refused
+
+    return read
+
+
+def _tensors(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = _storages(kind, context)
+    shape, order = list(kind.shape), kind.permutation
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        import numpy as np
+
+        size = int(np.prod(shape, dtype="i8"))
+        places = np.arange(size).reshape(shape)
+        nested = (places if order is None else places.transpose(order)).tolist()
+        values, refused = inner(array)
+        return [None if value is None else _nest(nested, value) for value in values], refused
+
+    return read
+
+
+def _nest(places: Any, values: list[Any]) -> Any:
+    return [_nest(one, values) for one in places] if isinstance(places, list) else values[places]
+
+
+def _is_variant(kind: pyarrow.StructType) -> bool:
+    """Whether a struct is what Spark hands over for a VARIANT."""
+    return any(field.name == "metadata" and b"variant" in (field.metadata or {}) for field in kind)
+
+
+def _variants(context: ReaderContext) -> ColumnReader:
+    variant = context.variant
+    assert variant is not None
+
+    def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
+        values = array.to_pylist()
+        refused: RefusedRows = {}
+        for row, value in enumerate(values):
+            if value is not None:
+                try:
+                    values[row] = loose(variant(value["value"], value["metadata"]), context.form)
+                except Exception as problem:  # whatever Spark's reader raises for a damaged one
+                    refused[row] = RefusedValue(f"its VARIANT cannot be read: {problem}")
+        return values, refused
+
+    return read
+
+
+# --- The table
+
+_BINARY = "Base64; the bytes in bson and msgpack"
+_LIST = "an array; refused where the message type has none"
+_DIGITS = "the number with all its digits"
+_INNER = "the value, as its own type has it"
+_STORED = "the value, as the type that it is stored as has it"
+_ODD = "NaN and infinities as above"
+
+
+def _rules(names: str, page: str, becomes: str, reader: ReaderMaker) -> dict[str, TypeRule]:
+    return dict.fromkeys(names.split(), TypeRule(page, becomes, reader))
+
+
+RULES: dict[str, TypeRule] = {
+    **_rules("NA", "null", "nothing: the member is left out", _nulls),
+    **_rules("BOOL", "bool", "true or false", _booleans),
+    **_rules("INT8 INT16 INT32 INT64", "int8 to int64", "the number", _integer_values),
+    **_rules("UINT8 UINT16 UINT32 UINT64", "uint8 to uint64", "the number", _integer_values),
+    **_rules("HALF_FLOAT", "float16", "the number; NaN, Infinity and -Infinity as these texts", _doubles),
+    **_rules("FLOAT", "float32", f"the shortest number that is the same in 32 bits; {_ODD}", _doubles),
+    **_rules("DOUBLE", "float64", f"the number; {_ODD}", _doubles),
+    **_rules("DECIMAL32 DECIMAL64 DECIMAL128 DECIMAL256", "decimal32 to decimal256", _DIGITS, _decimals),
+    **_rules("STRING LARGE_STRING STRING_VIEW", "string, string_view", "the text", _texts),
+    **_rules("BINARY LARGE_BINARY BINARY_VIEW", "binary, binary_view", _BINARY, _bytes),
+    **_rules("FIXED_SIZE_BINARY", "fixed_size_binary", _BINARY, _bytes),
+    **_rules("DATE32 DATE64", "date32, date64", "YYYY-MM-DD; refused outside the years 1 to 9999", _dates),
+    **_rules(
+        "TIMESTAMP",
+        "timestamp",
+        "YYYY-MM-DDTHH:MM:SS.ffffffZ in UTC, or with 9 digits; refused as dates are",
+        _timestamps,
+    ),
+    **_rules(
+        "TIME32 TIME64",
+        "time32, time64",
+        "HH:MM:SS, with 6 or 9 digits of a second where needed; refused beyond 24:00:00",
+        _times,
+    ),
+    **_rules("DURATION", "duration", "the number of seconds with all its digits", _durations),
+    **_rules(
+        "INTERVAL_MONTH_DAY_NANO",
+        "interval (month, day, ns)",
+        "a text of ISO 8601 such as P14M3DT-0.5S",
+        _intervals,
+    ),
+    **_rules(
+        "INTERVAL_MONTHS INTERVAL_DAY_TIME",
+        "interval (other)",
+        "refused with the file: pyarrow does not read it",
+        _unread,
+    ),
+    **_rules("LIST LARGE_LIST", "list", _LIST, _lists),
+    **_rules("LIST_VIEW LARGE_LIST_VIEW", "list_view", _LIST, _list_views),
+    **_rules("FIXED_SIZE_LIST", "fixed_size_list", _LIST, _fixed_lists),
+    **_rules("STRUCT", "struct", "an object of the fields that are not NULL", _structs),
+    **_rules("MAP", "map", "an object of the values that are not NULL, by their keys", _maps),
+    **_rules("SPARSE_UNION DENSE_UNION", "union", _INNER, _unions),
+    **_rules("DICTIONARY", "dictionary", _INNER, _dictionaries),
+    **_rules("RUN_END_ENCODED", "run_end_encoded", _INNER, _runs),
+}
+"""By the names of Arrow's types as :mod:`pyarrow.lib` has them behind ``Type_``."""
+
+_AS_STORAGE = TypeRule("all others", _STORED, _storages)
+_UUID = "a text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
+_JSON = "the value in json, refused where it is none; the text elsewhere"
+EXTENSION_RULES: dict[str, TypeRule] = {
+    **_rules("arrow.uuid", "arrow.uuid", _UUID, _uuids),
+    **_rules("arrow.json", "arrow.json", _JSON, _json_values),
+    **_rules("arrow.bool8", "arrow.bool8", "true or false", _truths),
+    **_rules(
+        "arrow.fixed_shape_tensor",
+        "arrow.fixed_shape_tensor",
+        "arrays within each other, by its shape and permutation",
+        _tensors,
+    ),
+    **_rules("arrow.opaque", "arrow.opaque", _STORED, _storages),
+}
+"""By the names of Arrow's extension types; every other extension is read as what it is stored as."""
+
+PARQUET_RULES: dict[str, TypeRule] = {
+    **_rules("ENUM", "ENUM", "the text; refused where it is not UTF-8", _parquet_texts),
+    **_rules("INTERVAL", "INTERVAL", "a text of ISO 8601 such as P14M3DT0.5S", _parquet_intervals),
+    **_rules("UUID", "UUID", _UUID, _uuids),
+    **_rules("JSON", "JSON", _JSON, _json_values),
+}
+"""By Parquet's logical types that pyarrow does not hand on, or not in all its versions."""
+
+
+def _arrow_rules() -> dict[int, TypeRule]:
+    """:data:`RULES` by the numbers of those types that this version of pyarrow has."""
+    from pyarrow import lib
+
+    global _by_number
+    if not _by_number:
+        numbers = ((getattr(lib, f"Type_{name}", None), rule) for name, rule in RULES.items())
+        _by_number = {number: rule for number, rule in numbers if number is not None}
+    return _by_number
+
+
+_by_number: dict[int, TypeRule] = {}

@@ -1,0 +1,96 @@
+"""Rows of typed tables as messages: for ``publish --from``, the data source's writer and the job ``load``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.arrow.build import UNWRITABLE, MessageEncoder
+from sowctl.arrow.columnvalues import ReaderContext, find_repeated_name, name_reader, value_reader
+from sowctl.arrow.rows import RowRefused
+from sowctl.errors import InputError
+from sowctl.messages.native import JSON
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.messages.base import MessageType
+
+REPEATED = "SOW-EXC-012"
+
+
+class MessageMaker:
+    """Makes messages of one type from rows whose columns are their fields (sowctl-types(7)).
+
+    ``fields`` are the columns; ``root`` is as for :class:`MessageEncoder`; ``variant`` reads a VARIANT of Spark, its
+    value and its metadata; ``leaves`` are the logical types of a Parquet file's columns. Raises InputError
+    ``SOW-EXC-012`` for columns that no message can be made of, and as :class:`MessageEncoder`.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[pyarrow.Field],
+        kind: MessageType,
+        root: str | None = None,
+        variant: Callable[[bytes, bytes], Any] | None = None,
+        leaves: Iterable[str | None] = (),
+    ) -> None:
+        import pyarrow as pa
+
+        refuse_repeated_names(fields)
+        self._encoder = MessageEncoder(kind, [field.name for field in fields], root)
+        context = ReaderContext(self._encoder.form, kind.json_text, variant, iter(leaves))
+        self._read = value_reader(pa.field("", pa.struct(fields)), context)
+
+    def messages(self, rows: pyarrow.StructArray, *, null_is_empty: bool = False) -> list[bytes | Exception | None]:
+        """For each row its message, without the fields that are NULL; why it makes none; None for a NULL.
+
+        ``null_is_empty``: a NULL makes the message of no fields.
+        """
+        values, refused = self._read(rows)
+        encode = self._encoder.message
+        found: list[bytes | Exception | None] = []
+        for row, members in enumerate(values):
+            if row in refused:
+                found.append(RowRefused(f"column {refused[row].path[1:]}: {refused[row].why}"))
+            elif members is None and not null_is_empty:
+                found.append(None)
+            else:
+                try:
+                    found.append(encode(members or {}))
+                except UNWRITABLE as problem:
+                    found.append(problem)
+        return found
+
+
+TextCell: TypeAlias = str | Exception | None
+
+
+def text_reader(field: pyarrow.Field, leaves: Iterable[str | None] = ()) -> Callable[[pyarrow.Array], list[TextCell]]:
+    """What reads a column of keys or ids as texts; in a row where it has none, why."""
+    read = name_reader(field, ReaderContext(JSON, True, leaves=iter(leaves)))
+
+    def texts(array: pyarrow.Array) -> list[TextCell]:
+        values, refused = read(array)
+        for row, one in refused.items():
+            values[row] = RowRefused(f"column {field.name}{one.path}: {one.why}")
+        return values
+
+    return texts
+
+
+def struct_array(batch: pyarrow.RecordBatch, names: Sequence[str]) -> pyarrow.StructArray:
+    """Some columns of a batch as one array."""
+    import pyarrow as pa
+
+    if not names:
+        return pa.array([{}] * len(batch), pa.struct([]))
+    return batch.select(names).to_struct_array()
+
+
+def refuse_repeated_names(fields: Iterable[pyarrow.Field], place: str | None = None) -> None:
+    """Raise InputError ``SOW-EXC-012`` where two columns, or two fields of a struct, have one name."""
+    found = find_repeated_name(fields)
+    if found is not None:
+        hint = "give each column and each field of a struct a name of its own"
+        raise InputError(REPEATED, f"{found}, and a message has each member once", place=place, hint=hint)
