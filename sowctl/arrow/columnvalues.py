@@ -126,12 +126,12 @@ def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str
     none."""
     import pyarrow as pa
 
-    fields = list(fields)
-    names = [field.name for field in fields]
+    names: set[str] = set()
     for field in fields:
-        if names.count(field.name) > 1:
+        if field.name in names:
             place = f"its column {within}" if within else "the file"
             return f"{place} has {'field' if within else 'column'} {field.name!r} twice"
+        names.add(field.name)
         kind = inner_type(field.type)
         inner = [kind.field(place) for place in range(kind.num_fields)]
         name = f"{within}/{field.name}" if within else field.name
