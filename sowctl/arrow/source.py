@@ -154,23 +154,40 @@ def column_source(name: str, stream: BinaryIO, made: Made, *, parquet: bool) -> 
             problem.place = name
             raise
         for batch in file.batches:
-            yield from _chunks(((start + row, None, one) for row, one in enumerate(rows_of(batch))), _message)
+            payloads, envelopes = rows_of(batch)
+            yield _column_chunk(payloads, envelopes, start)
             start += len(batch)
 
     return TableSource(chunks())
 
 
-ColumnRow: TypeAlias = "tuple[bytes | Exception | None, Envelope | None]"
+ColumnRows: TypeAlias = "tuple[Sequence[bytes | Exception | None], list[Envelope] | None]"
 
 
-def _message(row: ColumnRow) -> tuple[bytes, Envelope | None]:
-    payload, envelope = row
-    if isinstance(payload, bytes):
-        return payload, envelope
-    raise payload or ValueError("its payload is null")
+def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Envelope] | None, start: int) -> Chunk:
+    """The messages of a batch, whose first row has the number ``start``."""
+    end = start + len(found)
+    payloads = [one for one in found if isinstance(one, bytes)]
+    if len(payloads) == len(found):
+        return _chunk(payloads, range(start, end), envelopes or [], [], end)
+    lines = []
+    kept = []
+    refused = []
+    for place, one in enumerate(found):
+        if isinstance(one, bytes):
+            lines.append(start + place)
+            kept += envelopes[place : place + 1] if envelopes else []
+        else:
+            refused.append(_refused(start + place, one or ValueError("its payload is null"), None))
+    return _chunk(payloads, lines, kept, refused, end)
 
 
-def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], Iterable[ColumnRow]]:
+def _refused(line: int, problem: Exception, raw: bytes | None) -> RefusedFrame:
+    words = problem.message if isinstance(problem, SowError) else str(problem)
+    return RefusedFrame(line, line, REFUSED, f"the row makes no message: {words}", raw)
+
+
+def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
     """What makes of a batch its messages and their envelopes."""
     schema = file.schema
     # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
@@ -184,14 +201,15 @@ def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], It
         if name in schema.names:
             texts[name] = text_reader(schema.field(name), leaves[name])
 
-    def rows(batch: pyarrow.RecordBatch) -> Iterable[ColumnRow]:
+    def rows(batch: pyarrow.RecordBatch) -> ColumnRows:
         messages = payloads(batch)
         if not texts:
-            return [(one, None) for one in messages]
+            return messages, None
         columns = {name: read(batch.column(name)) for name, read in texts.items()}
-        nothing = [None] * len(batch)
+        nothing: list[TextCell] = [None] * len(batch)
         keys = [columns.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
-        return list(map(_enveloped, messages, *keys))
+        pairs = list(map(_enveloped, messages, *keys))
+        return [message for message, _ in pairs], [envelope for _, envelope in pairs]
 
     return rows
 
@@ -220,13 +238,13 @@ def _payloads_of(
 
 def _enveloped(
     message: bytes | Exception | None, user_key: TextCell, sow_key: TextCell, correlation_id: TextCell
-) -> ColumnRow:
+) -> tuple[bytes | Exception | None, Envelope]:
     if isinstance(user_key, Exception):
-        return user_key, None
+        return user_key, Envelope()
     if isinstance(sow_key, Exception):
-        return sow_key, None
+        return sow_key, Envelope()
     if isinstance(correlation_id, Exception):
-        return correlation_id, None
+        return correlation_id, Envelope()
     return message, Envelope(sow_key=user_key or sow_key, correlation_id=correlation_id)
 
 
@@ -244,8 +262,7 @@ def _chunks(
         try:
             payload, envelope = message(row)
         except (SowError, ValueError, TypeError, KeyError, OverflowError) as problem:
-            words = problem.message if isinstance(problem, SowError) else str(problem)
-            refused.append(RefusedFrame(line, line, REFUSED, f"the row makes no message: {words}", raw))
+            refused.append(_refused(line, problem, raw))
         else:
             payloads.append(payload)
             lines.append(line)

@@ -217,6 +217,16 @@ def test_a_refused_row_is_named_by_partition_row_and_message(lab: Lab, spark: Sp
     assert lab.query("orders") == [message(id=0)]
 
 
+def test_a_row_with_a_value_that_no_message_can_hold_is_refused_by_itself(lab: Lab, spark: SparkSession) -> None:
+    day = "CASE WHEN id % 2 = 0 THEN date'2026-01-02' ELSE date'+12026-01-02' END"
+    late = numbers(spark, 4, f"array({day}) AS days")
+    with pytest.raises(InputError, match="column days") as caught:
+        write(lab, late, "orders")
+    assert (caught.value.code, caught.value.place) == ("SOW-SPK-045", "partition 0, row 2")
+    write(lab, late, "orders", onError="skip")
+    assert sorted(lab.query("orders")) == [message(id=n, days=["2026-01-02"]) for n in (0, 2)]
+
+
 def test_what_makes_a_table_of_rows_is_refused_before_anything_is_written(lab: Lab, spark: SparkSession) -> None:
     lab.publish("orders", message(id=0))
     frame = numbers(spark, 3)

@@ -6,13 +6,12 @@ do not begin with an underscore are its fields. :mod:`sowctl.arrow.build` makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.arrow.build import stamp, wrapping
-from sowctl.arrow.rowmessages import MessageMaker, struct_array
+from sowctl.arrow.build import wrapping
+from sowctl.arrow.rowmessages import MessageMaker, struct_array, text_reader
 from sowctl.errors import UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.schema import PAYLOAD, check_written
@@ -99,9 +98,9 @@ class RowEncoder:
 
     def rows(self, batch: pyarrow.RecordBatch) -> EncodedRows:
         """The messages of a batch, in order. Raises UsageError where the message type cannot have the columns."""
-        columns = {name: batch.column(name).to_pylist() for name in self._has}
-        operations = columns.get("_operation")
-        return EncodedRows(self._payloads(batch), list(self._envelopes(columns, len(batch))), operations)
+        operations = batch.column("_operation").to_pylist() if "_operation" in self._has else None
+        payloads = self._payloads(batch)
+        return EncodedRows(payloads, self._envelopes(batch, payloads), operations)
 
     def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes | Exception]:
         if self._payload is not None and self._raw:
@@ -124,21 +123,27 @@ class RowEncoder:
                 raise made
         return [b"" if made is None else made for made in messages]
 
-    def _envelopes(self, columns: dict[str, list[Any]], count: int) -> Iterator[Envelope]:
-        nothing = [None] * count
-        keep = self._keep
+    def _envelopes(self, batch: pyarrow.RecordBatch, payloads: list[bytes | Exception]) -> list[Envelope]:
+        """The envelopes of the rows; one whose texts cannot be read takes its row's place in ``payloads``."""
         # Where the publisher chooses keys, the SOW key follows from the text that it chose.
-        key = "_user_key" if self._own_keys else "_sow_key"
-        parts = (
-            columns.get(key, nothing),
-            columns.get("_timestamp", nothing) if keep else nothing,
-            columns.get("_expiration", nothing) if keep else nothing,
-            columns.get("_correlation_id", nothing),
-        )
-        for number, at, expiration, correlation in zip(*parts, strict=True):
-            yield Envelope(
-                sow_key=None if number is None else str(number),
-                timestamp=stamp(at),
-                expiration=stamp(expiration),
-                correlation_id=correlation,
-            )
+        wanted = {
+            "sow_key": "_user_key" if self._own_keys else "_sow_key",
+            "timestamp": "_timestamp" if self._keep else "",
+            "expiration": "_expiration" if self._keep else "",
+            "correlation_id": "_correlation_id",
+        }
+        columns = {
+            name: text_reader(batch.schema.field(column))(batch.column(column))
+            for name, column in wanted.items()
+            if column in self._has
+        }
+        if not columns:
+            return [Envelope()] * len(batch)
+        found = []
+        for place, row in enumerate(zip(*columns.values(), strict=True)):
+            problem = next((one for one in row if isinstance(one, Exception)), None)
+            if problem is not None:
+                payloads[place] = problem
+            texts: dict[str, Any] = {} if problem is not None else dict(zip(columns, row, strict=True))
+            found.append(Envelope(**texts))
+        return found

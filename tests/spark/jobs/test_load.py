@@ -94,6 +94,18 @@ def test_a_column_payload_is_the_message(spark: SparkSession, tmp_path: Path) ->
         assert sorted(lab.query("alone")) == sorted(texts[:2])  # type: ignore[type-var]
 
 
+def test_rows_with_values_that_no_message_can_hold(spark: SparkSession, tmp_path: Path) -> None:
+    day = "CASE WHEN id % 2 = 0 THEN date'2026-01-02' ELSE date'+12026-01-02' END"
+    spark.range(4).selectExpr("id", f"map('on', {day}) AS days").coalesce(1).write.parquet(str(tmp_path / "p"))
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        rejects = tmp_path / "bad.ndjson"
+        told = report(spark, lab, "alone", tmp_path / "p", publish=SKIP.publish, rejects=str(rejects))
+        assert (told.records, told.rejected) == (2, 2)
+        assert sorted(lab.query("alone")) == [message(id=n, days={"on": "2026-01-02"}) for n in (0, 2)]
+        kept = [json.loads(line) for line in rejects.read_text().splitlines()]
+        assert [(row["code"], "column days/on" in row["error"]) for row in kept] == [("SOW-SPK-045", True)] * 2
+
+
 def test_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
     lines = [message(id=1), "{bad", message(id=2), '{"x":1}']
     (tmp_path / "in.ndjson").write_text("\n".join(lines))
