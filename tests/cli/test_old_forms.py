@@ -195,6 +195,13 @@ def test_carriage_returns_alone_end_no_line_of_messages(shop: Cli) -> None:
     assert (said.status, r"tr '\r' '\n'" in said.err) == (3, True)
 
 
+def test_a_mark_is_no_part_of_a_name(shop: Cli) -> None:
+    assert shop("publish", "nvfix", stdin=BOM + b"id=1\x01\n").status == 0
+    said = shop("publish", "nvfix", "--framing", "nul", stdin=BOM + b"id=2\x01\0")
+    assert (said.status, "SOW-INP-006" in said.err) == (3, True)
+    assert _rows(shop, "nvfix") == ['{"id":1}']
+
+
 DECLARED = b'<?xml version="1.0" encoding="%s"?><a><id>Zo\xc3\xab</id></a>'
 
 

@@ -21,11 +21,12 @@ from sowctl.messages.framing.chunks import (
     Places,
     RefusedFrame,
 )
+from sowctl.messages.framing.encodings import MARK
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
-BOM = b"\xef\xbb\xbf"
+BOM = MARK
 RETURNS_WORDS = "the input has carriage returns and no line feed: its lines end in none, so that it is one message"
 _BLANK = re.compile(rb"[ \t]*+")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")

@@ -10,6 +10,8 @@ from sowctl.errors import InputError
 HEAD_BYTES = 4
 """As many bytes of an input tell its encoding."""
 WRONG_ENCODING = "SOW-INP-006"
+MARK = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
 _MARKS = (
     (b"\xff\xfe\0\0", "UTF-32"),
     (b"\0\0\xfe\xff", "UTF-32"),

@@ -24,7 +24,7 @@ from typing import BinaryIO
 from sowctl.errors import InputError, StorageError, UsageError
 from sowctl.messages.base import MAX_MESSAGE
 from sowctl.messages.framing.chunks import Chunk, Cutter
-from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
+from sowctl.messages.framing.encodings import HEAD_BYTES, MARK, WRONG_ENCODING, refuse_encoding
 
 FRAMINGS = ("lines", "nul", "length", "envelope")
 CHUNK = 1 << 20
@@ -72,6 +72,7 @@ class FrameReader:
         self._head = b""
         self._is_text = framing == "envelope" or (kind in UTF8_KINDS and framing != "length")
         self._has_zeros = framing == "nul"
+        self._keeps_mark = framing == "nul" and kind in TAGGED_KINDS
         self.ended = False
         self.blocking = not isinstance(source, int)
         self.descriptor = source if isinstance(source, int) else None
@@ -120,6 +121,9 @@ class FrameReader:
         self._head += data[: HEAD_BYTES - len(self._head)]
         try:
             refuse_encoding(self._head, self._name, marks_alone=self._has_zeros)
+            if self._keeps_mark and self._head.startswith(MARK):
+                words = "the input begins with a byte order mark, which would be a part of its first name"
+                raise InputError(WRONG_ENCODING, words, place=self._name, hint="write it without: tail -c +4 FILE")
         except InputError:
             self.ended = True
             raise
