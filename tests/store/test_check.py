@@ -226,3 +226,20 @@ def test_a_program_that_may_not_be_run_is_the_place_of_the_error(
     with pytest.raises(StorageError) as caught:
         ids(path)
     assert (caught.value.code, caught.value.place) == ("SOW-STO-042", str(barred))
+
+
+def test_one_damaged_page_is_one_finding(tmp_path: Path) -> None:
+    """LMDB refuses all else in a transaction that has met a damaged page: that is not told again for each part."""
+    path = new_store(tmp_path / "x.sow", 2000)
+    raw = path.read_bytes()
+    damaged = 0
+    for number, page in enumerate(range(2, len(raw) // 4096, 7)):
+        other = tmp_path / f"{number}.sow"
+        content = bytearray(raw)
+        # The flags of a page say what it is.
+        content[page * 4096 + 10 : page * 4096 + 12] = b"\x77\x77"
+        other.write_bytes(content)
+        found = list(check_store(other))
+        assert [finding.id for finding in found].count("SOW-STO-023") <= 1, found
+        damaged += any(finding.id == "SOW-STO-023" for finding in found)
+    assert damaged
