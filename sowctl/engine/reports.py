@@ -75,7 +75,8 @@ class PublishReport(_Counted):
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
     message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
     so that no query shows them; ``ahead``: the topics' latest time where it is far ahead of the clock
-    (:func:`~sowctl.engine.writing.outcome.is_ahead`); ``torn_tails`` were cut off the journal on the way."""
+    (:func:`~sowctl.engine.writing.outcome.is_ahead`); ``torn_tails`` were cut off the journal on the way;
+    ``lifetimes_ignored``: how many had a lifetime that has no effect, as their topic has no Expiration."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
@@ -100,6 +101,7 @@ class PublishReport(_Counted):
     already_expired: int = 0
     ahead: int | None = None
     torn_tails: list[TornTail] = field(default_factory=list)
+    lifetimes_ignored: int = 0
 
 
 class Rest(Struct, frozen=True):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
+from sowctl.engine.topics.expiration import expires
 from sowctl.engine.writing.batching import MOST, MUCH, USUAL, MessageSource, PublishBatch, batches, joined
 from sowctl.engine.writing.commit import Acknowledged, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
@@ -383,6 +384,7 @@ class _Run:
         for part in parts:
             part.count_expired(now)
             self.look_ahead(part, now)
+            self.note_ignored_lifetimes(part)
         return parts, rejected
 
     def land(self) -> None:
@@ -452,6 +454,21 @@ class _Run:
             if self.report.ahead is None:
                 self.instance.notify(ahead(part.writer.ref[0], part.times[-1]))
             self.report.ahead = max(self.report.ahead or 0, part.times[-1])
+
+    def note_ignored_lifetimes(self, part: TopicEntries) -> None:
+        """Count lifetimes that have no effect, and say so once for each topic: its Expiration is disabled."""
+        config = part.writer.config
+        if expires(config.expiration) or config.key_mode == "none":
+            return
+        if count := sum(map(bool, part.expirations)):
+            self.report.lifetimes_ignored += count
+            # Beside History a lifetime is not allowed.
+            remedy = "; add <Expiration>enabled</Expiration> to it" if config.history is None else ""
+            self.instance.notify_once(
+                f"lifetimes of {config.name}",
+                f"topic {config.name!r} has no Expiration: its records do not expire, whatever lifetime they are "
+                f"published with{remedy}",
+            )
 
     def close(self) -> None:
         """Let go of everything; what was acknowledged is safe."""
