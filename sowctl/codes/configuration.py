@@ -47,4 +47,11 @@ CODES: dict[str, str] = {
         Do: Name one with ``--topic``, such as ``orders=/orderId``.
         See: sowctl-config-init(1)
         """,
+    "SOW-CFG-065": """2 keys that might be of one topic each
+
+        Why: ``--key`` of ``config init`` is for every topic that names no key of its own. With several topics and
+        several keys it is not clear whether each topic has all keys or one.
+        Do: Write the keys behind the topic: ``--topic orders=/orderId --topic prices=/symbol``.
+        See: sowctl-config-init(1)
+        """,
 }

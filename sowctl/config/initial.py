@@ -51,6 +51,23 @@ def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ())
     return checked_topic(InitialTopic(match["typed"] or match["name"], match["type"] or message_type, own))
 
 
+def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -> tuple[InitialTopic, ...]:
+    """The topics of options, in their order; ``keys`` are those of topics that name none.
+
+    Raises UsageError ``SOW-CFG-065`` where several keys might be meant for one of several topics each, and as
+    :func:`parse_topic` does.
+    """
+    without = [text for text in texts if "=" not in text]
+    if len(set(keys)) > 1 and len(without) > 1:
+        raise UsageError(
+            "SOW-CFG-065",
+            f"it is not clear which of the keys {', '.join(keys)} is which topic's: --key is for all topics that name "
+            f"none, and these are {', '.join(without)}",
+            hint=f"write the keys behind each topic: --topic {without[0]}={keys[0]} --topic {without[1]}={keys[1]}",
+        )
+    return tuple(parse_topic(text, message_type, keys) for text in texts)
+
+
 def checked_topic(topic: InitialTopic) -> InitialTopic:
     """The topic itself. Raises UsageError ``SOW-CFG-060`` to ``062``, or that of a path."""
     checked_text("topic", topic.name)

@@ -161,6 +161,30 @@ def test_init_makes_a_file_and_replaces_none(cli: Cli, tmp_path: Path) -> None:
     assert cli("config", "init", str(tmp_path / "link.xml"), "--topic", "a").status == 8
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "keys"),
+    [
+        (("--topic", "a", "--key", "/x", "--topic", "b", "--key", "/y"), 2, None),
+        (("--topic", "a", "--topic", "b", "--key", "/x"), 0, {"a": ["/x"], "b": ["/x"]}),
+        (("--topic", "a", "--key", "/x", "--key", "/y"), 0, {"a": ["/x", "/y"]}),
+        (("--topic", "a=/x", "--topic", "b", "--key", "/y", "--key", "/z"), 0, {"a": ["/x"], "b": ["/y", "/z"]}),
+    ],
+)
+def test_init_gives_each_topic_its_keys(
+    cli: Cli, tmp_path: Path, options: tuple[str, ...], status: int, keys: dict[str, list[str]] | None
+) -> None:
+    made = tmp_path / "made.xml"
+    done = cli("config", "init", str(made), *options)
+    assert done.status == status, done.err
+    if keys is None:
+        assert "SOW-CFG-065" in done.err and "a=/x" in done.err and "b=/y" in done.err and not made.exists()
+        return
+    for name, paths in keys.items():
+        assert f"{name} with key {', '.join(paths)}" in done.err
+    rows = [json.loads(line) for line in cli("info", "-c", str(made)).out.splitlines()]
+    assert {row["topic"]: row["keys"] for row in rows} == keys
+
+
 def test_init_without_topics_and_without_a_person(cli: Cli, tmp_path: Path) -> None:
     done = cli("config", "init", str(tmp_path / "a.xml"))
     assert (done.status, done.out) == (2, "")

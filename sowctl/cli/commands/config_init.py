@@ -46,7 +46,7 @@ def run(
 
     Without --topic the answers are asked for on a terminal. A file that exists is never replaced (status 8).
     """
-    from sowctl.config.initial import Answers, compose, parse_topic
+    from sowctl.config.initial import Answers, compose, parse_topics
     from sowctl.output.display import display
 
     path = Path(file)
@@ -55,8 +55,7 @@ def run(
         raise RefusedError("SOW-CLI-035", "the file exists", place=file, hint="name another; it is never replaced")
     chosen = name or _name(path if file != "-" else Path("-"))
     if topic:
-        topics = tuple(parse_topic(text, message_type, key or ()) for text in topic)
-        answers = Answers(chosen, topics, None if no_journal else journal)
+        answers = Answers(chosen, parse_topics(topic, message_type, key or ()), None if no_journal else journal)
     else:
         answers = _asked(invocation, chosen, message_type, None if no_journal else journal)
     text = compose(answers)
@@ -67,7 +66,8 @@ def run(
 
     with whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())
-    invocation.note(f"made {display(file)}; try: sowctl -c {display(file)} info")
+    told = "; ".join(f"{one.name} with key {', '.join(one.keys) or 'of its publishers'}" for one in answers.topics)
+    invocation.note(f"made {display(file)}: {display(told)}; try: sowctl -c {display(file)} info")
     return 0
 
 
