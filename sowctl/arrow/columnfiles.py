@@ -1,8 +1,8 @@
-"""Rows of Parquet and Arrow files, batch by batch, for :mod:`sowctl.arrow.source`."""
+"""Rows of Parquet and Arrow files and of data frames, batch by batch, for :mod:`sowctl.arrow.source`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -32,6 +32,28 @@ def open_columns(name: str, stream: BinaryIO, *, parquet: bool) -> ColumnFile:
     with _readable(name, parquet):
         return _open_parquet(name, stream) if parquet else _open_arrow(name, stream)
     raise AssertionError
+
+
+def open_frame(frame: object) -> ColumnFile:
+    """A data frame or table, of what has ``__arrow_c_stream__`` or ``__arrow_c_array__``. Raises TypeError for what
+    has no columns."""
+    import pyarrow as pa
+
+    given: Any = frame
+    try:
+        # A table is not copied; a stream is read as it comes.
+        is_stream = hasattr(given, "__arrow_c_stream__")
+        reader = pa.RecordBatchReader.from_stream(given) if is_stream else pa.table(given).to_reader()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as problem:
+        what = type(frame).__name__
+        raise TypeError(f"rows come from a data frame or table, and {what} has no columns: {problem}") from problem
+    return ColumnFile(_named(reader.schema), (), _slices(map(sound_batch, reader)))
+
+
+def _slices(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    for batch in batches:
+        for start in range(0, len(batch), BATCH_ROWS):
+            yield batch.slice(start, BATCH_ROWS)
 
 
 @contextmanager
@@ -108,9 +130,7 @@ def _open_arrow(name: str, stream: BinaryIO) -> ColumnFile:
     def batches() -> Iterator[pyarrow.RecordBatch]:
         with _readable(name, False):
             numbers = range(reader.num_record_batches) if begin == b"ARROW1" else ()
-            for batch in map(sound_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader)):
-                for start in range(0, len(batch), BATCH_ROWS):
-                    yield batch.slice(start, BATCH_ROWS)
+            yield from _slices(map(sound_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader)))
 
     return ColumnFile(schema, (), batches())
 

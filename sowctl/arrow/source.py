@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from sowctl.arrow.build import MessageEncoder
-from sowctl.arrow.columnfiles import ColumnFile, open_columns
+from sowctl.arrow.columnfiles import ColumnFile, open_columns, open_frame
 from sowctl.arrow.columnvalues import ReaderContext, is_nested, is_text, leaves_by_column, value_reader
 from sowctl.arrow.metadata import USUAL
 from sowctl.arrow.rowmessages import MessageMaker, TextCell, refuse_repeated_names, struct_array, text_reader
@@ -145,20 +145,32 @@ def column_source(name: str, stream: BinaryIO, made: Made, *, parquet: bool) -> 
     """The rows of a Parquet or Arrow file, of the types that it has."""
 
     def chunks() -> Iterator[Chunk]:
-        start = 1
-        file = open_columns(name, stream, parquet=parquet)
-        refuse_repeated_names(file.schema, name)
-        try:
-            rows_of = _rows_of(file, made)
-        except InputError as problem:
-            problem.place = name
-            raise
-        for batch in file.batches:
-            payloads, envelopes = rows_of(batch)
-            yield _column_chunk(payloads, envelopes, start)
-            start += len(batch)
+        yield from _column_chunks(name, open_columns(name, stream, parquet=parquet), made)
 
     return TableSource(chunks())
+
+
+def frame_source(name: str, frame: object, made: Made) -> TableSource:
+    """The rows of a data frame or table, of the types that it has: of what has ``__arrow_c_stream__`` or
+    ``__arrow_c_array__``, as those of pandas, polars and pyarrow have.
+
+    Raises TypeError for what has no columns, such as a single column.
+    """
+    return TableSource(_column_chunks(name, open_frame(frame), made))
+
+
+def _column_chunks(name: str, file: ColumnFile, made: Made) -> Iterator[Chunk]:
+    refuse_repeated_names(file.schema, name)
+    try:
+        rows_of = _rows_of(file, made)
+    except InputError as problem:
+        problem.place = name
+        raise
+    start = 1
+    for batch in file.batches:
+        payloads, envelopes = rows_of(batch)
+        yield _column_chunk(payloads, envelopes, start)
+        start += len(batch)
 
 
 ColumnRows: TypeAlias = "tuple[Sequence[bytes | Exception | None], list[Envelope] | None]"

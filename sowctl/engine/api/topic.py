@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.looking.blame import Blame
     from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
+    from sowctl.engine.writing.batching import MessageSource
     from sowctl.errors import SowError
 
 
@@ -96,6 +97,8 @@ class TopicHandle:
         **keywords: Unpack[words.PublishKeywords],
     ) -> PublishReport:
         """Publish messages: a list of bytes, texts or dicts, or what yields them. Durable when this returns.
+
+        Each row of a data frame or table of pandas, polars or pyarrow becomes a message, as with ``publish --from``.
 
         A dict becomes a message of the topic's type: sowctl-python(7) says which form its values get. ``keywords`` are
         fields of :class:`~sowctl.engine.options.PublishOptions`, which says what they mean: batch, batch_bytes, linger,
@@ -318,8 +321,16 @@ def publish_to(
     from sowctl.engine.writing.batching import Listed
 
     chosen = replace(options or PublishOptions(), **words.publish_changes(keywords))
-    kind = instance.type_of(message_type or find_publishable(instance, topic).message_type)
-    source = Listed(messages, chosen.batch, encode=encoder(kind))
+    config = find_publishable(instance, topic, message_type)
+    kind = instance.type_of(config.message_type)
+    source: MessageSource
+    if any(hasattr(messages, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
+        from sowctl.arrow.build import root_of
+        from sowctl.arrow.source import Made, frame_source
+
+        source = frame_source("rows", messages, Made(kind, root_of(config), by_user=config.key_mode == "user"))
+    else:
+        source = Listed(messages, chosen.batch, encode=encoder(kind))
     report = publish(instance, topic, [("messages", source)], chosen, message_type=message_type)
     loaded = [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics]
     if not chosen.dry_run and is_bulk(loaded):

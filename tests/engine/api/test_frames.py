@@ -1,0 +1,48 @@
+"""Data frames and tables handed to publish: a row is a message, and what has no columns is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sowctl
+from sowctl.engine.api.topic import TopicHandle
+from tests.support.instances import config_xml, topic_xml
+
+COLUMNS = {"id": [1, 2, 3], "v": [1.5, None, 2.0], "s": ["a", "é", None]}
+ROWS = ['{"id":1,"v":1.5,"s":"a"}', '{"id":2,"s":"é"}', '{"id":3,"v":2.0}']
+
+
+def topic_of(tmp_path: Path) -> TopicHandle:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    return sowctl.open(str(tmp_path / "sowctl.xml")).topic("t")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow.table", "pyarrow.record_batch", "a reader"])
+def test_a_row_is_a_message(tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Importing polars sets this variable, which is not to stay.
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "")
+    pa = pytest.importorskip("pyarrow")
+    frame: Any
+    if library in ("pandas", "polars"):
+        frame = pytest.importorskip(library).DataFrame(COLUMNS)
+        if not hasattr(frame, "__arrow_c_stream__"):
+            pytest.skip("a release that does not hand out its columns")
+    elif library == "a reader":
+        frame = pa.table(COLUMNS).to_reader(2)
+    else:
+        frame = getattr(pa, library.partition(".")[2])(COLUMNS)
+    topic = topic_of(tmp_path)
+    assert topic.publish(frame).published == 3
+    assert sorted(record.payload.decode() for record in topic.query().records()) == ROWS
+
+
+def test_what_has_no_columns(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = topic_of(tmp_path)
+    for one in (pa.chunked_array([["a"]]), pa.array(["a"])):
+        with pytest.raises(TypeError, match="no columns"):
+            topic.publish(one)
+    assert topic.publish(pa.table({"v": [1], "id": [None]}), on_error="skip").rejected == 1
