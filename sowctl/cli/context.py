@@ -190,7 +190,7 @@ class Invocation:
                 holder=f"sowctl {self.command}",
                 tell_more=self.detail,
             )
-        return Instance.open(
+        instance = Instance.open(
             path,
             root=root,
             environment=self.environ,
@@ -199,8 +199,8 @@ class Invocation:
             lock_wait=self.lock_wait,
             notify=self.note,
             holder=f"sowctl {self.command}",
-            tell_more=self.detail,
         )
+        return replace(instance, tell_more=self.detail)
 
     def has_config(self) -> bool:
         """Whether a configuration is named or found."""

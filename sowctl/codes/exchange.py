@@ -37,6 +37,13 @@ CODES: dict[str, str] = {
         Do: Correct the file, name its columns apart, or give it the ending of its format.
         See: sowctl-types(7)
         """,
+    "SOW-EXC-013": """2 rows of several topics in one table
+
+        Why: A table of rows, such as Parquet, Arrow, SQLite, csv and tsv, was asked for of several topics, and no
+        column would say which topic a row is of.
+        Do: Write a file for each topic, or add ``--meta``, which has a column with the topic.
+        See: sowctl-export(1)
+        """,
     "SOW-EXC-020": """2 a statement that DuckDB refuses
 
         Why: The statement cannot be read, names a table or column that is not there, asks for files or settings

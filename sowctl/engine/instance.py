@@ -114,7 +114,6 @@ class Instance(DescribedStruct, frozen=True):
         random: Callable[[int], bytes] = os.urandom,
         notify: Callable[[str], None] = _silent,
         holder: str = "sowctl",
-        tell_more: Callable[[str], None] = _silent,
         limits: EvaluationLimits | None = None,
     ) -> Self:
         """Load ``config_path`` (paths in it count from its directory, or from ``root``).
@@ -140,7 +139,7 @@ class Instance(DescribedStruct, frozen=True):
             if Path(config_path).suffix == ".sow" and Path(config_path).is_file():
                 problem.hint = "this is a store; name the configuration that has its topic"
             raise
-        return cls(config, clock, seam, lock_wait, random, notify, holder, tell_more=tell_more, limits=limits)
+        return cls(config, clock, seam, lock_wait, random, notify, holder, limits=limits)
 
     def with_archive(self, archive: Place | None) -> Self:
         """The same with another archive of its journal, a directory or a URL. Raises ConfigError ``SOW-ENG-020``

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Protocol
 
@@ -39,7 +39,23 @@ ENDINGS = (
     Ending(("json",), "jsonarray", "JsonRenderer", packed=True),
 )
 PACKED = ("gz", "zst")
+MAX_NAMES = 5
+"""Topics that an error names."""
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class NamedTarget(Protocol):
+    """What rows are of: a topic, or a file without one."""
+
+    @property
+    def topic(self) -> Any:
+        """The topic, which has a name; None for a file alone."""
+        ...
+
+    @property
+    def path(self) -> Any:
+        """The file."""
+        ...
 
 
 class RepeatableRecords(Iterable[Batch], Protocol):
@@ -48,6 +64,22 @@ class RepeatableRecords(Iterable[Batch], Protocol):
     def again(self) -> Iterator[Batch]:
         """All of them once more."""
         ...
+
+
+def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None) -> None:
+    """Refuse rows of several topics in one table that has no column for the topic.
+
+    Raises UsageError ``SOW-EXC-013``.
+    """
+    topics = [one.topic.name if one.topic is not None else str(one.path) for one in targets]
+    if len(topics) > 1:
+        names = ", ".join(topics[:MAX_NAMES]) + (f" and {len(topics) - MAX_NAMES} more" if topics[MAX_NAMES:] else "")
+        raise UsageError(
+            "SOW-EXC-013",
+            f"{len(topics)} topics ({names}) would stand in one table, and nothing would say which a row is of",
+            place=file,
+            hint="write a file for each topic, or add --meta, which has a column with the topic",
+        )
 
 
 class Export:
@@ -70,6 +102,11 @@ class Export:
         self._table = table
         # Made once before anything is read, so that a package that is missing is told at once.
         self._renderer(self._options)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the format is a table of rows, in which nothing but a column tells topics apart."""
+        return self._ending.module in ("columnar", "delimited")
 
     def write(self, result: RepeatableRecords, out: BinaryIO) -> Rendered:
         """Write all records."""

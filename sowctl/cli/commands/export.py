@@ -50,8 +50,8 @@ def run(
     Parquet, Arrow and SQLite have a column for every first-level member of the messages, in the order in which they
     are first seen, typed as sowctl-spark(7) says under MESSAGES: 64-bit numbers where these hold every value, else
     doubles, else decimals, else texts. A text where others have a number makes the column a text; nothing becomes null.
-    With --meta there are the columns _sow_key, _txid, _timestamp, _expiration, _topic and others, too. In SQLite
-    decimals and times are texts, structs and arrays JSON; its table has the topic's name, 2,000 columns at most, and
+    With --meta there are the columns _sow_key, _txid, _timestamp, _expiration, _topic and others, too; several topics
+    go into one table with --meta only. In SQLite decimals and times are texts, structs and arrays JSON; its table has the topic's name, 2,000 columns at most, and
     none that differ in capitals alone. sowctl-types(7) says what every kind of value becomes, NaN among them.
 
     csv and tsv have the members of all records, numbers as they were written. Of a member that is given twice, csv and
@@ -65,7 +65,7 @@ def run(
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.query import query
-    from sowctl.output.exports import Export
+    from sowctl.output.exports import Export, refuse_mixed_topics
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -90,6 +90,8 @@ def run(
         targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
         topics = [one.topic.label for one in targets if one.topic is not None]
         writer = Export(file, topics[0] if len(topics) == 1 else "records", meta=meta)
+        if writer.is_table and not meta:
+            refuse_mixed_topics(targets, file)
         asked = replace(asked, at=when.of(instance))
         with (
             closing(query(instance, targets, asked)) as result,

@@ -165,7 +165,7 @@ def run(
             if count or sink is None:
                 total = result.count()
             else:
-                sink.write(result)
+                sink.write(result, targets)
                 total = sum(numbers.returned for numbers in result.statistics)
     if count and format is None:
         invocation.streams.stdout.write(b"%d\n" % total)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,12 @@ from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import Step
+
+if TYPE_CHECKING:
+    from sowctl.engine.topics.targets import Target
+
+TABLES = frozenset({"parquet", "arrow", "csv", "tsv"})
+"""Formats of rows, in which nothing but a column tells topics apart."""
 
 
 class Choice(Struct, frozen=True):
@@ -73,8 +79,15 @@ class Sink:
             self.options = replace(self.options, front=front)
         self.renderer = formats.make(self.format, self.options)
 
-    def write(self, batches: Iterable[Batch]) -> int:
-        """Write all batches; returns the number of records."""
+    def write(self, batches: Iterable[Batch], targets: Sequence[Target] = ()) -> int:
+        """Write all batches; returns the number of records. ``targets``: what they are of.
+
+        Raises UsageError ``SOW-EXC-013`` for several topics in one table that has no column for the topic.
+        """
+        if len(targets) > 1 and self.format in TABLES and not self.options.meta and not self.options.columns:
+            from sowctl.output.exports import refuse_mixed_topics
+
+            refuse_mixed_topics(targets)
         if self.path is None:
             if self.options.terminal is not None:
                 batches = self._alone(batches)
