@@ -47,7 +47,11 @@ def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
         some = [name for name in some if Path(name).is_file() and Path(name).name[0] not in "._"]
         if not some:
             hint = "give paths of files, or patterns in quotes for the shell"
-            raise MissingError("SOW-SPK-040", "there is no such file", place=path, hint=hint)
+            what = "there is no such file"
+            if Path(plain).is_dir():
+                what = "no file lies in this directory itself"
+                hint = f"directories below it are not looked into: give a pattern, such as '{path.rstrip('/')}/*/*'"
+            raise MissingError("SOW-SPK-040", what, place=path, hint=hint)
         found += some
     return found
 

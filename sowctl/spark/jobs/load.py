@@ -87,6 +87,10 @@ def load(
     files = expanded(paths, through_door=ours)
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
+    if kind != "ndjson" and (partitions := partition_columns(files)):
+        instance.notify(
+            f"the columns of partition directories are not loaded: {', '.join(partitions)}; only the files have columns"
+        )
     with staging(instance, topic, directory=staging_directory) as area:
         require_sight(spark, instance, area.place)
         plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
@@ -119,6 +123,12 @@ def load(
             if options.rejects is not None:
                 _keep_rejects(Path(options.rejects), area.directory, done, late)
     return _told(report, made, len(done), monotonic() - started)
+
+
+def partition_columns(files: Sequence[str]) -> list[str]:
+    """The names of columns that the directories of files give, as ``day`` of ``day=2026-01-01``."""
+    parts = (part for file in files for part in file.split("/")[:-1])
+    return list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part.strip("=")))
 
 
 def _told(report: JobReport, made: CommitReport, partitions: int, seconds: float) -> JobReport:
@@ -249,7 +259,9 @@ class _RowStage:
         number = self.numbers.get(_path_of(path))
         if number is None:
             raise UsageError(
-                "SOW-SPK-049", "Spark names a file that was not given, so the order of its rows is not known", place=path
+                "SOW-SPK-049",
+                "Spark names a file that was not given, so the order of its rows is not known",
+                place=path,
             )
         return number
 

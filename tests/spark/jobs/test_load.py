@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.spark.jobs.inputs import cut, expanded, lines_of
-from sowctl.spark.jobs.load import DEFAULTS, load
+from sowctl.spark.jobs.load import DEFAULTS, load, partition_columns
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
 if TYPE_CHECKING:
@@ -191,3 +191,15 @@ def test_several_files_by_every_way_to_write_a_path(
     with verified(Lab(tmp_path / "twice", XML)) as lab, pytest.raises(UsageError) as caught:
         report(spark, lab, "log", f"../lake é/{names[0]}", f"link/{names[0]}")
     assert caught.value.code == "SOW-SPK-049"
+
+
+def test_a_lake_with_partition_directories(tmp_path: Path) -> None:
+    """What is there is not called missing, and columns that are not loaded have names to be told by."""
+    (tmp_path / "lake" / "day=1" / "hour=2").mkdir(parents=True)
+    (tmp_path / "lake" / "day=1" / "hour=2" / "a.parquet").touch()
+    with pytest.raises(MissingError, match="directory itself") as caught:
+        expanded([str(tmp_path / "lake")])
+    assert "lake/*/*" in str(caught.value.hint)
+    files = expanded([f"{tmp_path}/lake/*/*/*.parquet"])
+    assert partition_columns(files) == ["day", "hour"]
+    assert partition_columns(["a=b.parquet", "x/y.csv"]) == []
