@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sowctl.arrow import metadata
 from sowctl.arrow.inference import Inference
 from sowctl.config.derived import ConflatedTopic, View
 from sowctl.errors import MissingError
@@ -30,7 +31,12 @@ def with_known_columns(table: pyarrow.Table, instance: Instance, topic: TopicCon
     import pyarrow as pa
 
     wanted = names.columns
-    for field in _fields(instance, topic):
+    for name in metadata.USUAL:
+        if name in names.metadata and name not in table.column_names:
+            kind = metadata.column_type(name)
+            table = table.append_column(pa.field(name, kind), pa.nulls(0, kind))
+    # The journal is not read for what needs none of it.
+    for field in () if wanted == names.metadata else _fields(instance, topic):
         is_wanted = wanted is None or field.name.lower() in wanted
         if is_wanted and field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(0, field.type))

@@ -72,7 +72,7 @@ class NamedTable(DescribedStruct, frozen=True):
                 # A filter may have left none of many records, whose columns are known then.
                 is_empty = not table.num_rows and next(source.batches(1), None) is None
             topic = self.target.topic
-            if topic is None or not is_empty or names.columns == names.metadata:
+            if topic is None or not is_empty or names.columns == frozenset():
                 return table
             from sowctl.engine.tables.emptied import with_known_columns
 

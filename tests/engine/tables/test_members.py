@@ -126,6 +126,8 @@ def test_an_emptied_topic_has_the_columns_of_its_messages(shop: InstanceHandle) 
         "SELECT * FROM t": [],
         "SELECT side, sum(qty) FROM t GROUP BY side": [],
         "SELECT count(*) AS n FROM t": [{"n": 0}],
+        "SELECT _sow_key, _timestamp, qty FROM t": [],
+        "SELECT count(_txid) AS n FROM t": [{"n": 0}],
         "SELECT count(*) AS n, sum(total) AS s FROM v": [{"n": 0, "s": None}],
         "SELECT count(*) AS n, max(v.total) AS m FROM t JOIN v USING (side)": [{"n": 0, "m": None}],
     }
