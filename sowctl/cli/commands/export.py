@@ -51,8 +51,9 @@ def run(
     are first seen, typed as sowctl-spark(7) says under MESSAGES: 64-bit numbers where these hold every value, else
     doubles, else decimals, else texts. A text where others have a number makes the column a text; nothing becomes null.
     With --meta there are the columns _sow_key, _txid, _timestamp, _expiration, _topic and others, too; several topics
-    go into one table with --meta only. In SQLite decimals and times are texts, structs and arrays JSON; its table has the topic's name, 2,000 columns at most, and
-    none that differ in capitals alone. sowctl-types(7) says what every kind of value becomes, NaN among them.
+    go into one table with --meta only. In SQLite decimals and times are texts, structs and arrays JSON; its table has
+    the topic's name, 2,000 columns at most, and none that differ in capitals alone. sowctl-types(7) says what every
+    kind of value becomes, NaN among them.
 
     csv and tsv have the members of all records, numbers as they were written. Of a member that is given twice, csv and
     tsv have the first value, as filters have; Parquet, Arrow and SQLite have the last; the lines of ndjson and json
