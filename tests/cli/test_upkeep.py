@@ -118,8 +118,8 @@ def test_prune_takes_exactly_one_rule(cli: Cli, lab: Lab) -> None:
     for options in ((), ("--keep-for", "1d", "--before", "7"), ("--keep-size", "1MB", "--keep-for", "1d")):
         assert "SOW-UPK-002" in cli("journal", "prune", *options, *where).err
     assert "no file is to go" in cli("journal", "prune", "--keep-for", "1d", *where).err
-    assert rows(cli("journal", "prune", "--before", "40", *where).out)[0]["removed"] is True
-    assert rows(cli("journal", "prune", "--before", NOW, *where).out)[-1]["removed"] is True
+    assert rows(cli("journal", "prune", "--before", "40", *where).out)[0]["removable"] is True
+    assert rows(cli("journal", "prune", "--before", NOW, *where).out)[-1]["removable"] is True
     assert cli("journal", "prune", "--before", "12|99|", *where).status == 10
     assert cli("journal", "prune", "--keep-size", "much", *where).status == 2
 
