@@ -20,7 +20,7 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column, numeric_texts
+from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column, make_numeric_view
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, plain_tree, suspects
 from sowctl.arrow.shaped import ShapedMessages
 from sowctl.messages.base import PayloadRefused
@@ -61,7 +61,7 @@ class StructDecoder:
         # The sign of a negative zero, which doubles keep.
         self._signed = _has(struct, "is_floating")
         # An inferred type says what messages are, and a text that only looks like a number may be an identifier.
-        self._numbers = None if strict else numeric_texts(struct)
+        self._numbers = None if strict else make_numeric_view(struct)
         self._shaped = ShapedMessages(struct, self.views, strict=strict, partial=partial)
 
     def array(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:

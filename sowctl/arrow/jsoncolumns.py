@@ -136,7 +136,7 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = Fa
     return strictly
 
 
-def numeric_texts(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None:
+def make_numeric_view(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None:
     """From a JSON view to one with numbers in the place of texts that read as such, where a column of numbers is.
 
     None where there is no such column.
@@ -159,7 +159,7 @@ def numeric_texts(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None:
 
 
 def _numeric(kind: pyarrow.DataType) -> Coerce | None:
-    """What :func:`numeric_texts` makes of one value; None where it stays as it is."""
+    """What :func:`make_numeric_view` makes of one value; None where it stays as it is."""
     import pyarrow.types as t
 
     if t.is_struct(kind):

@@ -161,7 +161,7 @@ class MessageType(Protocol):
     @property
     def typed(self) -> bool:
         """Whether the format tells numbers from texts; where not, a text that looks like a number may be an identifier
-        (:func:`sowctl.values.compare.written`)."""
+        (:func:`sowctl.values.compare.choose_kind`)."""
         ...
 
     @property

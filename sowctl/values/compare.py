@@ -115,7 +115,7 @@ def is_shortest_text(text: bytes) -> bool:
     return len(text) < _MOST_DIGITS and -MAX_EXACT_INTEGER <= int(text) <= MAX_EXACT_INTEGER
 
 
-def written(value: SlotValue) -> Scalar:
+def choose_kind(value: SlotValue) -> Scalar:
     """What a format that has numbers and texts is to write of the first value.
 
     A number of a message type that says nothing of kinds is a number there if its text is the shortest one, else the
@@ -128,8 +128,8 @@ def written(value: SlotValue) -> Scalar:
     return scalar.value if is_shortest_text(scalar.text) else scalar.text
 
 
-def untyped_number(value: int | float, text: bytes) -> int | Number:
-    """A number of a message type that says nothing of kinds: plain where :func:`written` would give the Integer."""
+def make_untyped_number(value: int | float, text: bytes) -> int | Number:
+    """A number of a message type that says nothing of kinds: plain where :func:`choose_kind` would give the Integer."""
     if type(value) is int and -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER and b"%d" % value == text:
         return value
     return Number(value, text, False)

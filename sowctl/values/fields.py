@@ -39,7 +39,7 @@ class Number:
     """A message number and its original text (ASCII, surrounding space included).
 
     ``typed`` is false where the message type says nothing of kinds (fix, nvfix, xml): the text may be an identifier
-    that only looks like a number, and :func:`sowctl.values.compare.written` decides what is written of it.
+    that only looks like a number, and :func:`sowctl.values.compare.choose_kind` decides what is written of it.
     """
 
     __slots__ = ("text", "typed", "value")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.instant import Together
-from sowctl.engine.following.spans import NotFound, TxidSpan, resolve, resolve_nothing, txid_at
+from sowctl.engine.following.spans import NotFound, TxidSpan, find_last_txid_at, resolve, resolve_nothing
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.sources.past import way_at
 from sowctl.engine.sources.versions import VersionsSource
@@ -79,7 +79,7 @@ def find_past(
         # Records of an instant are those that a query as of it has: with what was published at that very instant,
         # unless a bracket asks for that as messages.
         if span.since and not wanted.start.inclusive and kept == refs:
-            after = max(after, txid_at(instance, log, span.since - (wanted.start.inclusive is False), refs))
+            after = max(after, find_last_txid_at(instance, log, span.since - (wanted.start.inclusive is False), refs))
         # A record that is older than the bookmark's time belongs to the state, whatever is said of messages.
         return Past(replace(span, after=after, since=0), log.last_txid(), instants_before(log, kept, after))
 

@@ -119,7 +119,7 @@ def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | No
     raise _nothing(wanted.end)
 
 
-def txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[Topic]) -> int:
+def find_last_txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[Topic]) -> int:
     """The txid behind which the first entry of ``topics`` stands that is newer than ``time``; the last if none is."""
     return _Places(instance, log, topics).behind_time(time + 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from sowctl.values.compare import double_text, is_shortest_text, written
+from sowctl.values.compare import choose_kind, double_text, is_shortest_text
 from sowctl.values.fields import Number, SlotValue
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
@@ -13,7 +13,7 @@ _encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 def json_text(value: SlotValue) -> bytes:
     """A scalar as JSON: numbers of JSON with their text, NaN and infinities null, U+FFFD for no UTF-8."""
-    scalar = written(value)
+    scalar = choose_kind(value)
     if scalar is None:
         return b"null"
     if type(scalar) is float and scalar - scalar == 0:

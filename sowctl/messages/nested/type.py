@@ -30,7 +30,7 @@ from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.directives import directives
 from sowctl.messages.nested.paths import key_reader, reader
 from sowctl.messages.nested.write import Tree, is_null, made, overlay, selected, write
-from sowctl.values.compare import plain, written
+from sowctl.values.compare import choose_kind, plain
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
@@ -145,7 +145,7 @@ class TreeType(ABC):
     def native(self, value: SlotValue) -> object:
         """What is written for the first value: numbers by their value, bytes as text where they are UTF-8."""
         # The formats have numbers of their own, so the text of what is a number is not needed.
-        scalar = plain(written(value))
+        scalar = plain(choose_kind(value))
         if isinstance(scalar, bytes):
             try:
                 return scalar.decode()

@@ -23,7 +23,7 @@ from sowctl.messages.base import (
 )
 from sowctl.messages.tagged.bflatcodec import Scanned, encoded, scan
 from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
-from sowctl.values.compare import plain, text_of, written
+from sowctl.values.compare import choose_kind, plain, text_of
 from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
 from sowctl.values.paths import Path
 
@@ -155,7 +155,7 @@ def _is_null(field: Scanned) -> bool:
 
 
 def _field(tag: bytes, value: SlotValue) -> TaggedField:
-    scalar = plain(written(value))
+    scalar = plain(choose_kind(value))
     return TaggedField(tag, encoded(tag, scalar), scalar is None)
 
 

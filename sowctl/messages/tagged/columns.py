@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import ge, lt
 
-from sowctl.values.compare import numeric_reading, untyped_number
+from sowctl.values.compare import make_untyped_number, numeric_reading
 from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path
 
@@ -142,7 +142,7 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     if filled and whole.isdigit() and (longest := max(map(len, values))) <= _MOST_DIGITS:
         # A leading zero, or digits that a double does not keep, are lost in the number, so its text must be kept.
         if text and (longest > _EXACT_DIGITS or any(value[0] == _ZERO and len(value) > 1 for value in values)):
-            return [untyped_number(int(value), value) for value in values]
+            return [make_untyped_number(int(value), value) for value in values]
         return list(map(int, values))
     if filled and not whole.translate(None, _NUMBER_BYTES):
         doubles = _doubles(values, whole)
@@ -162,7 +162,7 @@ def _scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
     reading = numeric_reading(raw)
     if reading is None:
         return string
-    return untyped_number(reading, raw) if text else reading
+    return make_untyped_number(reading, raw) if text else reading
 
 
 def _doubles(values: list[bytes], whole: bytes) -> list[float] | None:

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 
 from sowctl.messages.base import PayloadRefused
 from sowctl.messages.xml.parse import MAX_XML_DEPTH, SPACE, check, new_parser, run
-from sowctl.values.compare import numeric_reading, untyped_number
+from sowctl.values.compare import make_untyped_number, numeric_reading
 from sowctl.values.fields import Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path, Step
 
@@ -150,4 +150,4 @@ def inferred(value: str, *, text: bool) -> Scalar:
     number = numeric_reading(value)
     if number is None:
         return value if value.strip(SPACE) else None
-    return untyped_number(number, value.encode()) if text else number
+    return make_untyped_number(number, value.encode()) if text else number

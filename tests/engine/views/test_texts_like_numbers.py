@@ -22,7 +22,7 @@ from sowctl.engine.views import computing
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.view import open_computed
 from sowctl.messages.types import get_type
-from sowctl.values.compare import is_shortest_text, written
+from sowctl.values.compare import choose_kind, is_shortest_text
 from sowctl.values.differences import has_same_reading
 from sowctl.values.fields import Number, Slot
 from sowctl.values.paths import parse_path
@@ -176,9 +176,9 @@ def test_numbers_of_typed_messages_keep_their_texts() -> None:
 
 
 def test_the_text_of_a_number_without_a_kind_is_written() -> None:
-    assert written(Number(123, b"00123", typed=False)) == b"00123"
-    assert written(Number(1.5, b"1.5", typed=False)) == 1.5
-    assert written(Number(1.5, b"1.50")) == Number(1.5, b"1.50")
+    assert choose_kind(Number(123, b"00123", typed=False)) == b"00123"
+    assert choose_kind(Number(1.5, b"1.5", typed=False)) == 1.5
+    assert choose_kind(Number(1.5, b"1.50")) == Number(1.5, b"1.50")
 
 
 def test_inferred_columns_of_identifiers_are_texts() -> None:

@@ -29,7 +29,7 @@ from sowctl.engine.upkeep.searching.entries import named_topics
 from sowctl.engine.views.collecting import no_collection
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.base import columns_of
-from sowctl.values.compare import written
+from sowctl.values.compare import choose_kind
 from sowctl.values.fields import Number, Slot, SlotValue, Values
 from sowctl.values.paths import Path
 
@@ -130,7 +130,7 @@ class _Field:
             self.without += sum(map(column.count, (None, "", b"")))
         self.records += len(column)
         if Number in kinds:
-            flat = self._written(flat)
+            flat = self._choose_kinds(flat)
             kinds = set(map(type, flat))
         if kinds & {str, bytes}:
             self._texts([_text(value) for value in flat if type(value) in (str, bytes) and value])
@@ -146,12 +146,12 @@ class _Field:
             self.tally.add(found)
             self.numbers.add(found)
 
-    def _written(self, flat: Sequence[Any]) -> list[Any]:
+    def _choose_kinds(self, flat: Sequence[Any]) -> list[Any]:
         """The values as they are shown elsewhere, where the message type does not tell numbers from texts.
 
         Texts that only look like numbers count among the numbers, too: they are compared and summed as such.
         """
-        shown = [written(value) if type(value) is Number else value for value in flat]
+        shown = [choose_kind(value) if type(value) is Number else value for value in flat]
         pairs = zip(flat, shown, strict=True)
         self.numbers.add([value.value for value, text in pairs if type(value) is Number and type(text) is bytes])
         return shown
