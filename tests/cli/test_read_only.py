@@ -14,6 +14,7 @@ import pytest
 
 import sowctl
 from sowctl.cli.commands.bodies import doctor as examination
+from sowctl.errors import StorageError
 from sowctl.store import check
 from tests.cli.conftest import Cli
 from tests.support.instances import START, CheckHere, Lab, config_xml, message, topic_xml
@@ -276,6 +277,24 @@ def test_queues_can_be_read_by_who_may_not_write(
     assert status == 6 and "lease" in err
     allow_writing(queues)
     assert {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()} == before
+
+
+def test_nothing_is_leased_from_a_copy(queues: Path) -> None:
+    """A program that has looked at a queue with one handle is refused when it leases with it."""
+
+    def look_and_lease() -> tuple[int, str, int]:
+        with sowctl.open(str(queues / "sowctl.xml"), clock=lambda: START) as opened:
+            queue = opened.queue("work")
+            seen = len(list(queue.peek()))
+            try:
+                with queue.lease(1):
+                    code = "leased"
+            except StorageError as error:
+                code = error.code
+            return seen, code, len(list(queue.peek()))
+
+    forbid_writing(queues)
+    assert as_reader(look_and_lease) == (9, "SOW-STO-041", 9)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from struct import pack
 from tempfile import TemporaryDirectory
@@ -73,8 +73,7 @@ class Turns:
         self._digest = digest_of(queue)
         self._owner = instance.publisher
         self._known: tuple[int, int, int] | None = None
-        self._copy: TemporaryDirectory[str] | None = None
-        """Where the copy of the state lies, for a process that may not write it."""
+        self._is_copy = False
 
     @property
     def has_log(self) -> bool:
@@ -127,30 +126,32 @@ class Turns:
     def look(self, act: Callable[[Turn], T], *, look: bool = False) -> T:
         """As :meth:`make`, for an ``act`` that reads alone: where this process may not write the state or the journal,
         the change is made to a copy of the state, and nothing is journalled."""
-        if self._copy is None:
-            try:
-                return self.make(act, look=look)
-            except StorageError as error:
-                if error.code not in NOT_WRITABLE:
-                    raise
-            self._use_copy()
-        return self.make(act, journals=True, look=look)
-
-    def _use_copy(self) -> None:
-        # Whatever the first attempt has opened belongs to the file that may not be written.
-        self.close()
-        self._copy = TemporaryDirectory(prefix="sowctl-queue-")
-        self._file = self._file.copy_into(Path(self._copy.name))
+        try:
+            return self.make(act, look=look)
+        except StorageError as error:
+            if error.code not in NOT_WRITABLE:
+                raise
         self.instance.notify_once(
             "queue copy", "queues are read from copies of their state files, which cannot be written here"
         )
+        with self._on_copy():
+            return self.make(act, journals=True, look=look)
+
+    @contextmanager
+    def _on_copy(self) -> Iterator[None]:
+        """Make changes to a copy of the state for the moment: what is to be leased is never leased from one."""
+        file, known = self._file, self._known
+        file.close()
+        with TemporaryDirectory(prefix="sowctl-queue-") as place, closing(file.copy_into(Path(place))) as copy:
+            self._file, self._is_copy = copy, True
+            try:
+                yield
+            finally:
+                self._file, self._known, self._is_copy = file, known, False
 
     def close(self) -> None:
         """Close all files."""
         self._file.close()
-        if self._copy is not None:
-            self._copy.cleanup()
-            self._copy = None
         if self._log is not None:
             self._log.close()
         if self._writer is not None:
@@ -162,7 +163,7 @@ class Turns:
         """A turn; None where the journal was so long that it takes one more to read it up."""
         with ExitStack() as locks:
             # A copy journals nothing, so that it takes no lock of the journal.
-            writes = journals and self._copy is None
+            writes = journals and not self._is_copy
             if writes:
                 locks.enter_context(self.writer.lock())
             # Opened before the state is locked: who opens a journal may ask the states of all queues, this one too.
@@ -236,7 +237,7 @@ class Turns:
     def _settle(self, turn: Turn) -> None:
         """Write what the change has to say into the journal; from here on it counts."""
         entries = turn.entries
-        if not len(entries) or self._copy is not None:
+        if not len(entries) or self._is_copy:
             return
         from sowctl.journal.group import Group
 
