@@ -460,7 +460,7 @@ class _Run:
         config = part.writer.config
         if expires(config.expiration) or config.key_mode == "none":
             return
-        if count := sum(map(bool, part.expirations)):
+        if count := len(part.expirations) - part.expirations.count(0):
             self.report.lifetimes_ignored += count
             # Beside History a lifetime is not allowed.
             remedy = "; add <Expiration>enabled</Expiration> to it" if config.history is None else ""
