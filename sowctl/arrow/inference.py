@@ -27,6 +27,9 @@ Shape: TypeAlias = "str | tuple[int, int] | list[Shape] | dict[str, Shape]"
 """A type: its name, the digits of a DECIMAL in all and behind the point, an array of one type, a struct of members."""
 MOST_FIELDS = 10_000
 """Fields, nested ones counted, of the largest schema that is inferred. More are names that are data."""
+MAX_COLUMN_DEPTH = 50
+"""Objects and arrays within each other that have columns of their own; what lies deeper is a text of JSON. Files of
+Arrow end at 64 levels, and some readers before."""
 _LONG = 1 << 63
 _EXACT = 1 << 53
 """Up to here a double holds every whole number."""
@@ -120,8 +123,8 @@ class _Budget:
     def __init__(self, spent: int) -> None:
         self._spent = spent
 
-    def field(self) -> _Seen:
-        """A new field."""
+    def field(self, depth: int) -> _Seen:
+        """A new field at this depth."""
         self._spent += 1
         if self._spent > MOST_FIELDS:
             raise LimitError(
@@ -129,13 +132,14 @@ class _Budget:
                 f"the messages have more than {MOST_FIELDS:,} fields, which no inferred schema holds",
                 hint="declare the fields; an object whose names are data is a MAP<STRING, ...>",
             )
-        return _Seen()
+        return _Seen(depth)
 
 
 class _Seen:
     """The values in one place of the messages. All flags and bounds only ever grow, so the order does not matter."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
+        self.depth = depth
         self.text = self.truth = self.whole = self.real = self.objects = False
         self.low = self.high = 0
         # of numbers with a point or an exponent: whether a double keeps them all, and the digits on both sides
@@ -163,20 +167,22 @@ class _Seen:
             self.real = self.odd = True
         elif kind is bool:
             self.truth = True
+        elif kind in (dict, list) and self.depth >= MAX_COLUMN_DEPTH:
+            self.text = True
         elif kind is dict:
             self.objects = True
             members = self.members
             for name, inner in value.items():
                 member = members.get(name)
                 if member is None:
-                    member = members[name] = budget.field()
+                    member = members[name] = budget.field(self.depth + 1)
                 if type(inner) is str:  # most are, and the call would cost more than this
                     member.text = True
                 else:
                     member.note(inner, budget)
         elif kind is list:
             if self.item is None:
-                self.item = budget.field()
+                self.item = budget.field(self.depth + 1)
             for inner in value:
                 self.item.note(inner, budget)
 
@@ -211,11 +217,11 @@ class _Seen:
         self.forms |= other.forms
         if other.item is not None:
             if self.item is None:
-                self.item = budget.field()
+                self.item = budget.field(self.depth + 1)
             self.item.merge(other.item, budget)
         for name, seen in other.members.items():
             if name not in self.members:
-                self.members[name] = budget.field()
+                self.members[name] = budget.field(self.depth + 1)
             self.members[name].merge(seen, budget)
 
     def count(self) -> int:

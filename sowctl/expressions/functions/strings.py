@@ -6,7 +6,6 @@ from sowctl.expressions.environment import LONG_TEXT_BYTES, Environment
 from sowctl.expressions.functions.signature import function
 from sowctl.expressions.syntax.patterns import Matcher
 
-
 _FEW = 4
 """Texts that are joined before their length is looked at: four of the longest take 256 MiB."""
 

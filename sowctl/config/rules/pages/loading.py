@@ -118,7 +118,7 @@ PAGES: dict[str, str] = {
         Example: an end tag that is missing in each of many repeated lines.
         Instead: close the elements, or flatten the includes.
         """,
-    "SOW-CFG-022": """What: there are more than 100,000 elements, 1,000 attributes, or 100,000 comments and instructions in a file.
+    "SOW-CFG-022": """What: there are more than 100,000 elements or 1,000 attributes, or 100,000 comments in one file.
 
         Why: the limit bounds time and memory.
         Example: a generated file with tens of thousands of topics.

@@ -1,0 +1,36 @@
+"""A message as deep as any may be goes into every typed table: what lies too deep for a column is a text of JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sowctl.arrow.inference import MAX_COLUMN_DEPTH, Inference
+from sowctl.messages.base import MAX_DEPTH
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+DEPTHS = (MAX_COLUMN_DEPTH - 1, MAX_COLUMN_DEPTH, MAX_COLUMN_DEPTH + 1, 63, 64, 200, *range(248, MAX_DEPTH))
+
+
+@pytest.mark.parametrize("opening", ["[", '{"x":'])
+@pytest.mark.parametrize(
+    "words",
+    [["sql", "select * from t"], *(["export", "t", f"t.{end}"] for end in ("parquet", "arrow", "sqlite", "csv"))],
+    ids=lambda words: " ".join(words),
+)
+def test_deep_messages_become_tables(cli: Cli, words: list[str], opening: str) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ()))
+    closing = "]" if opening == "[" else "}"
+    rows = "".join(f'{{"id":{n},"a":{opening * (n - 1)}1{closing * (n - 1)}}}\n' for n in DEPTHS)
+    assert cli("publish", "t", stdin=rows.encode()).status == 0
+    done = cli(*words)
+    assert done.status == 0, done.err
+
+
+def test_the_depth_of_a_type_is_bounded() -> None:
+    found = Inference()
+    found.add([b'{"a":' + b"[" * 200 + b"1" + b"]" * 200 + b"}"])
+    assert found.ddl().count("ARRAY<") == MAX_COLUMN_DEPTH - 1
+    assert "STRING" in found.ddl()
