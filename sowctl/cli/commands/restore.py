@@ -12,7 +12,7 @@ from sowctl.values.units import MAX_U64
 
 EXAMPLES = (
     "sowctl restore backups --to restored",
-    "sowctl restore backups --to yesterday --at 2026-01-05T10:00:00Z --dry-run",
+    "sowctl restore backups --to yesterday --txid 500 --dry-run",
     "sowctl restore backups --to before --txid 2000 --summary json",
 )
 
