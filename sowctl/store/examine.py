@@ -10,7 +10,6 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from operator import itemgetter, lt
 from pathlib import Path
@@ -27,7 +26,7 @@ from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_entry
 from sowctl.store.check import StoreCoverage
 from sowctl.store.codec import damaged_entries, history_key_of, split_history_key
-from sowctl.store.lmdberrors import REBUILD, damaged_page
+from sowctl.store.lmdberrors import REBUILD, translate
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.environment import Mode, open_handle
 from sowctl.store.opening.handle import Handle
@@ -81,6 +80,10 @@ class StoreExamination:
         yield from self._read_sequences()
         if self.databases.changes is not None:
             yield from self._walk("changes", self.databases.changes, self._changes)
+        try:
+            self.txn.verify_free_list()
+        except DamageError as problem:
+            yield self._finding(problem.code, problem.message, "free list")
         if self.meta is not None and not self.skipped:
             yield from self._totals(self.meta)
 
@@ -108,7 +111,7 @@ class StoreExamination:
         if self._is_refused and isinstance(problem, lmdb.BadTxnError):
             return
         self._is_refused = True
-        yield self._finding("SOW-STO-023", damaged_page(problem, Path(self.path)).message + where, element)
+        yield self._finding("SOW-STO-023", translate(problem, Path(self.path), "read").message + where, element)
 
     def _read_spare_page(self) -> Iterator[Finding]:
         """The meta page that is not in use: LMDB leaves it mixed from two states where writing it fails.
@@ -148,8 +151,14 @@ class StoreExamination:
         self, name: str, database: Any, look: Callable[[list[bytes], list[bytes]], Iterator[Finding]]
     ) -> Iterator[Finding]:
         """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
-        last, batches = b"", 0
+        last, batches, fault = b"", 0, ""
         self.note(f"{name}, its beginning")
+        try:
+            # A cursor goes from leaf to leaf past a wrong key in a branch page, where a search would be led astray.
+            self.txn.verify_tree(database)
+        except DamageError as problem:
+            fault = problem.message
+            yield self._finding(problem.code, fault, name)
         try:
             # One cursor over the leaves: it meets every entry that is linked from its neighbours.
             pairs = self.txn.cursor(database).iternext()
@@ -163,18 +172,16 @@ class StoreExamination:
                     return
                 self.steady()
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
-                # a cursor walks past a wrong key in a branch page; a lookup from the root does not
-                # what the cursor finds.
-                if list(map(partial(self.txn.get, db=database), keys)) != values:
-                    yield self._finding("SOW-STO-003", f"some keys are not found, after {_shown(last)}", name)
                 yield from look(keys, values)
                 last, batches = keys[-1], batches + 1
                 if batches % PROGRESS_EVERY == 0:
                     self.note(f"{name} after {_shown(last)}")
                     self.tell()
             self.tell()
-        except lmdb.Error as problem:
-            yield from self._damaged_page(problem, f", after {_shown(last)}", name)
+        except (lmdb.Error, DamageError) as problem:
+            # What the walk of the tree has found already is not said again.
+            if not isinstance(problem, DamageError) or problem.message != fault:
+                yield from self._damaged_page(problem, f", after {_shown(last)}", name)
             self.skipped.append(f"{name} after {_shown(last)}")
 
     def _chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -37,11 +37,12 @@ def inconsistent(reason: str, path: Path) -> DamageError:
 class Ordered:
     """A sub-database in a transaction."""
 
-    def __init__(self, txn: ProvenTransaction, database: Any, length: int, path: Path) -> None:
-        """``length``: bytes of its keys."""
+    def __init__(self, txn: ProvenTransaction, database: Any, length: int, covered: int, path: Path) -> None:
+        """``length``: bytes of its keys; ``covered``: so many of them go into the checksum of a value."""
         self._txn = txn
         self._database = database
         self._length = length
+        self._covered = covered
         self._path = path
 
     def walk(self, start: bytes | None, stop: bytes | None, size: int) -> Iterator[Batch]:
@@ -53,7 +54,8 @@ class Ordered:
             cursor = self._txn.cursor(self._database)
             # A wrong key in a branch page makes a search begin too late, and a range end too early: entries would be
             # missing there, all others sound and in order.
-            cursor.verify_absence([bound for bound in (start, stop) if bound is not None])
+            bounds = [bound for bound in (start, stop) if bound is not None]
+            cursor.verify_absence(bounds, self._length, self._covered)
             if not (cursor.first() if start is None else cursor.set_range(start)):
                 return
             pairs = cursor.iternext()

@@ -138,7 +138,8 @@ class Reader:
                 there: dict[bytes, bytes] = dict(cursor.getmulti(asked))
                 refuse_damaged(list(there), list(there.values()), self._path)
                 if len(there) < len(asked) and self.meta.records:
-                    cursor.verify_absence([key for key in asked if key not in there])
+                    absent = [key for key in asked if key not in there]
+                    cursor.verify_absence(absent, codec.KEY_SIZE, codec.KEY_SIZE)
                 found |= there
         return found
 
@@ -269,23 +270,23 @@ class Reader:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
         return _versions_of(self._history(), self._path, key)
 
-    def _ordered(self, database: Any, length: int) -> Ordered:
-        return Ordered(self._txn, database, length, self._path)
+    def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
+        return Ordered(self._txn, database, length, covered, self._path)
 
     def _records(self) -> Ordered:
-        return self._ordered(self._handle.databases.records, codec.KEY_SIZE)
+        return self._ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE)
 
     def _history(self) -> Ordered:
-        return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE)
+        return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
 
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
-        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE)
+        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         yield from _expired(entries, self._path, now)
 
     def next_expiry(self, now: int) -> int | None:
         """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
-        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE)
+        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
             return int.from_bytes(keys[0][:8], "big")
         return None

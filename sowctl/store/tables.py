@@ -45,6 +45,8 @@ class Table:
         """The value of a key, None where there is none."""
         with explained(self._path, "read a table"):
             found = self._txn.get(key, None, self._database)
+            if found is None:
+                self._txn.cursor(self._database).verify_absence((key,), None, None)
         return None if found is None else self._sound(key, found)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -62,6 +62,7 @@ class WriteTxn(Reader):
     """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
 
     COMMITS_AFTER = 1
+
     def __init__(self, handle: Handle, txn: Any) -> None:
         super().__init__(handle, txn)
         self.changed = False

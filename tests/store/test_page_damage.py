@@ -117,7 +117,9 @@ def head(data: Copy, chance: random.Random) -> None:
         pack_into("=Q", data, at, number(len(data) // PAGE, chance))
     elif field == 1:
         flags = unpack_from("=H", data, at + 10)[0]
-        pack_into("=H", data, at + 10, chance.choice((0, 1, 2, 4, 8, 16, 0x12, 0x22, 0x42, flags ^ 1 << chance.randrange(16))))
+        pack_into(
+            "=H", data, at + 10, chance.choice((0, 1, 2, 4, 8, 16, 0x12, 0x22, 0x42, flags ^ 1 << chance.randrange(16)))
+        )
     else:
         pack_into("=H", data, at + 8 + 2 * field, number(PAGE, chance) & 0xFFFF)
 
@@ -184,7 +186,9 @@ def meta(data: Copy, chance: random.Random) -> None:
 
 
 def bit(data: Copy, chance: random.Random) -> None:
-    at = some_page(data, chance) * PAGE + chance.choice((chance.randrange(HEAD), chance.randrange(256), chance.randrange(PAGE)))
+    at = some_page(data, chance) * PAGE + chance.choice(
+        (chance.randrange(HEAD), chance.randrange(256), chance.randrange(PAGE))
+    )
     data[at] ^= 1 << chance.randrange(8)
 
 
@@ -226,7 +230,9 @@ def answers(records: Records) -> Iterator[tuple[Callable[[Reader], object], obje
     order = sorted(records)
     chance = random.Random(5)
     keys = chance.sample(order, min(60, len(order))) + [key_of(number) for number in range(20_000, 20_010)]
-    keys += [(int.from_bytes(key, "big") + chance.choice((-1, 1)) & (1 << 64) - 1).to_bytes(8, "big") for key in keys[:30]]
+    keys += [
+        (int.from_bytes(key, "big") + chance.choice((-1, 1)) & (1 << 64) - 1).to_bytes(8, "big") for key in keys[:30]
+    ]
     for key in keys:
         value = records.get(key)
         yield lambda reader, key=key: (found := reader.get(key)) and found.value, value  # type: ignore[misc]
@@ -295,7 +301,13 @@ def write(path: Path, truth: Truth, seed: int) -> int:
             values = [value_of(key, txid, b"w" * size, expiration=chance.choice((0, 7000))) for key in keys]
             gone = chance.sample(sorted(records), min(len(records) // 3, chance.choice((1, 15, 200))))
 
-            def change(txn: WriteTxn, keys: list[bytes] = keys, values: list[bytes] = values, gone: list[bytes] = gone) -> None:
+            def change(
+                txn: WriteTxn,
+                txid: int = txid,
+                keys: list[bytes] = keys,
+                values: list[bytes] = values,
+                gone: list[bytes] = gone,
+            ) -> None:
                 txn.put(keys, values)
                 txn.delete(gone)
                 txn.put_versions([(key, value) for key, value in zip(keys, values, strict=True)][:5])
@@ -350,7 +362,9 @@ def sample(make: Callable[[Path], None], directory: Path) -> tuple[Truth, Copy]:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_damage_ends_no_process_and_gives_no_wrong_answer(make: Callable[[Path], None], tmp_path: Path, deep: bool) -> None:
+def test_damage_ends_no_process_and_gives_no_wrong_answer(
+    make: Callable[[Path], None], tmp_path: Path, deep: bool
+) -> None:
     truth, content = sample(make, tmp_path)
     seeds = range(1500 if deep else 45)
     found = list(outcomes(tmp_path / "x.sow", content, truth, seeds))

@@ -150,8 +150,12 @@ def _backlog(instance: Instance, queue: Queue) -> Backlog:
 
 def _within(rows: StateRows) -> Iterator[str]:
     """The pages against the indexes and counters that follow from them."""
+    rows.verify_structure()
     state = rows.state
     counts: Counter[int] = Counter()
+    held: set[tuple[int, int]] = set()
+    rung: set[tuple[int, int]] = set()
+    named: dict[tuple[int, int], int] = {}
     in_flight: Counter[int] = Counter()
     ready: set[tuple[int, int]] = set()
     barriers: set[int] = set()
@@ -164,6 +168,12 @@ def _within(rows: StateRows) -> Iterator[str]:
             yield f"the page of txid {first} is not in order"
             continue
         behind = txids[-1]
+        held |= {(holder, first) for holder in page.held_by()}
+        rung |= {(page.alarm, first)} if page.alarm else set()
+        bookmarks = zip(page.publishers, page.sequences, page.states, txids, strict=True)
+        named |= {
+            (publisher, sequence): txid for publisher, sequence, one, txid in bookmarks if publisher and one != DONE
+        }
         counts.update(page.states)
         ready |= {(priority, first) for priority in page.ready_priorities()}
         for index, one in enumerate(page.states):
@@ -176,6 +186,15 @@ def _within(rows: StateRows) -> Iterator[str]:
         due = page.next_alarm()
         if due and not (page.alarm and page.alarm <= due and first in alarms):
             yield f"something of the page of txid {first} falls due, and the index does not say so"
+    # These rows have no checksums: each of them follows from the pages, which have.
+    if rows.held_pages() != held or rows.alarm_pages() != rung:
+        yield "the indexes of leases and of what falls due are not those of the pages"
+    named |= {(one.publisher, one.sequence): txid for txid, one in rows.dead().items() if one.publisher}
+    if rows.names() != named:
+        yield "the bookmarks of clients are not those of the messages"
+    deferred, due_then = rows.all_deferred()
+    if deferred != due_then:
+        yield "acknowledgements that wait for their messages are not in both of their lists"
     if set(rows.ready()) != ready:
         yield "the index of what is ready is not that of the pages"
     written = state.ready, state.leased, state.delayed, state.barriers

@@ -52,7 +52,7 @@ def _leaves(file: PageFile, meta: MetaPage) -> list[int]:
     # Their keys are in another order than others: only where they lead to is asked for.
     for _ in range(meta.free_depth - 1):
         pages = [child for number in pages for child in file.branch(number).children]
-        if not 2 <= min(pages) or max(pages) > meta.last_page or len(pages) > meta.last_page:
+        if not min(pages) >= 2 or max(pages) > meta.last_page or len(pages) > meta.last_page:
             raise file.fault(meta.free_root, "it leads to a page that there is not")
     return pages
 

@@ -7,12 +7,10 @@ from the end of the page on: what overlaps or leaves a gap was not written by it
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from operator import add
+from typing import NamedTuple
 
 from sowctl.store.opening.pages import BIG_DATA, BRANCH, LEAF, PAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer
 
 OVERFLOW = 0x04
 SUB_TREE = 0x02
@@ -83,17 +81,19 @@ def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
         raise PageFault("its nodes do not fill its end")
 
 
-def probe_leaf(data: Buffer, base: int, size: int, number: int) -> int:
-    """How many entries a leaf page has, which begins at ``base`` of ``data``: only its head and the places of its
-    entries are proven. Raises :class:`PageFault`."""
-    found, _, flags, lower, upper = PAGE.unpack_from(data, base)
-    count = (lower - _HEAD_SIZE) >> 1
-    if found != number or flags != LEAF or lower & 1 or count < 1 or not lower <= upper <= size:
-        raise PageFault("it is not the leaf that it should be")
-    layout = _POINTERS[count] if count < len(_POINTERS) else struct.Struct(f"={count}H")
-    if max(layout.unpack_from(data, base + _HEAD_SIZE)) > size - _NODE_SIZE:
-        raise PageFault("a node lies outside of it")
-    return count
+def probe_leaf(data: bytes, number: int) -> int | None:
+    """How many entries a leaf page has; None where one of its values lies elsewhere, or its keys differ in length.
+
+    Only what reading takes is proven: its head, and that each entry lies within it. Raises :class:`PageFault`.
+    """
+    pointers, _ = _pointers(data, number, LEAF)
+    heads = memoryview(b"".join([data[place : place + _NODE_SIZE] for place in pointers])).cast("Q").tolist()
+    # Flags and size of the key are the upper half of a head: where the least and the greatest agree, all do.
+    kind = min(heads) >> 32
+    if kind & 0xFFFF or max(heads) >> 32 != kind:
+        return None
+    end = max(map(add, pointers, heads)) - (kind << 32) + _NODE_SIZE + (kind >> 16)
+    return len(pointers) if end <= len(data) else None
 
 
 def read_branch(data: bytes, number: int) -> BranchPage:
@@ -162,7 +162,9 @@ def _plain_leaf(data: bytes, pointers: tuple[int, ...], upper: int) -> LeafPage 
     if sorted((*pointers, size)) != sorted((upper, *ends)):
         raise PageFault("its nodes overlap or leave a gap")
     keys = [node[_NODE_SIZE:] for node in nodes]
-    return LeafPage(keys, [0] * len(keys), [head & 0xFFFF for head in heads], [place + _PLAIN_NODE for place in pointers])
+    return LeafPage(
+        keys, [0] * len(keys), [head & 0xFFFF for head in heads], [place + _PLAIN_NODE for place in pointers]
+    )
 
 
 def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchPage | None:

@@ -13,15 +13,19 @@ search in a changed tree ends in a page of that way or in one that LMDB has touc
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError
+from sowctl.store.codec import RESIDUE
 from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
 from sowctl.store.proof.freelist import verify_free_list
+from sowctl.store.proof.page import LeafPage
 from sowctl.store.proof.tree import LeafPlace, PageFile, Tree, sub_databases
 
 _FIRST = itemgetter(0)
@@ -53,23 +57,59 @@ class ProvenTree:
         """Before ``keys``, in order, are looked up and written."""
         self._tree.visit(keys, whole=True)
 
-    def verify_absence(self, keys: Iterable[bytes]) -> None:
-        """Prove that those of ``keys`` that a search does not find are not there.
-
-        Where a key would be the first or the last one of its leaf, it may be in the one beside that: the keys of that
-        one are not those of its place then.
-        """
+    def verify_places(self, keys: Iterable[bytes]) -> None:
+        """Prove the leaves in which ``keys`` would be, without the values that stand there."""
         tree, leaf, first, last = self._tree, None, b"", b""
         for key in keys:
-            if leaf is None or not (leaf.low <= key and (leaf.high is None or key < leaf.high)):
+            if leaf is None or not leaf.holds(key):
                 leaf = tree.find(key)
                 if leaf is None:
                     return
                 first, last = tree.ends(leaf)
-            if not first < key < last:
-                beside = tree.beside(leaf, forward=key > first)
-                if beside is not None:
-                    tree.ends(beside)
+            if not first < key < last and (beside := tree.beside(leaf, forward=key > first)) is not None:
+                tree.ends(beside)
+
+    def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
+        """Prove that those of ``keys`` that a search does not find are not there.
+
+        Where a key would be the first or the last one of its leaf, it may be in the one beside that: the keys of that
+        one are not those of its place then. A key that was altered keeps its place, perhaps: so what stands on both
+        sides has to be sound, too. Its keys have a ``length`` (None: any), and the checksum over the first ``covered``
+        bytes of the key (None: all) and the value is RESIDUE.
+        """
+        tree, leaf, page, data, proven = self._tree, None, None, b"", -1
+        for key in keys:
+            if leaf is None or page is None or not leaf.holds(key):
+                leaf = tree.find(key)
+                if leaf is None:
+                    return
+                data, page = tree.read_entries(leaf)
+                proven = -1
+            index = bisect_left(page.keys, key)
+            # Keys in the same gap are answered by one look at its two ends.
+            if index == proven:
+                continue
+            proven = index
+            for place in (index - 1, index):
+                if 0 <= place < len(page.keys):
+                    self._verify_entry(leaf, data, page, place, length, covered)
+                elif (beside := tree.beside(leaf, forward=place > 0)) is not None:
+                    other, entries = tree.read_entries(beside)
+                    self._verify_entry(beside, other, entries, 0 if place > 0 else -1, length, covered)
+
+    def _verify_entry(
+        self, leaf: LeafPlace, data: bytes, page: LeafPage, place: int, length: int | None, covered: int | None
+    ) -> None:
+        key, start = page.keys[place], page.places[place]
+        if page.flags[place]:
+            value = self._txn.get(key, b"", self._database)
+        else:
+            value = data[start : start + page.sizes[place]]
+        if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != RESIDUE:
+            reason = (
+                f"what stands at {int.from_bytes(key[:8], 'big')}, beside what was looked for, has a wrong checksum"
+            )
+            raise self._tree.fault(leaf.number, reason)
 
     def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
         """Before a search for the first entry from ``key`` on, or the last one before it."""
@@ -212,9 +252,13 @@ class ProvenCursor:
         (self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading)(keys)
         return self._cursor.getmulti(keys)
 
-    def verify_absence(self, keys: Iterable[bytes]) -> None:
-        """Prove that ``keys``, in order, which were not found, are not there."""
-        self._tree.verify_absence(keys)
+    def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
+        """Prove that ``keys``, in order, which were not found, are not there (:meth:`ProvenTree.verify_absence`)."""
+        if self._owner.is_writing:
+            # Most keys of a batch may be new. A record that an altered key hides is found by the next reader.
+            self._tree.verify_places(keys)
+        else:
+            self._tree.verify_absence(keys, length, covered)
 
     def putmulti(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> Any:
         """Set values; how many there were and how many were added."""
@@ -304,9 +348,21 @@ class ProvenTransaction:
             self._is_list_proven = True
         tree.is_changed = True
 
+    def verify_free_list(self) -> None:
+        """Prove the list of free pages."""
+        verify_free_list(self._file, self._meta)
+
+    def verify_tree(self, db: Any) -> None:
+        """Prove every page of the sub-database ``db``."""
+        self._tree(db).verify_all()
+
+    def verify_places(self, keys: Iterable[bytes], db: Any) -> None:
+        """Prove all of the leaves in which searches for ``keys``, in order, end."""
+        self._tree(db).verify_writing(keys)
+
     def verify_all(self) -> None:
         """Prove every page of every sub-database, and the free list."""
-        verify_free_list(self._file, self._meta)
+        self.verify_free_list()
         for tree in self._trees.values():
             tree.verify_all()
 

@@ -35,10 +35,6 @@ from sowctl.store.proof.page import (
 
 KEPT_BRANCHES = 4096
 """Branch pages that are kept from one transaction to the next, with their bytes: 16 MiB of 4 KiB pages."""
-KEY_REACH_BYTES = 1 << 17
-"""How far from a leaf LMDB may read where places and sizes of keys in it, 16 bits each, are wrong."""
-
-
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
 _NODE_ROOM = 8 + 2 + 1
@@ -97,10 +93,6 @@ class PageFile:
     def _bytes_at(self, size: int, start: int) -> bytes:
         return self._bytes(start, size)
 
-    def is_short(self, last_page: int) -> bool:
-        """Whether the file ends before a page that its state has."""
-        return self._size < (last_page + 1) * self.page_size
-
     def _mapped(self, end: int) -> mmap.mmap:
         """A map that reaches ``end``, which lies in the file."""
         if self._map is None or len(self._map) < end:
@@ -145,17 +137,12 @@ class PageFile:
             raise self.fault(number, problem) from None
 
     def probe(self, number: int) -> int | None:
-        """How many entries leaf page ``number`` has; None where this short proof does not do. Raises DamageError.
+        """How many entries leaf page ``number`` has; None where the short proof does not do (:func:`probe_leaf`).
 
-        LMDB, which compares keys where they are said to be, stays within the file then: that is what reading takes,
-        where order, counts and checksums prove what was read.
+        It is what reading takes where order, counts and checksums prove what was read. Raises DamageError.
         """
-        start, size = number * self.page_size, self.page_size
-        data = self._mapped(start + size)
-        if start + size + KEY_REACH_BYTES > len(data):
-            return None
         try:
-            return probe_leaf(data, start, size, number)
+            return probe_leaf(self.read(number), number)
         except PageFault as problem:
             raise self.fault(number, problem) from None
 
@@ -212,7 +199,7 @@ class Tree:
     ``root`` and ``depth`` are what LMDB notes of it; ``last_page`` is that of the state.
     """
 
-    FLAGS = (0, BIG_DATA)
+    FLAGS: tuple[int, ...] = (0, BIG_DATA)
     """What LMDB may note of an entry."""
 
     def __init__(self, file: PageFile, root: int, depth: int, last_page: int) -> None:
@@ -221,10 +208,12 @@ class Tree:
         self._root = root
         self._last_page = last_page
         self._branches: dict[int, PlacedBranch] = {}
-        self._ends: dict[int, LeafEnds] = {}
+        self._ends: dict[int, tuple[bytes, bytes]] = {}
         self._probed: dict[int, int] = {}
-        # A short file has free pages at its end, if it is sound, and LMDB would not notice a value there.
-        self._is_short = file.is_short(last_page)
+
+    def fault(self, number: int, reason: object) -> DamageError:
+        """The error for a page of it."""
+        return self._file.fault(number, reason)
 
     @property
     def is_empty(self) -> bool:
@@ -241,7 +230,7 @@ class Tree:
             raise self._file.fault(number, "its keys are not those of its place")
         if not all(map(lt, starts, starts[1:])):
             raise self._file.fault(number, "its keys are out of order")
-        if not 2 <= min(page.children) or max(page.children) > self._last_page:
+        if not min(page.children) >= 2 or max(page.children) > self._last_page:
             raise self._file.fault(number, "it leads to a page that there is not")
         found = self._branches[number] = PlacedBranch(number, page, low, high)
         return found
@@ -300,6 +289,11 @@ class Tree:
             else:
                 self._probe(number)
 
+    def read_entries(self, leaf: LeafPlace) -> tuple[bytes, LeafPage]:
+        """The bytes and the entries of a leaf, all of it proven."""
+        self.ends(leaf)
+        return self._file.leaf(leaf.number)
+
     def bearing(self, leaf: LeafPlace) -> int:
         """How many of its entries may be removed before LMDB merges it with another one, at least."""
         page = self.entries(leaf.number)
@@ -315,7 +309,7 @@ class Tree:
     def _probe(self, number: int) -> int:
         count = self._probed.get(number)
         if count is None:
-            found = None if self._is_short else self._file.probe(number)
+            found = self._file.probe(number)
             count = self._probed[number] = len(self.entries(number).keys) if found is None else found
         return count
 

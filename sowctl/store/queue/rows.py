@@ -373,6 +373,31 @@ class StateRows:
                 found = cursor.last()
             return self._numbers(_U64, cursor.key())[0] if found else None
 
+    def verify_structure(self) -> None:
+        """Prove every page of the file but the values in them. Raises DamageError."""
+        self._txn.verify_all()
+
+    def held_pages(self) -> set[tuple[int, int]]:
+        """Holder and first txid of the pages with leases of one."""
+        return {(who, first) for who, first in (self._numbers(_PAIR, key) for key in self._keys("held"))}
+
+    def alarm_pages(self) -> set[tuple[int, int]]:
+        """Instant and first txid of the pages in which something falls due."""
+        return {(instant, first) for instant, first in (self._numbers(_PAIR, key) for key in self._keys("alarms"))}
+
+    def names(self) -> dict[Name, int]:
+        """The txids of the messages with clients' bookmarks, by these."""
+        return {self._name(key): self._numbers(_U64, raw)[0] for key, raw in self._items("names")}
+
+    def all_deferred(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
+        """Instant, publisher and sequence of acknowledgements without a message: by bookmarks, and by instants."""
+        named = {(self._numbers(_U64, raw)[0], *self._name(key)) for key, raw in self._items("deferred")}
+        return named, {self._numbers(_TRIPLE, key) for key in self._keys("due")}
+
+    def _name(self, key: bytes) -> Name:
+        publisher, sequence = self._numbers(_PAIR, key)
+        return publisher, sequence
+
     def _numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
         """The numbers of a key or a value. Raises DamageError."""
         if len(raw) != layout.size:

@@ -10,13 +10,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import lmdb
 from msgspec.structs import replace
 
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, SowError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec
@@ -156,14 +155,14 @@ class PartialExamination(StoreExamination):
                 if last >= keys[0] or keys != sorted(set(keys)) or keys[0] < low:
                     yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last or low)}", name)
                     return
-                # A cursor walks past a wrong key in a branch page; a lookup from the root does not find what it finds.
-                if list(map(partial(self.txn.get, db=database), keys)) != values:
-                    yield self._finding("SOW-STO-003", f"some keys are not found, after {_shown(last or low)}", name)
+                # A cursor goes past a wrong key in a branch page; a search is led astray.
+                self.txn.verify_places(keys, database)
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
                 yield from look(keys, values)
                 last = keys[-1]
-        except lmdb.Error as problem:
-            yield from self._damaged_page(problem, f", after {_shown(last or low)}", name)
+        except (lmdb.Error, DamageError) as problem:
+            message = translate(problem, self._handle.files.path, "read").message
+            yield self._finding("SOW-STO-023", f"{message}, after {_shown(last or low)}", name)
 
     def _with_lifetimes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         yield from self._records(keys, values)
