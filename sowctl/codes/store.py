@@ -64,7 +64,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-STO-023": """5 a damaged page
 
-        Why: LMDB met a page that it did not write so.
+        Why: A page of the LMDB file is not what LMDB writes, or does not belong where it is. Pages are proven before
+        LMDB follows them, as it may end the process.
         Do: ``sowctl replay`` for the topic, or restore the file from a copy.
         """,
     "SOW-STO-024": """8 a store of another definition

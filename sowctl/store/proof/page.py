@@ -70,7 +70,7 @@ def _pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int
 
 
 def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
-    """Raise PageFault unless the spans, each from an even place to an even one, fill a page from ``upper`` to its end."""
+    """Raise PageFault unless the spans fill a page from ``upper`` to its end. They begin and end at even places."""
     spans.sort()
     at = upper
     for start, end in spans:

@@ -391,7 +391,9 @@ class StateRows:
 
     def all_deferred(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
         """Instant, publisher and sequence of acknowledgements without a message: by bookmarks, and by instants."""
-        named = {(self._numbers(_U64, raw)[0], *self._name(key)) for key, raw in self._items("deferred")}
+        named: set[tuple[int, ...]] = set()
+        for key, raw in self._items("deferred"):
+            named.add((*self._numbers(_U64, raw), *self._numbers(_PAIR, key)))
         return named, {self._numbers(_TRIPLE, key) for key in self._keys("due")}
 
     def _name(self, key: bytes) -> Name:
