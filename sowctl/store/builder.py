@@ -28,8 +28,8 @@ from sowctl.store.opening.access import refuse_irregular
 from sowctl.store.opening.environment import DEFAULT_MAP, MAX_DATABASES, create_databases
 from sowctl.store.opening.handle import Handle, Identity
 from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, record_inode
-from sowctl.store.proof.transaction import begin_proven
-from sowctl.store.proof.tree import PageFile
+from sowctl.store.opening.proof.transaction import begin_proven
+from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.write import WriteTxn
 
 # Bounds the memory of a build; larger transactions are hardly faster, because appended pages are written once in any

@@ -2,7 +2,7 @@
 
 A checksum says that an entry is sound, and nothing of where it stands: a wrong bit in a branch page, or two pages
 exchanged, lead a search to a place where it finds sound entries, but not those that it should. Then keys do not ascend
-there, are of another length, or are not those that the branches promise (:mod:`sowctl.store.proof`).
+there, are of another length, or are not those that the branches promise (:mod:`sowctl.store.opening.proof`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sowctl.errors import DamageError
 from sowctl.store.lmdberrors import REBUILD, translate
 
 if TYPE_CHECKING:
-    from sowctl.store.proof.transaction import ProvenTransaction
+    from sowctl.store.opening.proof.transaction import ProvenTransaction
 
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""

@@ -211,7 +211,7 @@ class Reader:
         except DamageError as problem:
             # The ends of a part are verified by themselves: a record there would be called otherwise. Behind an error
             # of its own LMDB reads no more.
-            if problem.code == "SOW-STO-003":
+            if problem.code in ("SOW-STO-003", "SOW-STO-023"):
                 for _ in self.scan(batch=batch):
                     pass
             raise

@@ -22,9 +22,9 @@ from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles, may_hold,
 from sowctl.store.opening.handle import Databases, Handle, Identity, current_identity, rounded
 from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_inode
 from sowctl.store.opening.pages import inspect
+from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.opening.unlocked import Watch
-from sowctl.store.proof.transaction import ProvenTransaction, begin_proven
-from sowctl.store.proof.tree import PageFile
 
 # A map reserves address space, not memory. Readers begin small, because a limit on address space (ulimit -v) hits many
 # readers at once.

@@ -19,11 +19,11 @@ from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.locks import StoreFiles
-from sowctl.store.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven
 
 if TYPE_CHECKING:
+    from sowctl.store.opening.proof.tree import PageFile
     from sowctl.store.opening.unlocked import Watch
-    from sowctl.store.proof.tree import PageFile
 
 # A multiple of the page size of all machines: LMDB refuses a map that ends within a page.
 MAP_UNIT = 1 << 16

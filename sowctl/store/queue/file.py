@@ -26,8 +26,8 @@ from sowctl.seam import Seam
 from sowctl.store.lmdberrors import explained, translate
 from sowctl.store.opening.locks import FILE_MODE, FileLock
 from sowctl.store.opening.pages import inspect
-from sowctl.store.proof.transaction import ProvenTransaction, begin_proven
-from sowctl.store.proof.tree import PageFile
+from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.queue.rows import NAMES, StateRows
 from sowctl.store.queue.values import damaged
 from sowctl.waiting import holders

@@ -17,7 +17,7 @@ from sowctl.store.queue.page import BARRIER, DELAYED, LEASED, READY, Page
 from sowctl.store.queue.values import Barrier, Dead, Holder, QueueState, damaged, pack, pack_state, unpack, unpack_state
 
 if TYPE_CHECKING:
-    from sowctl.store.proof.transaction import ProvenTransaction
+    from sowctl.store.opening.proof.transaction import ProvenTransaction
 
 NAMES = ("meta", "pages", "ready", "alarms", "held", "names", "deferred", "due", "holders", "barriers", "dead")
 STATE_KEY = b"state"

@@ -24,9 +24,9 @@ from sowctl.errors import DamageError
 from sowctl.store.codec import RESIDUE
 from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
-from sowctl.store.proof.freelist import verify_free_list
-from sowctl.store.proof.page import LeafPage
-from sowctl.store.proof.tree import LeafPlace, PageFile, Tree, sub_databases
+from sowctl.store.opening.proof.freelist import verify_free_list
+from sowctl.store.opening.proof.page import LeafPage
+from sowctl.store.opening.proof.tree import LeafPlace, PageFile, Tree, sub_databases
 
 _FIRST = itemgetter(0)
 _ATTEMPTS = 100

@@ -10,8 +10,8 @@ import sys
 from operator import gt
 
 from sowctl.store.opening.pages import BIG_DATA, NO_PAGE, PAGE, MetaPage
-from sowctl.store.proof.page import PAGE_NUMBER
-from sowctl.store.proof.tree import PageFile
+from sowctl.store.opening.proof.page import PAGE_NUMBER
+from sowctl.store.opening.proof.tree import PageFile
 
 _WORD = PAGE_NUMBER.size
 

@@ -20,7 +20,7 @@ from sowctl.errors import DamageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD, explained
 from sowctl.store.opening.pages import BIG_DATA, DEEPEST, NO_PAGE, PAGE, TREE, MetaPage, sound_meta_pages
-from sowctl.store.proof.page import (
+from sowctl.store.opening.proof.page import (
     OVERFLOW,
     OVERFLOW_HEAD,
     PAGE_NUMBER,
@@ -60,7 +60,7 @@ class PageFile:
         self.names: dict[Any, bytes] = {}
         """The names of sub-databases by LMDB's handles of them, which do not tell."""
         self.is_list_proven = False
-        """Whether its free list was proven (:mod:`sowctl.store.proof.freelist`)."""
+        """Whether its free list was proven (:mod:`sowctl.store.opening.proof.freelist`)."""
 
     def close(self) -> None:
         """Close the file."""
