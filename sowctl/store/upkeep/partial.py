@@ -161,8 +161,7 @@ class PartialExamination(StoreExamination):
                 yield from look(keys, values)
                 last = keys[-1]
         except (lmdb.Error, DamageError) as problem:
-            message = translate(problem, self._handle.files.path, "read").message
-            yield self._finding("SOW-STO-023", f"{message}, after {_shown(last or low)}", name)
+            yield from self._damaged_page(problem, f", after {_shown(last or low)}", name)
 
     def _with_lifetimes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         yield from self._records(keys, values)
