@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FILTERS = ("FILTER", "EXPR")
 _FIELDS = ("LIST", "PATH")
-_HELP = (("--help", "show help"), ("-h", "show help"))
+_HELP = (("--help", "Show full help."), ("-h", "Show short help."))
 
 
 class Offer(Struct, frozen=True):

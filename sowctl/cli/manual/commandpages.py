@@ -83,7 +83,10 @@ def main_page() -> ManualPage:
 
 
 _HELP = Items(
-    (("--help, -h", "Show help."), ("--version, -V", "Show the version; with --json also the libraries' versions."))
+    (
+        ("--help, -h", "Show full help; -h shows short help."),
+        ("--version, -V", "Show the version; with --json, also the versions of libraries."),
+    )
 )
 
 
@@ -101,7 +104,7 @@ def command_page(command: Command) -> ManualPage:
         Section("EXAMPLES", (Verbatim(loaded.examples),)),
     ]
     if arguments:
-        items = tuple((p.declared.metavar, sentence(p.declared.help)) for p in arguments)
+        items = tuple((p.declared.metavar, p.declared.help) for p in arguments)
         sections.append(Section("ARGUMENTS", (Items(items),)))
     for panel, members in by_panel(loaded.parameters).items():
         sections.append(Section(panel.upper(), (_options(tuple(members)),)))
@@ -135,7 +138,7 @@ def _option(parameter: Parameter) -> tuple[str, str]:
     value = ""
     if parameter.takes_value:
         value = " " + ("|".join(declared.choices) if declared.choices else declared.metavar)
-    text = sentence(declared.help)
+    text = declared.help
     if parameter.takes_value and parameter.default not in (None, []):
         text += f" The default is {parameter.default}."
     if parameter.required:

@@ -97,7 +97,7 @@ def escaped(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A description from a declaration as a sentence: a capital in front, a full stop at the end."""
+    """A summary or table text as a sentence, with a capital and a full stop; a sentence stays as it is."""
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 

@@ -133,7 +133,7 @@ def _synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
     declared = known.get("format")
     if "json" in known or not isinstance(declared, Option) or "json" not in declared.choices:
         return ()
-    words = option("--json", help="the same as --format json", panel=declared.panel)
+    words = option("--json", help="Same as --format json.", panel=declared.panel)
     return (Parameter("json", words, "flag", False, False, ("format", "json")),)
 
 

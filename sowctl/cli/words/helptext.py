@@ -19,7 +19,8 @@ COLUMNS = 80
 """The width where no terminal says another one."""
 _LEAST, _MOST = 40, 100
 _INDENT = 26
-HELP = ("-h, --help", "show a short help, or this one")
+HELP = ("-h, --help", "Show short help (-h) or full help (--help).")
+_STATEMENT_END = re.compile(r"(?<=\.) (?=[A-Z])|;| \(")
 SHORT_EXAMPLES = 3
 SHORT_OPTIONS = 8
 """What ``-h`` shows of a command, so that it fits a terminal of 24 lines."""
@@ -72,8 +73,8 @@ def _indented(words: str, columns: int) -> list[str]:
 
 
 def _short_entry(parameter: Parameter, columns: int) -> list[str]:
-    """An option in one line, cut where its first statement ends or the line does."""
-    first = parameter.declared.help.partition(";")[0].partition(" (")[0]
+    """An option in one line: the first statement of its help, shortened to the line."""
+    first = _STATEMENT_END.split(parameter.declared.help, maxsplit=1)[0]
     width = columns - (_INDENT if columns >= 2 * _INDENT else 6)
     name = spelling(parameter)
     if len(name) > _INDENT - 3:

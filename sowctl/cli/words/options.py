@@ -22,76 +22,85 @@ OUTPUT = "Output options"
 
 Target: TypeAlias = Annotated[
     str,
-    Argument("TARGET", "a topic's or view's name, a .sow file, or a regular expression over names", complete="target"),
+    Argument("TARGET", "Name of a topic or view, a .sow file, or a regular expression over names.", complete="target"),
 ]
 Targets: TypeAlias = Annotated[
-    list[str] | None, Argument("TARGET", "topics, .sow files, or patterns; default all", complete="stored")
+    list[str] | None, Argument("TARGET", "Topics, .sow files or patterns. Default: all.", complete="stored")
 ]
-Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "names of views; default all", complete="view")]
-QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "a queue's name", complete="queue")]
+Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "Names of views. Default: all.", complete="view")]
+QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "Name of a queue.", complete="queue")]
 Leased: TypeAlias = Annotated[
-    list[str], Argument("MESSAGE", "bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input")
+    list[str], Argument("MESSAGE", "Bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input.")
 ]
-Leaser: TypeAlias = Annotated[str, option("--client", help="who leased; default command-line", metavar="NAME")]
-Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "names of topics; default all", complete="topic")]
+Leaser: TypeAlias = Annotated[
+    str, option("--client", help="Client that leased the messages. Default: command-line.", metavar="NAME")
+]
+Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "Names of topics. Default: all.", complete="topic")]
 
 JournalPlace: TypeAlias = Annotated[
-    str | None, Argument("DIR", "directory of the journals; default the configured one", complete="directory")
+    str | None, Argument("DIR", "Journal directory. Default: the configured one.", complete="directory")
 ]
 Archive: TypeAlias = Annotated[
     str | None,
     option(
         "--archive",
-        help="where older files of the journal lie: a directory or a URL; default the JournalArchiveDirectory",
+        help="Directory or URL of archived journal files. Default: the JournalArchiveDirectory.",
         metavar="URL",
     ),
 ]
 OlderThan: TypeAlias = Annotated[
     str | None,
-    option("--older-than", help="only files to which nothing was written for so long, such as 1d", metavar="TIME"),
+    option("--older-than", help="Only files that have not been written to for TIME, for example 1d.", metavar="TIME"),
 ]
 FindingsFormat: TypeAlias = Annotated[
-    str, option("--format", "-F", help="how findings are written", choices=("text", "json"))
+    str, option("--format", "-F", help="Output format of findings.", choices=("text", "json"))
 ]
 Coverage: TypeAlias = Annotated[
     str | None,
     option(
         "--summary",
-        help="how much was read and found: in words, or as the last line of JSON; without it on standard error, with "
-        "--format json as a line of JSON",
+        help="Print a summary of what was read and found, as text or as one line of JSON at the end. Without "
+        "--summary the text goes to standard error; with --format json it is one line of JSON.",
         choices=("text", "json"),
     ),
 ]
 
 Filter: TypeAlias = Annotated[
-    str | None, option("--filter", "-f", help="only records for which this expression is true", metavar="EXPR")
+    str | None, option("--filter", "-f", help="Only records that match the expression EXPR.", metavar="EXPR")
 ]
 SowKeys: TypeAlias = Annotated[
     list[str] | None,
-    option("--sow-key", help="only this SOW key, or a list with commas; may be repeated", metavar="KEY"),
+    option(
+        "--sow-key",
+        help="Only the record with this SOW key, or a comma-separated list of keys. May be repeated.",
+        metavar="KEY",
+    ),
 ]
 MessageType: TypeAlias = Annotated[
     str | None,
     option(
-        "--message-type", help="the message type, where topics share a name", metavar="TYPE", complete="message type"
+        "--message-type",
+        help="Message type, if several topics share the name.",
+        metavar="TYPE",
+        complete="message type",
     ),
 ]
 LiteralTopic: TypeAlias = Annotated[
-    bool, option("--literal-topic", help="the target is a name, never a regular expression")
+    bool, option("--literal-topic", help="Treat the target as a name, never as a regular expression.")
 ]
 Sample: TypeAlias = Annotated[
-    str | None, option("--sample", help="look at so many records, or at such a part of them: 10000, 5%", metavar="N")
+    str | None, option("--sample", help="Read only a sample of N records or a percentage: 10000, 5%.", metavar="N")
 ]
-Regex: TypeAlias = Annotated[bool, option("--regex", help="the target is a regular expression; lists what it matches")]
-At: TypeAlias = Annotated[
-    str | None, option("--at", help="the state as of a time, a bookmark or a txid", metavar="WHEN")
+Regex: TypeAlias = Annotated[
+    bool, option("--regex", help="Treat the target as a regular expression; list its matches.")
 ]
+At: TypeAlias = Annotated[str | None, option("--at", help="State as of a time, a bookmark or a txid.", metavar="WHEN")]
 Format: TypeAlias = Annotated[
     str | None,
     option(
         "--format",
         "-F",
-        help="output format; without it table on a terminal, else ndjson",
+        help="Output format. Default: table on a terminal, otherwise ndjson.",
         choices=FORMATS,
         panel=OUTPUT,
     ),
@@ -100,65 +109,76 @@ Meta: TypeAlias = Annotated[
     bool,
     option(
         "--meta",
-        help="wrap payloads in envelopes with topic, key, times and txid; entries of a journal have bookmarks, too",
+        help="Wrap payloads in envelopes with topic, key, times and txid; journal entries also have bookmarks.",
         panel=OUTPUT,
     ),
 ]
 Columns: TypeAlias = Annotated[
     str | None,
     option(
-        "--columns", help="of table, csv and tsv, such as /id,sow_key; into pipes csv", metavar="LIST", panel=OUTPUT
+        "--columns",
+        help="Columns of table, csv and tsv output, for example /id,sow_key. Selects csv when piped.",
+        metavar="LIST",
+        panel=OUTPUT,
     ),
 ]
 Delimiter: TypeAlias = Annotated[
     str | None,
-    option("--delimiter", help="end of a record of ndjson, raw, template: text, or a byte as a number", panel=OUTPUT),
+    option(
+        "--delimiter",
+        help="Record terminator of ndjson, raw and template output: a text, or a byte value as a number.",
+        panel=OUTPUT,
+    ),
 ]
 Null: TypeAlias = Annotated[
-    bool, option("--null", "-0", help="records of ndjson, raw and template end with a zero byte", panel=OUTPUT)
+    bool, option("--null", "-0", help="End records of ndjson, raw and template output with a NUL byte.", panel=OUTPUT)
 ]
 Lengths: TypeAlias = Annotated[
     bool,
-    option("--length-prefix", help="raw records, each behind its length: 4 bytes, big-endian", panel=OUTPUT),
+    option(
+        "--length-prefix", help="Print raw records, each preceded by its length: 4 bytes, big-endian.", panel=OUTPUT
+    ),
 ]
 Template: TypeAlias = Annotated[
     str | None,
-    option("--template", help="a text per record: {/path}, {data}, {sow_key}, {topic}, {timestamp}", panel=OUTPUT),
+    option(
+        "--template", help="Text to print per record: {/path}, {data}, {sow_key}, {topic}, {timestamp}.", panel=OUTPUT
+    ),
 ]
 NoHeaders: TypeAlias = Annotated[
-    bool, option("--no-headers", help="no line of names before the rows of csv, tsv and table", panel=OUTPUT)
+    bool, option("--no-headers", help="Omit the header line of csv, tsv and table output.", panel=OUTPUT)
 ]
 FixNames: TypeAlias = Annotated[
     bool,
-    option("--fix-names", help="show FIX tags by the names that the standard gives them", panel=OUTPUT),
+    option("--fix-names", help="Show FIX tags by their standard names.", panel=OUTPUT),
 ]
 Framing: TypeAlias = Annotated[
     str | None,
     option(
         "--framing",
-        help="how messages are told apart in the input; default lines, or length for types with bytes of any kind",
+        help="How input is split into messages. Default: lines, or length for message types that may contain any byte.",
         choices=FRAMINGS,
     ),
 ]
 NullFraming: TypeAlias = Annotated[
-    bool, option("--null", "-0", help="messages end with a zero byte; same as --framing nul")
+    bool, option("--null", "-0", help="Messages end with a NUL byte; same as --framing nul.")
 ]
 Output: TypeAlias = Annotated[
     str | None,
-    option("--output", help="write to FILE, whole or not at all", metavar="FILE", complete="file", panel=OUTPUT),
+    option("--output", help="Write to FILE, atomically.", metavar="FILE", complete="file", panel=OUTPUT),
 ]
-Force: TypeAlias = Annotated[bool, option("--force", help="let --output replace an existing file", panel=OUTPUT)]
-DryRun: TypeAlias = Annotated[bool, option("--dry-run", help="say what would be done, and do nothing")]
-Yes: TypeAlias = Annotated[bool, option("--yes", help="do not ask")]
+Force: TypeAlias = Annotated[bool, option("--force", help="Let --output replace an existing file.", panel=OUTPUT)]
+DryRun: TypeAlias = Annotated[bool, option("--dry-run", help="Show what would be done without doing it.")]
+Yes: TypeAlias = Annotated[bool, option("--yes", help="Do not ask for confirmation.")]
 Summary: TypeAlias = Annotated[
-    str | None, option("--summary", help="how the report at the end is written", choices=("text", "json"), panel=OUTPUT)
+    str | None, option("--summary", help="Output format of the final report.", choices=("text", "json"), panel=OUTPUT)
 ]
 Numbers: TypeAlias = Annotated[
     str | None,
     option(
         "--format",
         "-F",
-        help="write the numbers of every topic, and their total, to standard output",
+        help="Write the counts of each topic, and their total, to standard output.",
         choices=FORMATS,
         panel=OUTPUT,
     ),
@@ -167,35 +187,38 @@ Numbers: TypeAlias = Annotated[
 _CONFIG = option(
     "--config",
     "-c",
-    help="configuration file; default $SOWCTL_CONFIG, else the one of sowctl.xml, amps.xml, config.xml here",
+    help="Configuration file. Default: $SOWCTL_CONFIG, otherwise the one of sowctl.xml, amps.xml and "
+    "config.xml in the working directory.",
     metavar="FILE",
     complete="file",
     panel=PANEL,
 )
 _ROOT = option(
     "--root",
-    help="directory that relative paths of the configuration count from; default its own",
+    help="Base directory of relative paths in the configuration. Default: the directory of the configuration file.",
     metavar="DIR",
     complete="directory",
     panel=PANEL,
 )
-_COLOR = option("--color", help="colour messages", choices=("auto", "always", "never"), panel=PANEL)
-_ERRORS = option("--error-format", help="how errors are written", choices=("text", "json"), panel=PANEL)
-_WAIT = option("--lock-wait", help="how long to wait for a lock: 0, 10s, forever", metavar="TIME", panel=PANEL)
+_COLOR = option("--color", help="Color messages.", choices=("auto", "always", "never"), panel=PANEL)
+_ERRORS = option("--error-format", help="Output format of errors.", choices=("text", "json"), panel=PANEL)
+_WAIT = option("--lock-wait", help="How long to wait for a lock: 0, 10s, forever.", metavar="TIME", panel=PANEL)
 _TIMEOUT = option(
     "--timeout",
-    help="end with status 124 after so long, such as 30s, as an interrupt would",
+    help="Stop after TIME, for example 30s, as if interrupted, and exit with status 124.",
     metavar="TIME",
     panel=PANEL,
 )
-_NOW = option("--now", help="the time to take for the present; default $SOWCTL_NOW, else the clock", panel=PANEL)
-_PROGRESS = option(
-    "--progress", help="progress on standard error", choices=("auto", "always", "never", "json"), panel=PANEL
+_NOW = option(
+    "--now", help="Time to use as the current time. Default: $SOWCTL_NOW, otherwise the system clock.", panel=PANEL
 )
-_QUIET = option("--quiet", "-q", help="no notes; errors are still written", panel=PANEL)
-_VERBOSE = option("--verbose", "-v", help="more notes; may be repeated", counted=True, panel=PANEL)
-_NO_PAGER = option("--no-pager", help="show long tables on a terminal without a pager", panel=PANEL)
-_DEBUG = option("--debug", help="show a traceback with an error", panel=PANEL)
+_PROGRESS = option(
+    "--progress", help="Show progress on standard error.", choices=("auto", "always", "never", "json"), panel=PANEL
+)
+_QUIET = option("--quiet", "-q", help="Suppress notes; errors are still printed.", panel=PANEL)
+_VERBOSE = option("--verbose", "-v", help="Print more notes. May be repeated.", counted=True, panel=PANEL)
+_NO_PAGER = option("--no-pager", help="Do not use a pager for long tables on a terminal.", panel=PANEL)
+_DEBUG = option("--debug", help="Print a traceback with each error.", panel=PANEL)
 
 
 def _shared(name: str, declared: Option, shape: Shape, default: object) -> Parameter:

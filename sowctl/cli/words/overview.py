@@ -16,8 +16,8 @@ EXAMPLES = (
     "sowctl get orders 10417 --at -15m",
 )
 ROOT_OPTIONS = (
-    ("-h, --help", "show a short help, or this one; COMMAND --help shows a command's"),
-    ("-V, --version", "show the version; with --json also the libraries'"),
+    ("-h, --help", "Show short help (-h) or full help (--help), also of a COMMAND."),
+    ("-V, --version", "Show the version; with --json, also the versions of libraries."),
 )
 
 
@@ -45,7 +45,7 @@ def text(*, colored: bool = False, columns: int = COLUMNS) -> str:
     lines.append(title("Options of every command, before or after its name:", colored))
     lines += [line for parameter in GLOBALS for line in option_entry(parameter, columns)]
     lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words, columns)]
-    lines += ["", "Exit statuses, environment and files: sowctl man"]
+    lines += ["", "Exit statuses, environment variables and files: sowctl man"]
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +57,7 @@ def short_text(*, colored: bool = False, columns: int = COLUMNS) -> str:
         # of two words only the first: "journal" stands for list, dump, check ...
         names = dict.fromkeys(command.words[0] for command in COMMANDS if command.group == group)
         lines += entry(title(group, False), " ".join(names), columns)
-    lines += ["", "What each does: sowctl --help. Of one: sowctl COMMAND --help, sowctl man COMMAND"]
+    lines += ["", "Summaries: sowctl --help. One command: sowctl COMMAND --help, sowctl man COMMAND"]
     return "\n".join(lines) + "\n"
 
 
@@ -66,7 +66,7 @@ def of_prefix(word: str, *, colored: bool = False, columns: int = COLUMNS) -> st
     lines = [f"{title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...", "", title("Commands:", colored)]
     indent = max(len(command.words[1]) for command in members(word)) + 4
     lines += [line for one in members(word) for line in entry(one.words[1], one.summary, columns, indent)]
-    return "\n".join([*lines, "", f"What one takes: sowctl {word} COMMAND --help"]) + "\n"
+    return "\n".join([*lines, "", f"Options: sowctl {word} COMMAND --help"]) + "\n"
 
 
 def versions(*, as_json: bool) -> bytes:

@@ -12,69 +12,71 @@ if TYPE_CHECKING:
     from sowctl.engine.options import QueryOptions
 
 OrderBy: TypeAlias = Annotated[
-    str | None, option("--order-by", "-o", help="such as '/price DESC, /id'; default key order", metavar="LIST")
+    str | None,
+    option("--order-by", "-o", help="Sort order, for example '/price DESC, /id'. Default: by SOW key.", metavar="LIST"),
 ]
 TopN: TypeAlias = Annotated[
-    int | None, option("--top-n", "-n", "--limit", help="at most so many records", metavar="COUNT", minimum=0)
+    int | None, option("--top-n", "-n", "--limit", help="Print at most COUNT records.", metavar="COUNT", minimum=0)
 ]
 SkipN: TypeAlias = Annotated[
-    int | None, option("--skip-n", "--offset", help="leave out so many first", metavar="COUNT", minimum=0)
+    int | None, option("--skip-n", "--offset", help="Skip the first COUNT records.", metavar="COUNT", minimum=0)
 ]
 Select: TypeAlias = Annotated[
-    str | None, option("--select", help="fields to print, such as '-/,+/id,+/price'", metavar="LIST")
+    str | None, option("--select", help="Fields to print, for example '-/,+/id,+/price'.", metavar="LIST")
 ]
 Count: TypeAlias = Annotated[
-    bool, option("--count", help="print only how many records there are; with --format of each topic")
+    bool, option("--count", help="Print only the number of records; with --format, the number per topic.")
 ]
 Statistics: TypeAlias = Annotated[
-    bool, option("--statistics", help="say how many records were examined, matched and returned")
+    bool, option("--statistics", help="Print the number of records examined, matched and returned.")
 ]
 BatchSize: TypeAlias = Annotated[
     int,
-    option("--batch-size", help="records read at a time", metavar="COUNT", minimum=1, maximum=10_000),
+    option("--batch-size", help="Number of records to read at a time.", metavar="COUNT", minimum=1, maximum=10_000),
 ]
 SortMemory: TypeAlias = Annotated[
     str,
     option(
-        "--sort-memory", help="memory for sorting, and for the groups of a view, before files are used", metavar="SIZE"
+        "--sort-memory",
+        help="Memory for sorting and for the groups of a view, before temporary files are used.",
+        metavar="SIZE",
     ),
 ]
 Projection: TypeAlias = Annotated[
     str | None,
-    option("--projection", help="fields of one message per group, such as 'SUM(/qty) AS /sum'", metavar="LIST"),
+    option("--projection", help="Fields to compute per group, for example 'SUM(/qty) AS /sum'.", metavar="LIST"),
 ]
 Grouping: TypeAlias = Annotated[
     str | None,
-    option("--grouping", help="fields that make a group, such as '/region'; '' for one group of all", metavar="LIST"),
+    option(
+        "--grouping",
+        help="Fields to group by, for example '/region'; '' makes one group of all records.",
+        metavar="LIST",
+    ),
 ]
 AfterKey: TypeAlias = Annotated[
-    str | None, option("--after-key", help="go on after this SOW key, in key order", metavar="KEY")
+    str | None, option("--after-key", help="Continue after this SOW key, in key order.", metavar="KEY")
 ]
 OptionText: TypeAlias = Annotated[
-    str | None, option("--options", help="option text, such as 'top_n=10,select=[-/,+/id]'", metavar="TEXT")
+    str | None, option("--options", help="AMPS option string, for example 'top_n=10,select=[-/,+/id]'.", metavar="TEXT")
 ]
 Explain: TypeAlias = Annotated[
     bool,
-    option(
-        "--explain", help="print how the records would be found; it counts as asking, so that an index may be built"
-    ),
+    option("--explain", help="Print the query plan. Counts as a query for the decision to build an index."),
 ]
 Analyze: TypeAlias = Annotated[
-    bool, option("--analyze", help="with --explain, run the query and print counts and time, too")
+    bool, option("--analyze", help="With --explain: run the query and print counts and time, too.")
 ]
-NoIndex: TypeAlias = Annotated[bool, option("--no-index", help="use and build no memo indexes")]
+NoIndex: TypeAlias = Annotated[bool, option("--no-index", help="Neither use nor build memo indexes.")]
 Jobs: TypeAlias = Annotated[
-    int | None, option("--jobs", "-j", help="processes that may read a large store", metavar="COUNT", minimum=1)
+    int | None,
+    option("--jobs", "-j", help="Maximum number of processes that read a large store.", metavar="COUNT", minimum=1),
 ]
-Strict: TypeAlias = Annotated[
-    bool, option("--strict", help="end with status 2 where no record has a field that is named")
-]
-ExitStatus: TypeAlias = Annotated[bool, option("--exit-status", help="end with status 1 if nothing is found")]
+Strict: TypeAlias = Annotated[bool, option("--strict", help="Exit with status 2 if a named field occurs in no record.")]
+ExitStatus: TypeAlias = Annotated[bool, option("--exit-status", help="Exit with status 1 if nothing is found.")]
 
-Fresh: TypeAlias = Annotated[
-    bool, option("--fresh", help="compute a view or conflated topic anew, whatever its cache holds")
-]
-Follow: TypeAlias = Annotated[bool, option("--follow", help="go on with what is published, until interrupted")]
+Fresh: TypeAlias = Annotated[bool, option("--fresh", help="Recompute a view or conflated topic, ignoring its cache.")]
+Follow: TypeAlias = Annotated[bool, option("--follow", help="Keep printing new messages until interrupted.")]
 
 
 def with_unknown(invocation: Invocation, asked: QueryOptions, columns: str | None, *, strict: bool) -> QueryOptions:

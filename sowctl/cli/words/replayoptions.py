@@ -6,13 +6,13 @@ from typing import Annotated, TypeAlias
 
 from sowctl.cli.words.declare import option
 
-PLACES = "Place"
+PLACES = "Position options"
 
 Bookmark: TypeAlias = Annotated[
     str | None,
     option(
         "--bookmark",
-        help="begin here: 0, 0|1|, recent, a bookmark, a list, a txid, a time, or a range",
+        help="Start position: 0, 0|1|, recent, a bookmark, a list, a txid, a time, or a range.",
         metavar="WHERE",
         panel=PLACES,
     ),
@@ -21,7 +21,7 @@ NotFound: TypeAlias = Annotated[
     str | None,
     option(
         "--bookmark-not-found",
-        help="what to do about a beginning that is not there",
+        help="What to do if the start position is not in the journal.",
         choices=("fail", "epoch", "now"),
         panel=PLACES,
     ),
@@ -29,18 +29,21 @@ NotFound: TypeAlias = Annotated[
 Rate: TypeAlias = Annotated[
     str | None,
     option(
-        "--rate", help="replay 1000 messages or 500KB a second, or 2X as fast as recorded", metavar="RATE", panel=PLACES
+        "--rate",
+        help="Replay 1000 messages or 500KB per second, or at 2X the recorded speed.",
+        metavar="RATE",
+        panel=PLACES,
     ),
 ]
 RateMaxGap: TypeAlias = Annotated[
     str | None,
-    option("--rate-max-gap", help="longest pause between two replayed messages", metavar="TIME", panel=PLACES),
+    option("--rate-max-gap", help="Longest pause between two replayed messages.", metavar="TIME", panel=PLACES),
 ]
 Store: TypeAlias = Annotated[
     str | None,
     option(
         "--store",
-        help="bookmark store: a topic, or a .bookmarks file; begin where it says",
+        help="Bookmark store: a topic or a .bookmarks file. Start at the stored position.",
         metavar="STORE",
         complete="file",
         panel=PLACES,
@@ -50,33 +53,37 @@ StoreConfig: TypeAlias = Annotated[
     str | None,
     option(
         "--store-config",
-        help="the store is a topic of another instance, with this configuration",
+        help="Configuration of the other instance that holds the bookmark store topic.",
         metavar="FILE",
         panel=PLACES,
     ),
 ]
 Client: TypeAlias = Annotated[
     str | None,
-    option("--client", help="with --store: the client whose subscription this is", metavar="NAME", panel=PLACES),
+    option("--client", help="With --store: client name of the subscription.", metavar="NAME", panel=PLACES),
 ]
 SubId: TypeAlias = Annotated[
     str | None,
     option(
-        "--sub-id", help="with --store: the subscription's id; default target and filter", metavar="ID", panel=PLACES
+        "--sub-id", help="With --store: ID of the subscription. Default: target and filter.", metavar="ID", panel=PLACES
     ),
 ]
 Commit: TypeAlias = Annotated[
-    bool, option("--commit", help="with --store: move the place on behind what was printed", panel=PLACES)
+    bool, option("--commit", help="With --store: advance the stored position past each printed message.", panel=PLACES)
 ]
 Ack: TypeAlias = Annotated[
     bool,
-    option("--ack", help="with --commit: behind what standard input acknowledges, a bookmark a line", panel=PLACES),
+    option(
+        "--ack",
+        help="With --commit: advance only past bookmarks acknowledged on standard input, one per line.",
+        panel=PLACES,
+    ),
 ]
 CommitEvery: TypeAlias = Annotated[
     str | None,
     option(
         "--commit-every",
-        help="store the place after so many moves, or this time; default 1s",
+        help="Store the position after every N moves or TIME. Default: 1s.",
         metavar="N|TIME",
         panel=PLACES,
     ),
