@@ -23,8 +23,10 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or the values of the key fields joined by commas")],
-    fields: Annotated[bool, option("--fields", help="KEYs are never SOW keys, always key-field values")] = False,
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
+    fields: Annotated[
+        bool, option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
+    ] = False,
     at: At = None,
     message_type: MessageType = None,
     format: Format = None,
@@ -34,13 +36,13 @@ def run(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print for every field of a record the entry that last changed it: its time, its txid, its publisher.
+    """Print the entry that last changed each field of a record: its time, txid and publisher.
 
-    Each field that holds no further fields is a row; items of an array of objects have rows of their own, other arrays
-    are one value. An entry that repeats a value does not set it. Deltas count as what they were merged into. A deletion
-    starts over, and so does a lifetime that was over. The journal answers; for a topic that no journal records, the
-    versions that it retains, which know no publishers. Where entries or versions before are gone, earlier is true: the
-    value may be older. Ends with status 1 where there is no record of a key.
+    Each leaf field is a row; items of an array of objects are separate rows, other arrays are one value. An entry that
+    repeats a value does not count as a change. A delta counts as the message that results from the merge. A deletion or
+    an expiration starts over. The information comes from the journal; for topics without a journal, from the retained
+    versions, which have no publishers. If earlier entries or versions are no longer available, earlier is true: the
+    value may be older. The exit status is 1 if a key has no record.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one

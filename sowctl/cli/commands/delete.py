@@ -26,7 +26,11 @@ def run(
     sow_key: SowKeys = None,
     data: Annotated[
         str | None,
-        option("--data", help="the records whose keys these messages have; - is standard input", metavar="FILE"),
+        option(
+            "--data",
+            help="Delete the records with the keys of the messages in this file; - reads standard input.",
+            metavar="FILE",
+        ),
     ] = None,
     regex: Regex = False,
     message_type: MessageType = None,
@@ -36,15 +40,16 @@ def run(
     summary: Summary = None,
     format: Numbers = None,
 ) -> int:
-    """Delete the records that exactly one of --filter, --sow-key and --data selects.
+    """Delete the records selected by --filter, --sow-key or --data. Exactly one of them is required.
 
-    The journal gets the keys that were deleted, in one group: all of them or none. On a terminal the number of records
-    is shown and a yes asked for; elsewhere --yes is needed. A field of the filter that no record has, or in large
-    stores none of the first 10,000, is told before anything is deleted; with --strict nothing is deleted then.
+    The deletions are written to the journal in one group: all of them or none. On a terminal, the command shows the
+    number of records and asks for confirmation; otherwise --yes is required. If a field of the filter occurs in no
+    record (in large stores: in none of the first 10,000), a note is printed before anything is deleted; with --strict,
+    nothing is deleted.
 
-    For every topic it says how many records were examined, how many of them matched, and how many were deleted; for
-    several topics, as --regex finds them, also the total. A regular expression takes of a Pattern topic those logical
-    topics whose names it matches, or all where it matches the topic's own Name.
+    The report has the number of records examined, matched and deleted for each topic; for several topics, as with
+    --regex, also the total. A regular expression selects the logical topics of a Pattern topic whose names match, or
+    all of them if it matches the Name of the Pattern topic.
     """
     if sum(given is not None for given in (filter, sow_key, data)) != 1:
         raise UsageError(

@@ -25,63 +25,71 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     before: Annotated[
-        str, Argument("A", "TARGET, TARGET@WHEN, TARGET@WHEN..WHEN, INSTANCE or INSTANCE:TARGET", complete="target")
+        str, Argument("A", "TARGET, TARGET@WHEN, TARGET@WHEN..WHEN, INSTANCE or INSTANCE:TARGET.", complete="target")
     ],
     after: Annotated[
-        str | None, Argument("B", "what to compare it with; without it the present of A", complete="target")
+        str | None, Argument("B", "What to compare A with. Default: the current state of A.", complete="target")
     ] = None,
     topic: Annotated[
-        list[str] | None, option("--topic", help="of whole instances only this topic; may be repeated", metavar="NAME")
+        list[str] | None,
+        option("--topic", help="When comparing instances: compare only this topic. May be repeated.", metavar="NAME"),
     ] = None,
     filter: Filter = None,
     key: Annotated[
-        list[str] | None, option("--key", help="only the record of this key; may be repeated", metavar="KEY")
+        list[str] | None, option("--key", help="Compare only the record with this key. May be repeated.", metavar="KEY")
     ] = None,
     only: Annotated[
-        str | None, option("--only", help="only differences in these fields, such as /qty,/price", metavar="PATHS")
+        str | None, option("--only", help="Compare only these fields, for example /qty,/price.", metavar="PATHS")
     ] = None,
     ignore: Annotated[
-        str | None, option("--ignore", help="no differences in these fields, such as /time", metavar="PATHS")
+        str | None, option("--ignore", help="Ignore these fields, for example /time.", metavar="PATHS")
     ] = None,
     on: Annotated[
-        str | None, option("--on", help="pair records by these fields instead of their SOW keys", metavar="PATHS")
+        str | None, option("--on", help="Match records by these fields instead of their SOW keys.", metavar="PATHS")
     ] = None,
     loose: Annotated[
-        bool, option("--loose", help="bytes do not count: white space, order of members, 1 and 1.0")
+        bool, option("--loose", help="Ignore differences in notation: white space, order of members, 1 and 1.0.")
     ] = False,
     meta: Annotated[
-        bool, option("--meta", help="compare times, lifetimes, txids, correlation ids and publishers' keys, too")
+        bool, option("--meta", help="Also compare timestamps, expirations, txids, correlation IDs and publisher keys.")
     ] = False,
-    stat: Annotated[bool, option("--stat", help="how many records and fields differ, topic by topic")] = False,
-    summary: Annotated[bool, option("--summary", help="one line for each topic")] = False,
+    stat: Annotated[bool, option("--stat", help="Print the number of differing records and fields per topic.")] = False,
+    summary: Annotated[bool, option("--summary", help="Print one line per topic.")] = False,
     top_n: Annotated[
         int | None,
-        option("--top-n", "-n", help="show so many records of each topic; count all", metavar="COUNT", minimum=0),
+        option(
+            "--top-n",
+            "-n",
+            help="Print at most COUNT records per topic; the counts include all records.",
+            metavar="COUNT",
+            minimum=0,
+        ),
     ] = None,
     format: Annotated[
-        str, option("--format", "-F", help="how differences are written", choices=("text", "json", "envelopes"))
+        str, option("--format", "-F", help="Output format of differences.", choices=("text", "json", "envelopes"))
     ] = "text",
     strict: asking.Strict = False,
     message_type: MessageType = None,
 ) -> int:
-    """Compare two states by key and field: topics, views, .sow files, each now or at an instant, or whole instances.
+    """Compare two states by key and field: topics, views or .sow files, each now or at an instant, or whole instances.
 
-    WHEN is what query --at takes: a time, a bookmark, a txid. TARGET@WHEN..WHEN alone is compared at its two ends; as
-    one of two sides it is what the journal's entries of that range leave of their keys. INSTANCE is a configuration or
-    the directory of one, of which the topics are compared, not what is derived from them; INSTANCE:TARGET@WHEN names a
-    state in it. Both states are read in one pass, whatever their
-    size; records that are equal byte by byte are not decoded.
+    WHEN is a time, a bookmark or a txid, as for query --at. A single TARGET@WHEN..WHEN compares the two ends of the
+    range; as one of two sides, it is the state of the keys written in that range of the journal. INSTANCE is a
+    configuration file or its directory; all of its topics are compared, but not views and other derived topics.
+    INSTANCE:TARGET@WHEN is a state in an instance. Both states are read in one pass, whatever their size; records that
+    are equal byte for byte are not decoded.
 
-    A record is a line: ~ changed, with its fields below, + only in B, - only in A. With --format json one object a
-    line; with --format envelopes what publish --framing envelope needs to make A into B, deletions too. A record that
-    differs in its bytes alone is changed unless --loose is given. Arrays of objects are compared item by item, other
-    arrays as one value. A record counts for --filter if it matches on either side.
+    Each differing record is a line: ~ changed, with its fields below, + only in B, - only in A. With --format json,
+    each line is an object; with --format envelopes, the output is input for publish --framing envelope that turns A
+    into B, including deletions. A record that differs only in notation counts as changed unless --loose is given.
+    Arrays of objects are compared item by item, other arrays as one value. --filter selects a record if either side
+    matches.
 
-    A note tells of a field of --filter, --only, --ignore or --on that no record has on either side, or in large stores
-    none of the first 10,000; with --strict it is an error, and nothing is compared.
+    A note is printed for a field of --filter, --only, --ignore or --on that occurs in no record of either side; in
+    large stores, in none of the first 10,000. With --strict, this is an error, and nothing is compared.
 
-    Ends with status 0 where nothing differs, 1 where something does, 2 or more for errors. hash --payloads prints equal
-    digests where nothing differs.
+    The exit status is 0 if there are no differences, 1 if there are, and 2 or more for errors. If there are no
+    differences, hash --payloads prints equal digests.
     """
     from contextlib import ExitStack, closing
 

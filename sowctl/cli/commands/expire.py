@@ -21,12 +21,12 @@ def run(
     summary: Summary = None,
     format: Numbers = None,
 ) -> int:
-    """Remove the records whose lifetime is over at the clock (--now).
+    """Remove expired records, as of the current time (--now).
 
-    Such records are invisible already; this gives their room back. So it does with versions of topics with History
-    that have not been current for longer than the window. Nothing is journalled, because what is over follows from
-    stamps and clock. The name of a logical topic stands for the Pattern topic whose file has its records. The numbers
-    of several topics are followed by their total.
+    Expired records are already invisible; this command frees their space. It also removes versions of topics with
+    History that have not been current for longer than the History window. Nothing is written to the journal, because
+    expiration follows from timestamps and the clock. The name of a logical topic selects the Pattern topic whose file
+    holds its records. For several topics, the counts are followed by their total.
     """
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.cli.lookup import topics as topics_of

@@ -25,8 +25,8 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    file: Annotated[str, Argument("FILE", "where to; its ending says the format", complete="file")],
-    expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
+    file: Annotated[str, Argument("FILE", "Output file; its extension selects the format.", complete="file")],
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
     filter: Filter = None,
     order_by: asking.OrderBy = None,
     top_n: asking.TopN = None,
@@ -39,25 +39,26 @@ def run(
     meta: Meta = False,
     fresh: asking.Fresh = False,
     strict: asking.Strict = False,
-    overwrite: Annotated[bool, option("--overwrite", "--force", help="replace an existing file")] = False,
+    overwrite: Annotated[bool, option("--overwrite", "--force", help="Replace an existing file.")] = False,
 ) -> int:
-    """Write the records of a topic, a .sow file, or all topics whose names match a pattern, into one file.
+    """Write the records of a topic, a .sow file, or all topics whose names match a pattern, to one file.
 
-    The ending of FILE says the format: .parquet, .arrow (or .feather; .arrows is the stream), .csv, .tsv, .ndjson (or
-    .jsonl), .json, .sqlite (or .db); behind the names of texts .gz or .zst packs them. The file appears whole or not at
-    all. An existing one is replaced with --overwrite alone. Parquet, Arrow and SQLite need the extra arrow.
+    The extension of FILE selects the format: .parquet, .arrow (or .feather; .arrows is the stream format), .csv, .tsv,
+    .ndjson (or .jsonl), .json, .sqlite (or .db). For text formats, an additional .gz or .zst compresses the file. The
+    file is written atomically. An existing file is replaced only with --overwrite. Parquet, Arrow and SQLite require
+    the extra arrow.
 
-    Parquet, Arrow and SQLite have a column for every first-level member of the messages, in the order in which they
-    are first seen, typed as sowctl-spark(7) says under MESSAGES: 64-bit numbers where these hold every value, else
-    doubles, else decimals, else texts. A text where others have a number makes the column a text; nothing becomes null.
-    With --meta there are the columns _sow_key, _txid, _timestamp, _expiration, _topic and others, too; several topics
-    go into one table with --meta only. In SQLite decimals and times are texts, structs and arrays JSON; its table has
-    the topic's name, 2,000 columns at most, and none that differ in capitals alone. sowctl-types(7) says what every
-    kind of value becomes, NaN among them.
+    Parquet, Arrow and SQLite have a column for every top-level member of the messages, in order of first appearance,
+    with the types described under MESSAGES in sowctl-spark(7): 64-bit integers if they hold every value, otherwise
+    doubles, otherwise decimals, otherwise text. A column with both text and numbers is text; no value becomes null.
+    --meta adds the columns _sow_key, _txid, _timestamp, _expiration, _topic and others; several topics can be written
+    to one table only with --meta. SQLite stores decimals and times as text, and structs and arrays as JSON; its table
+    has the name of the topic and at most 2,000 columns, whose names must differ in more than case. For the conversion
+    of each type, including NaN, see sowctl-types(7).
 
-    csv and tsv have the members of all records, numbers as they were written. Of a member that is given twice, csv and
-    tsv have the first value, as filters have; Parquet, Arrow and SQLite have the last; the lines of ndjson and json
-    have both. publish --from reads back .ndjson, .csv, .tsv, .parquet and the files of Arrow, not .json and .sqlite.
+    csv and tsv have a column for every member of any record, with numbers as originally written. If a message has
+    duplicate members, csv and tsv use the first value, as filters do; Parquet, Arrow and SQLite use the last; ndjson
+    and json keep both. publish --from reads .ndjson, .csv, .tsv, .parquet and Arrow files, but not .json and .sqlite.
     """
     from contextlib import closing
 

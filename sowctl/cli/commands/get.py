@@ -35,8 +35,10 @@ COMMON_OPTIONS = ("at", "fields", "format", "columns", "meta", "message_type", "
 def run(
     invocation: Invocation,
     target: Target,
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or the values of the key fields joined by commas")],
-    fields: Annotated[bool, option("--fields", help="KEYs are never SOW keys, always key-field values")] = False,
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
+    fields: Annotated[
+        bool, option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
+    ] = False,
     at: At = None,
     message_type: MessageType = None,
     format: Format = None,
@@ -51,10 +53,10 @@ def run(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print records by SOW key or by the values of their key fields, in the order asked for.
+    """Print records by SOW key or by the values of their key fields, in the order of the KEYs.
 
-    A KEY is tried as a SOW key first. Where a topic has several key fields, their values are joined by commas.
-    Ends with status 1 where a key has no record; the others are printed.
+    Each KEY is looked up as a SOW key first, then as the values of the key fields. Several key fields are separated by
+    commas. The exit status is 1 if a key has no record; the other records are printed.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one

@@ -35,13 +35,15 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or the values of the key fields joined by commas")],
-    fields: Annotated[bool, option("--fields", help="KEYs are never SOW keys, always key-field values")] = False,
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
+    fields: Annotated[
+        bool, option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
+    ] = False,
     journal: Annotated[
-        bool, option("--journal", help="every entry that the journals hold, also for topics without History")
+        bool, option("--journal", help="Print every entry in the journals, also for topics without History.")
     ] = False,
     diff: Annotated[
-        bool, option("--diff", help="each version beside the one before it: only the fields that differ")
+        bool, option("--diff", help="Print only the fields in which each version differs from the previous one.")
     ] = False,
     message_type: MessageType = None,
     format: Format = None,
@@ -56,15 +58,17 @@ def run(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print the versions of records, key after key as asked for, oldest first.
+    """Print the versions of records, oldest first, in the order of the KEYs.
 
-    Each version says when it was published, until when it was current (nothing: it still is), its txid and whether it
-    is a deletion, which has no message. A topic with History shows what it retains within its window; lossy means that
-    versions between this one and the next were not retained. With --journal the journals answer, with all that they
-    hold; a record that expired was current until its stamp. --meta adds what envelopes of records have. With --diff
-    the versions are lines with marks: + the record is new, ~ changed, with its fields below, = repeated as it was,
-    - deleted, * the first that the journals still hold; with --format ndjson one object a line. Ends with status 1
-    where nothing is known of a key.
+    Each version has its time of publication, the time until which it was current (empty if it still is), its txid, and
+    whether it is a deletion, which has no message. For a topic with History, these are the retained versions within the
+    History window; lossy means that versions between this one and the next were not retained. With --journal, all
+    entries in the journals are printed; an expired record was current until its expiration. --meta adds the metadata of
+    record envelopes.
+
+    With --diff, each version is a line with a mark: + new, ~ changed, with the changed fields below, = unchanged, -
+    deleted, * first version still in the journals; with --format ndjson, one object per line. The exit status is 1 if a
+    key has no versions.
     """
     from msgspec.structs import replace
 

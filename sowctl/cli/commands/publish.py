@@ -28,32 +28,41 @@ COMMON_OPTIONS = ("rows", "type", "framing", "delta", "on_error", "rejects", "ex
 def run(
     invocation: Invocation,
     topic: Annotated[
-        str | None, Argument("TOPIC", "the topic; may be left out where envelopes name theirs", complete="published")
+        str | None,
+        Argument("TOPIC", "Name of the topic. Optional if envelopes name their topics.", complete="published"),
     ] = None,
     files: Annotated[
-        list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
+        list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
     ] = None,
     rows: Annotated[
         list[str] | None,
-        option("--from", help="make messages of the rows of FILE, .csv .tsv .parquet .arrow ...", metavar="FILE"),
+        option(
+            "--from",
+            help="Convert each row of FILE to a message: .csv, .tsv, .parquet, .arrow and others.",
+            metavar="FILE",
+        ),
     ] = None,
     type: Annotated[
         list[str] | None,
         option(
-            "--type", help="of csv and tsv: COLUMN=text, integer, number, boolean or json; default text", metavar="TYPE"
+            "--type",
+            help="For csv and tsv: type of a column, as COLUMN=text, integer, number, boolean or json. Default: text.",
+            metavar="TYPE",
         ),
     ] = None,
     delimiter: Annotated[
         str | None,
         option(
             "--delimiter",
-            help="character between the cells of csv and tsv, such as ';', '|' or tab; default comma, for tsv tab",
+            help="Cell delimiter of csv and tsv, for example ';', '|' or tab. Default: comma for csv, tab for tsv.",
             metavar="CHAR",
         ),
     ] = None,
     null_text: Annotated[
         list[str] | None,
-        option("--null-text", help="word of csv and tsv that means null, such as NA; may be repeated", metavar="TEXT"),
+        option(
+            "--null-text", help="Text that means null in csv and tsv, for example NA. May be repeated.", metavar="TEXT"
+        ),
     ] = None,
     message_type: MessageType = None,
     framing: Framing = None,
@@ -62,7 +71,7 @@ def run(
         int | None,
         option(
             "--batch",
-            help="messages in one batch, at most; without it up to 1 MiB of them are synced together",
+            help="Maximum number of messages in a batch. Default: up to 1 MiB of messages are synced together.",
             metavar="COUNT",
             minimum=1,
             maximum=1_000_000,
@@ -70,100 +79,111 @@ def run(
     ] = None,
     linger: Annotated[
         str | None,
-        option("--linger", help="time after which a batch is closed though it is not full", metavar="TIME"),
+        option("--linger", help="Close an incomplete batch after TIME.", metavar="TIME"),
     ] = None,
     on_error: Annotated[
         str,
         option(
             "--on-error",
-            help="at a bad message: stop there, skip it, or abort, which leaves nothing of this run behind",
+            help="On an invalid message: stop, skip it, or abort and publish nothing of this run.",
             choices=("stop", "skip", "abort"),
         ),
     ] = "stop",
     rejects: Annotated[
         str | None,
-        option("--rejects", help="append refused messages to FILE, with place and reason", metavar="FILE"),
+        option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
     ] = None,
     max_errors: Annotated[
-        int | None, option("--max-errors", help="with skip: stop where one more is bad", metavar="COUNT", minimum=1)
+        int | None,
+        option(
+            "--max-errors",
+            help="With --on-error skip: stop after more than COUNT rejected messages.",
+            metavar="COUNT",
+            minimum=1,
+        ),
     ] = None,
     dry_run: DryRun = False,
     expiration: Annotated[
         str | None,
-        option("--expiration", help="lifetime of the records, such as 30s or 5m; 0 for none", metavar="TIME"),
+        option("--expiration", help="Lifetime of the records, for example 30s or 5m; 0 for none.", metavar="TIME"),
     ] = None,
     sow_key: Annotated[
-        str | None, option("--sow-key", help="the key, for topics whose keys publishers choose", metavar="KEY")
+        str | None, option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY")
     ] = None,
     client: Annotated[
-        str | None, option("--client", help="name of the publisher, for duplicate detection", metavar="NAME")
+        str | None, option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME")
     ] = None,
     sequence: Annotated[
         int | None,
         option(
             "--sequence",
-            help="number of the first message; the rest follow; default behind the client's highest",
+            help="Sequence number of the first message; further messages count up. Default: one more than the "
+            "highest number of the client.",
             metavar="NUMBER",
             minimum=1,
             maximum=MAX_U64,
         ),
     ] = None,
     timestamp: Annotated[
-        str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")
+        str | None, option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME")
     ] = None,
     timestamp_field: Annotated[
         str | None,
         option(
             "--timestamp-field",
-            help="path of the field that holds each message's time; of numbers since 1970 with the unit: /ts:ms",
+            help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
+            "unit: /ts:ms.",
             metavar="PATH",
         ),
     ] = None,
     allow_null_key: Annotated[
-        bool, option("--allow-null-key", help="accept messages whose key fields are all null")
+        bool, option("--allow-null-key", help="Accept messages whose key fields are all null.")
     ] = False,
     allow_volatile: Annotated[
-        bool, option("--allow-volatile", help="accept messages that neither a store nor a journal keeps")
+        bool, option("--allow-volatile", help="Accept messages that are kept neither in a store nor in the journal.")
     ] = False,
     delta: Annotated[
-        bool, option("--delta", help="messages hold only what changes; they are merged with the records of their keys")
+        bool, option("--delta", help="Treat messages as deltas: merge each into the record with its key.")
     ] = False,
     delta_null: Annotated[
         str,
-        option("--delta-null", help="null fields of a delta: ignore them, or set them", choices=("ignore", "set")),
+        option(
+            "--delta-null", help="Whether null fields of a delta are ignored or set to null.", choices=("ignore", "set")
+        ),
     ] = "ignore",
-    update_only: Annotated[bool, option("--update-only", help="refuse a delta to a record that is not there")] = False,
-    tee: Annotated[bool, option("--tee", help="write each acknowledged message to standard output")] = False,
+    update_only: Annotated[bool, option("--update-only", help="Reject deltas to missing records.")] = False,
+    tee: Annotated[bool, option("--tee", help="Write each acknowledged message to standard output.")] = False,
     summary: Summary = None,
 ) -> int:
     """Publish messages to a topic.
 
-    A message is acknowledged when it is in the journal and synced; the report counts acknowledged messages only. A
-    bad message is refused with its place; the first ten are said, --rejects keeps all, and the status is 3. A run that
-    ends early says where the rest begins. An interrupt ends it behind the batch being written, a second one at once.
-    A large input is read by a second process where there is a second processor. Of
-    20,000 messages or more that changed half of a topic's records, its memo indexes are built anew behind the report.
+    A message is acknowledged once it is written to the journal and synced; the report counts only acknowledged
+    messages. Invalid messages are rejected with their position; the first ten are printed, --rejects keeps all of them,
+    and the exit status is 3. A run that ends early prints where to resume. The first interrupt ends the run after the
+    current batch, the second one immediately. Large input is read in a second process if there is a second processor.
+    If at least 20,000 messages changed half of the records of a topic, its memo indexes are rebuilt after the report.
 
-    --from makes a message of each row: of .csv and .tsv, whose columns are texts unless --type says otherwise (nothing
-    is guessed), of .parquet, .arrow, .feather and .arrows (extra arrow), whose types count, of the lines of .ndjson.
-    Columns are fields, empty cells and nulls are left out; a column payload alone is the message itself. Columns that
-    export --meta has added are passed over. A row that makes no message is refused with its line and column. A heading
-    with more semicolons, tabs or bars than delimiters is refused, unless --delimiter says what separates columns.
-    Cells in quotation marks are never null, whatever --null-text says. Lines may end in carriage returns alone. Files
-    that are packed with gzip or Zstandard are unpacked, named with --from or not. sowctl-types(7) says what a value of
-    each type becomes.
+    --from converts each row to a message. Columns of .csv and .tsv are text unless --type is given (types are not
+    guessed); .parquet, .arrow, .feather and .arrows (extra arrow) have typed columns; .ndjson has a message per line.
+    Each column becomes a field; empty cells and nulls are omitted; a single column named payload is the message itself.
+    Columns added by export --meta are ignored. A row that cannot be converted is rejected with its line and column. A
+    header with more semicolons, tabs or bars than delimiters is rejected unless --delimiter is given. Quoted cells are
+    never null, regardless of --null-text. Lines may end in a carriage return alone. Files compressed with gzip or
+    Zstandard are decompressed, with --from or without. For the conversion of each type, see sowctl-types(7).
 
-    A lifetime that ends beyond the year 9999 is none. Messages that are over at the clock are counted as already
-    expired. A note tells of a time more than a day ahead of the clock: every later message of its topic gets it too.
-    With --delta a message is merged with the record of its key: fields that it has replace those of the record,
-    objects are merged member by member, arrays are replaced whole, null fields change nothing. Without a record, and
-    for message types that cannot be merged, it is published as it is; a warning says where that replaced records.
-    Envelopes may say which command a message is: publish, delta_publish, or sow_delete, which deletes the record
-    whose key the message has; a key without a record is counted as missing. What journal dump prints is published as
-    it was written, deletions too; entries keep their publishers and sequence numbers, so that entries that were
-    published before are duplicates, and entries of queues are refused. Envelopes with a txid, as --meta and dumps have
-    them, and without expiration live for ever. The journal holds the finished message, after preprocessing, enrichment
-    and merge.
+    A lifetime that ends after the year 9999 counts as none. Messages that have expired already are counted as such. A
+    note is printed for a timestamp more than a day in the future: all later messages of the topic get it, too.
+
+    With --delta, each message is merged into the record with its key: its fields replace those of the record, objects
+    are merged member by member, arrays are replaced as a whole, null fields change nothing. If there is no record, or
+    the message type does not support merging, the message is published unchanged; a warning reports any records
+    replaced that way.
+
+    Envelopes may name a command: publish, delta_publish, or sow_delete, which deletes the record with the key of the
+    message; missing records are counted. Output of journal dump is published as recorded, including deletions; entries
+    keep their client names and sequence numbers, so entries that were published before are detected as duplicates.
+    Queue entries are rejected. Envelopes with a txid, as in the output of --meta and journal dump, but without an
+    expiration never expire. The journal contains the final message, after preprocessing, enrichment and merging.
     """
     from sowctl.cli.commands.bodies.publish import Publishing, operands
     from sowctl.cli.io.loaded import follow

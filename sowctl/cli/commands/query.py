@@ -51,7 +51,7 @@ COMMON_OPTIONS = ("filter", "order_by", "top_n", "at", "columns", "grouping", "p
 def run(
     invocation: Invocation,
     target: Target,
-    expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
     filter: Filter = None,
     order_by: asking.OrderBy = None,
     top_n: asking.TopN = None,
@@ -91,19 +91,19 @@ def run(
 ) -> int:
     """Print the records of a topic, a .sow file, or all topics whose names match a pattern.
 
-    A record whose lifetime is over at the clock is not printed. Records come in the order of their SOW keys, with
-    --meta in that of their updates; --after-key (0 to begin) keeps the order of keys with --meta, too. The filter
-    language is described in sowctl-expressions(7).
+    Expired records are not printed. Records are ordered by SOW key; with --meta, by time of last update. With
+    --after-key (0 for the first page) they are ordered by SOW key even with --meta. For the filter language, see
+    sowctl-expressions(7).
 
-    --at takes a time (UTC where it names no zone), a bookmark or a txid (a bare number): the state as of that entry's
-    time. EPOCH or 0 is the oldest state that can be answered for, 0|1| the present.
+    --at prints the state as of a time (UTC if it names no time zone), a bookmark or a txid (a bare number); for a
+    bookmark or a txid, as of the time of that entry. EPOCH or 0 is the oldest available state, 0|1| the current one.
 
-    --projection goes with --grouping; an empty one, --grouping '', makes one message of all records that match. With
-    --follow the command goes on with every message that matches; subscribe has more to say. A note tells of a field
-    that no record has, or in large stores none of the first 10,000.
+    --projection requires --grouping; an empty one, --grouping '', computes one message from all matching records. With
+    --follow, the command keeps printing new matching messages; see sowctl subscribe for more options. A note is printed
+    for a field that occurs in no record; in large stores, in none of the first 10,000 records.
 
-    Of a member that is given twice, filters, table, csv and tsv have the first value, parquet, arrow and sowctl sql the
-    last; ndjson and json print both.
+    If a message has duplicate members, filters, table, csv and tsv use the first value; parquet, arrow and sowctl sql
+    use the last; ndjson and json print both.
     """
     from contextlib import closing
 

@@ -20,53 +20,53 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     until: Annotated[
-        str | None, option("--until", help="only what was written up to this time, txid or bookmark", metavar="WHEN")
+        str | None, option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN")
     ] = None,
     into: Annotated[
-        str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
+        str | None, option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
     ] = None,
     journal: Annotated[
         str | None,
         option(
             "--journal",
-            help="directory of the journals, or an archive's URL; default the configured one",
+            help="Journal directory, or the URL of an archive. Default: the configured one.",
             metavar="DIR",
         ),
     ] = None,
     archive: Archive = None,
-    verify: Annotated[bool, option("--verify", help="compare with the stores and write nothing")] = False,
+    verify: Annotated[bool, option("--verify", help="Compare the stores with the journals; write nothing.")] = False,
     rebuild: Annotated[
-        bool, option("--rebuild", help="start from the beginning also where catching up would do")
+        bool, option("--rebuild", help="Rebuild from the beginning of the journal even if the store could catch up.")
     ] = False,
     rekey: Annotated[
-        bool, option("--rekey", help="after Key was changed: give the records the keys that their topic makes now")
+        bool, option("--rekey", help="After a change of Key: give the records the keys of the new definition.")
     ] = False,
     force: Annotated[
         bool,
-        option("--force", help="replace a store although records in it would be lost that the journals no longer hold"),
+        option("--force", help="Replace a store even if it has records that the journals no longer contain."),
     ] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
 ) -> int:
-    """Bring stores in line with the journals.
+    """Bring stores up to date with the journals.
 
-    A store that is behind catches up; one that is missing or damaged is rebuilt beside the old one and takes its place,
-    and the damaged file is moved aside and kept. So is a store that followed another copy of the journal, which went on
-    by itself. A file that is plainly no store is refused; --force keeps it aside as well. With --until, which would
-    leave a store behind its journal, --into or --verify is needed. Topics that are transient, or that no journal
-    records, are skipped. Where 20,000 records or
-    more changed, half of a topic's, its memo indexes are built anew behind the report.
+    A store that lags behind its journal catches up. A missing or damaged store is rebuilt in a new file, which then
+    replaces the old one; the damaged file is renamed and kept. The same applies to a store that followed a diverged
+    copy of the journal. A file that is not a store is rejected; with --force it is renamed and kept, too. --until
+    requires --into or --verify, because it would leave a store behind its journal. Transient topics and topics without
+    a journal are skipped. If 20,000 records or more changed, and half of those of a topic, its memo indexes are rebuilt
+    after the report.
 
-    Where older journal files are gone, a store that is missing is built of those that are left, and a note says where
-    they begin; one that is there, and would lose records, is replaced with --force only.
+    If older journal files are gone, a missing store is built from the remaining files, and a note reports where they
+    begin; an existing store that would lose records is replaced only with --force.
 
-    Where records stand under keys of another definition than the configured one, a replay is refused. --rekey deletes
-    the former keys and publishes the records under theirs, in one group of the journal, then makes the store anew and
-    keeps the former file. Of several records that have one key now, the latest stays. Their times are that of the
-    group; their expirations stay.
+    If the records have keys of a definition other than the configured one, the replay is rejected. --rekey deletes the
+    old keys and publishes the records under their new keys, in one group of the journal, then rebuilds the store and
+    keeps the old file. If several records have the same new key, the latest is kept. The records get the timestamp of
+    the group and keep their expirations.
 
-    Ends with status 1 where --verify finds a difference. Where the journals begin later than the topic, --verify
-    compares what they hold, and says that the store is not verified; that is no difference.
+    The exit status is 1 if --verify finds a difference. If the journals begin later than the topic, --verify compares
+    what they contain and reports that the store is not verified; this does not count as a difference.
     """
     if until is not None and not (into or verify):
         raise UsageError(

@@ -21,10 +21,14 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    at: Annotated[str, option("--at", help="the time, a bookmark or a txid", metavar="WHEN")],
+    at: Annotated[str, option("--at", help="Time, bookmark or txid of the state.", metavar="WHEN")],
     output: Annotated[
         str | None,
-        option("--output", help="a new store if FILE ends in .sow, else as --format says", metavar="FILE"),
+        option(
+            "--output",
+            help="Output file; a new store if FILE ends in .sow, otherwise in the format of --format.",
+            metavar="FILE",
+        ),
     ] = None,
     force: Force = False,
     message_type: MessageType = None,
@@ -35,10 +39,10 @@ def run(
     fix_names: FixNames = False,
     summary: Summary = None,
 ) -> int:
-    """Write the state of a topic as of a time, or as of the time of the entry that a bookmark or a txid names.
+    """Write the state of a topic as of a time, a bookmark or a txid; for the last two, as of the time of that entry.
 
-    From the history that the store retains where it reaches that far, else from the journals; an error names the first
-    instant that can be answered. A new .sow file can be queried by its path without a configuration.
+    The state comes from the history in the store if that reaches far enough, otherwise from the journals. An error
+    names the earliest available instant. A new .sow file can be queried by its path without a configuration.
     """
     from contextlib import closing
     from pathlib import Path

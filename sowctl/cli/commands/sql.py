@@ -22,10 +22,12 @@ COMMON_OPTIONS = ("file", "allow_files", "format", "output")
 
 def run(
     invocation: Invocation,
-    statement: Annotated[str | None, Argument("STATEMENT", "SQL; without it and --file: standard input")] = None,
-    file: Annotated[str | None, option("--file", help="run the statements of FILE", metavar="FILE")] = None,
+    statement: Annotated[
+        str | None, Argument("STATEMENT", "SQL statement. Default: read from standard input or --file.")
+    ] = None,
+    file: Annotated[str | None, option("--file", help="Run the statements in FILE.", metavar="FILE")] = None,
     allow_files: Annotated[
-        bool, option("--allow-files", help="let statements read and write files, and attach databases")
+        bool, option("--allow-files", help="Allow statements to read and write files and to attach databases.")
     ] = False,
     format: Format = None,
     columns: Columns = None,
@@ -35,31 +37,31 @@ def run(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Ask in SQL, with DuckDB (extra sql).
+    """Run SQL queries over topics, histories and the journal, with DuckDB (extra sql).
 
-    Tables are topics, views, conflated topics and .sow files by their names, in double quotes where a name is no word;
-    "NAME@TIME" is the state as of a time, bookmark or txid, "NAME@history" all entries of the journal for a topic,
-    and journal all its entries, with messages as JSON in the column payload. The columns are the fields of messages;
-    fields of nested objects are written trader.id. Metadata have columns, too: _sow_key, _txid, _timestamp,
-    _expiration, _topic, _message_type, _logical_topic, _user_key, _correlation_id, and of entries _operation, _client,
-    _sequence, _bookmark; of a topic, * names those that the statement names itself. Names do not depend on capitals,
-    unless messages have members that differ in nothing else: then the one is meant that is written exactly, and a
-    statement that does not say which, such as SELECT *, is refused. A topic without records has the columns of the
-    messages that the journal has of it.
+    Topics, views, conflated topics and .sow files are tables; enclose a name in double quotes unless it is a plain
+    identifier. "NAME@TIME" is the state as of a time, bookmark or txid; "NAME@history" has all journal entries of a
+    topic; journal has all entries of the journal, with the message as JSON in the column payload. Columns are the
+    fields of messages; fields of nested objects are written trader.id. Metadata columns are _sow_key, _txid,
+    _timestamp, _expiration, _topic, _message_type, _logical_topic, _user_key and _correlation_id; for journal entries
+    also _operation, _client, _sequence and _bookmark. For topics, * includes only the metadata columns that the
+    statement names. Names are not case-sensitive. If members differ only in case, a column is matched by its exact
+    spelling, and a statement that does not choose one, such as SELECT *, is rejected. A topic without records has the
+    columns of its messages in the journal.
 
-    Types are those of sowctl export, but numbers with a fraction are doubles, as in filters. DuckDB adds doubles in an
-    order of its own and rounds on the way, so that sum and avg of them may differ in the last digits from SUM and AVG
-    of query, which round once; a sum of integers is exact, beyond 64 bits too. Only the tables and
-    columns that a statement names are read, each table once: memo indexes give columns without a look at the records,
-    and are built where fields are asked for again, as by query. Of a large topic whose types an earlier statement has
-    seen, records that WHERE refuses are not decoded, where it compares columns with constants by = < <= > >=, IN,
-    BETWEEN or LIKE 'begin%'; --verbose tells how each table was read. All tables of one statement are of one instant.
-    sowctl-types(7) says for every type how its values are written in each format. In JSON NaN, Infinity and -Infinity
-    are texts, and intervals are written as ISO 8601 has them: P1M. Parquet and Arrow refuse a value that they cannot
-    hold, such as an infinite time, with its row and column.
+    Types are those of sowctl export, except that numbers with a fraction are doubles, as in filters. DuckDB adds
+    doubles in an order of its own with intermediate rounding, so sum and avg may differ in the last digits from SUM and
+    AVG in sowctl query, which round once; sums of integers are exact, even beyond 64 bits. Only the tables and columns
+    that a statement names are read, each table once. Columns are read from memo indexes where possible; as with sowctl
+    query, indexes are built for fields that are queried repeatedly. In a large topic whose types are known from an
+    earlier statement, records that do not match WHERE are not decoded if it compares columns with constants by = < <= >
+    >=, IN, BETWEEN or LIKE 'prefix%'; --verbose prints how each table was read. All tables of a statement are read as
+    of one instant. For the format of values of each type, see sowctl-types(7). In JSON, NaN, Infinity and -Infinity are
+    strings, and intervals use ISO 8601: P1M. Parquet and Arrow reject values that they cannot represent, such as an
+    infinite time, with the row and column.
 
-    Nothing is written: statements can create tables and views in memory, for those behind them. Files, attached
-    databases and extensions need --allow-files.
+    Stores and journals are never changed: statements can create tables and views in memory, for later statements.
+    Files, attached databases and extensions require --allow-files.
     """
     from sowctl.cli.commands.bodies.sql import Results
     from sowctl.cli.io.sources import STDIN

@@ -27,58 +27,72 @@ COMMON_OPTIONS = ("filter", "no_sow", "oof", "bookmark", "store", "until_now", "
 def run(
     invocation: Invocation,
     target: Target,
-    expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
     filter: Filter = None,
     sow_key: SowKeys = None,
     order_by: asking.OrderBy = None,
     top_n: asking.TopN = None,
     skip_n: asking.SkipN = None,
     select: asking.Select = None,
-    no_sow: Annotated[bool, option("--no-sow", help="no records first: only what is published from now on")] = False,
+    no_sow: Annotated[bool, option("--no-sow", help="Skip the initial records; print only new messages.")] = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
     batch_size: Annotated[
         int,
-        option("--batch-size", help="batch_size told with records", metavar="COUNT", minimum=1, maximum=10_000),
+        option(
+            "--batch-size", help="The batch_size reported with the records.", metavar="COUNT", minimum=1, maximum=10_000
+        ),
     ] = 1,
     query_id: Annotated[
-        str | None, option("--query-id", help="query_id of the records' events and of their group", metavar="TEXT")
+        str | None, option("--query-id", help="The query_id of the record events and of their group.", metavar="TEXT")
     ] = None,
-    oof: Annotated[bool, option("--oof", help="tell which records leave the result, and why")] = False,
+    oof: Annotated[
+        bool, option("--oof", help="Print an event for each record that leaves the result, with the reason.")
+    ] = False,
     delta: Annotated[
-        bool, option("--delta", help="of a record that was told before, only the fields that have changed")
+        bool, option("--delta", help="For records printed before, print only the changed fields.")
     ] = False,
     no_empties: Annotated[
-        bool, option("--no-empties", help="with --delta: nothing where no field has changed")
+        bool, option("--no-empties", help="With --delta: print nothing if no field has changed.")
     ] = False,
     send_keys: Annotated[
-        bool, option("--send-keys", help="with --no-empties: key fields in every delta, as they are without it")
+        bool,
+        option("--send-keys", help="With --no-empties: include the key fields in every delta, as is done without it."),
     ] = False,
     projection: asking.Projection = None,
     grouping: asking.Grouping = None,
     conflation: Annotated[
         str | None,
-        option("--conflation", help="one message per key in each interval: such as 2s, auto", metavar="TIME"),
+        option(
+            "--conflation",
+            help="Print at most one message per key and interval, for example 2s or auto.",
+            metavar="TIME",
+        ),
     ] = None,
     conflation_key: Annotated[
         str | None,
-        option("--conflation-key", help="fields that tell messages apart; default the SOW key", metavar="LIST"),
+        option("--conflation-key", help="Fields that identify a message. Default: the SOW key.", metavar="LIST"),
     ] = None,
     options: Annotated[
-        str | None, option("--options", help="option text, such as 'top_n=10,skip_n=0,oof'", metavar="TEXT")
+        str | None, option("--options", help="AMPS option string, for example 'top_n=10,skip_n=0,oof'.", metavar="TEXT")
     ] = None,
     control: Annotated[
-        bool, option("--control", help="read control lines from standard input: replace, pause, resume, stop")
+        bool, option("--control", help="Read control lines from standard input: replace, pause, resume, stop.")
     ] = False,
     strict: asking.Strict = False,
-    until_now: Annotated[bool, option("--until-now", help="end where the log ends when the command starts")] = False,
-    lasting: Annotated[str | None, option("--for", help="end after this time, such as 10s", metavar="TIME")] = None,
+    until_now: Annotated[
+        bool, option("--until-now", help="Stop at the position that is the end of the journal when the command starts.")
+    ] = False,
+    lasting: Annotated[str | None, option("--for", help="Stop after TIME, for example 10s.", metavar="TIME")] = None,
     most: Annotated[
-        int | None, option("--max", help="end after so many messages behind the records", metavar="COUNT", minimum=1)
+        int | None,
+        option(
+            "--max", help="Stop after COUNT messages, not counting the initial records.", metavar="COUNT", minimum=1
+        ),
     ] = None,
     progress_every: Annotated[
         str | None,
-        option("--progress-every", help="tell the position after this time, where it has moved", metavar="TIME"),
+        option("--progress-every", help="Print the position every TIME if it has changed.", metavar="TIME"),
     ] = None,
     bookmark: replaying.Bookmark = None,
     bookmark_not_found: replaying.NotFound = None,
@@ -91,26 +105,28 @@ def run(
     commit: replaying.Commit = False,
     ack: replaying.Ack = False,
     commit_every: replaying.CommitEvery = None,
-    data_only: Annotated[bool, option("--data-only", help="print payloads instead of events")] = False,
+    data_only: Annotated[bool, option("--data-only", help="Print payloads instead of events.")] = False,
     fix_names: FixNames = False,
 ) -> int:
-    """Print the records of topics at one instant, then every message that is published behind it, as events.
+    """Print the records of topics at one instant, then every message published after it, as events.
 
-    Each event is one JSON object in a line; sow-events(5) has its members. Nothing is lost between the records and what
-    follows, and nothing comes twice, whoever publishes meanwhile. The command goes on until it is interrupted, or ends
-    as --until-now, --for or --max say. A topic without a SOW has no records; its messages are followed all the same. A
-    topic without a journal is followed by its store: of several messages for one key between two looks the last counts,
-    and nothing has a bookmark. So it is with views, whose rows are computed and compared when their sources change.
+    Each event is a JSON object on one line; for its members, see sow-events(5). No message is lost or repeated between
+    the records and the following messages, even while others publish. The command runs until it is interrupted, or
+    until the limit of --until-now, --for or --max. Topics without a SOW have no initial records. A topic without a
+    journal is followed through its store: if several messages for one key arrive between two reads, only the last is
+    printed, and there are no bookmarks. The same holds for views, whose rows are recomputed and compared when their
+    sources change.
 
-    With --control each line of standard input is a JSON object: {"command":"replace","filter":...,"sow_keys":"KEY,...",
-    "options":...,"topic":...}, where what is not named stays, or one with pause, resume or stop. An empty text takes
-    filter or keys away. A subscription that is replaced
-    tells only what changes with that, in a group of its own, and with --oof first what leaves.
+    With --control, each line of standard input is a JSON object:
+    {"command":"replace","filter":...,"sow_keys":"KEY,...", "options":...,"topic":...}, where omitted members keep their
+    values, or one with the command pause, resume or stop. An empty string removes the filter or the keys. After a
+    replace, only the differences are printed, in a group of their own; with --oof, records that leave the result are
+    printed first.
 
-    --bookmark begins at a place in the journal: with the records that were retained there, for topics with History, or
-    with --no-sow with every message that was published behind it. Messages may come twice that way, and none is left
-    out. The event completed tells that all is replayed. --store keeps the place for the next time; with
-    --commit one run at a time has it.
+    --bookmark starts at a position in the journal: with the records retained for that position, for topics with
+    History, or with --no-sow with every message published after it. Messages may be repeated, but none is lost. The
+    event completed marks the end of the replay. --store keeps the position for the next run; with --commit, only one
+    run at a time can hold it.
     """
     from sowctl.cli.words.when import seconds, sow_keys
     from sowctl.engine.options import QueryOptions, SubscribeOptions
