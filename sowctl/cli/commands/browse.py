@@ -19,22 +19,20 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    target: Annotated[
-        str | None, Argument("TARGET", "a topic or view whose records are shown first", complete="target")
-    ] = None,
+    target: Annotated[str | None, Argument("TARGET", "Topic or view to open first.", complete="target")] = None,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
     fix_names: FixNames = False,
 ) -> int:
-    """Look through topics, their records, the history of a record and the journal, by keys alone.
+    """Browse topics, their records, the history of a record and the journal on a terminal.
 
-    The line at the bottom has the keys of each screen. Enter opens what is under the cursor, Escape goes back, q
-    leaves. Records come 100 a page: / writes a filter, which is asked while it is typed and complains beneath with the
-    place; o writes an order, s orders by the column under the cursor, n and p turn pages. A record shows its versions,
-    newest first, and what each of them changed. j follows the journal from the list of topics.
+    The bottom line shows the keys of each screen. Enter opens the selected item, Escape goes back, q quits. Records are
+    shown 100 per page: / edits a filter, which is applied while you type, with errors and their position below; o edits
+    the sort order, s sorts by the selected column, n and p turn pages. A record shows its versions, newest first, with
+    the changes of each. In the list of topics, j follows the journal.
 
-    Reading goes on beside the keys, so that a large store does not hold them up: what is asked next gives up what was
-    asked before. Nothing is ever changed but memo indexes, which queries build. It needs the extra tui.
+    Data is read in the background, so large stores do not block the keyboard; a new request cancels the previous one.
+    Nothing is changed except for memo indexes, which queries build. The command requires the extra tui.
     """
     streams = invocation.streams
     if not (is_terminal(streams.stdin) and is_terminal(streams.stdout)) or invocation.environ.get("TERM") == "dumb":

@@ -19,32 +19,32 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    expression: Annotated[str, Argument("EXPR", "the expression; see sowctl-expressions(7)")],
+    expression: Annotated[str, Argument("EXPR", "Expression; see sowctl-expressions(7).")],
     files: Annotated[
-        list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
+        list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
     ] = None,
     filter: Annotated[
-        bool, option("--filter", "-f", help="print the messages for which the expression is true, as they came")
+        bool, option("--filter", "-f", help="Print the messages for which the expression is true, unchanged.")
     ] = False,
     message_type: Annotated[
-        str, option("--message-type", help="the type of the messages; see sowctl-messages(7)", metavar="TYPE")
+        str, option("--message-type", help="Type of the messages; see sowctl-messages(7).", metavar="TYPE")
     ] = "json",
     framing: Framing = None,
     null: NullFraming = False,
     on_error: Annotated[
-        str, option("--on-error", help="at a bad message: stop there, or skip it", choices=("stop", "skip"))
+        str, option("--on-error", help="On an invalid message: stop, or skip it.", choices=("stop", "skip"))
     ] = "stop",
     explain: Annotated[
-        bool, option("--explain", help="print how the expression is evaluated, and read no message")
+        bool, option("--explain", help="Print how the expression is evaluated; read no messages.")
     ] = False,
 ) -> int:
-    """Evaluate an expression over every message, without a store.
+    """Evaluate an expression for each message, without a store.
 
-    A configuration is read only for message types that it defines, where --config names it or TYPE is not built in,
-    and, where --config or SOWCTL_CONFIG names it, for the functions that its modules add; see sowctl-plugins(7).
-    Prints the value for each message as one JSON value a line; with --filter the messages themselves for which the
-    expression is true, framed as they came. Ends with status 2 for an expression that does not compile, 3 where a
-    message was refused, 7 where a pattern needed too many steps.
+    A configuration is read only if it is named by --config or if TYPE is not built in; a configuration named by
+    --config or SOWCTL_CONFIG also adds the functions of its modules, see sowctl-plugins(7). The output is one JSON
+    value per message and line; with --filter, the messages for which the expression is true, with their framing. The
+    exit status is 2 if the expression does not compile, 3 if a message was rejected, and 7 if a pattern took too many
+    steps.
     """
     from sowctl.cli.commands.bodies.eval import evaluate_inputs, show_plan
 

@@ -19,15 +19,15 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     name: Annotated[
-        str | None, Argument("NAME", "one function, in any letter case; default all", complete="function")
+        str | None, Argument("NAME", "Name of a function; not case-sensitive. Default: all.", complete="function")
     ] = None,
-    format: Annotated[str, option("--format", "-F", help="how they are written", choices=("text", "json"))] = "text",
+    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
     """List the functions of the expression language by group, or describe one of them.
 
-    For one function: its arguments, its result, what it makes of NULL, and where it may not stand. The language itself
-    is described in sowctl-expressions(7). With --config, or where SOWCTL_CONFIG names a configuration, also the
-    functions that its modules add; see sowctl-plugins(7). Ends with status 1 where there is no function of that name.
+    The description of a function has its arguments, its result, its handling of NULL, and where it cannot be used. For
+    the language itself, see sowctl-expressions(7). If --config or SOWCTL_CONFIG names a configuration, the functions of
+    its modules are included; see sowctl-plugins(7). The exit status is 1 if there is no such function.
     """
     from sowctl.cli.configuring import added_functions
     from sowctl.expressions.functions.table import TABLE, described, listed

@@ -22,19 +22,22 @@ def run(
     target: Target,
     at: At = None,
     expect: Annotated[
-        str | None, option("--expect", help="the digest that is expected; status 1 for another", metavar="HEX")
+        str | None, option("--expect", help="Expected digest; the exit status is 1 if it differs.", metavar="HEX")
     ] = None,
     payloads: Annotated[
-        bool, option("--payloads", help="of keys and payloads alone: not of times, txids, lifetimes and versions")
+        bool,
+        option(
+            "--payloads", help="Digest of keys and payloads only, without timestamps, txids, expirations and versions."
+        ),
     ] = False,
     message_type: MessageType = None,
-    format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
+    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
-    """Print the digest of all records that are visible at the clock.
+    """Print the digest of all records that have not expired.
 
-    It does not depend on order or on how the store was made: a replay, a copy and the original have the same digest
-    under the same configuration at the same clock. With --payloads so have instances that got the same messages at
-    other times, and diff finds nothing between them.
+    The digest does not depend on the order of the records or on how the store was built: a replay, a copy and the
+    original have the same digest with the same configuration at the same time. With --payloads, instances that received
+    the same messages at different times have the same digest, and diff finds no differences between them.
     """
     # Judged before the digest is computed, which may take long.
     wanted = _expected(expect) if expect is not None else None

@@ -19,22 +19,23 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     targets: Annotated[
-        list[str] | None, Argument("TARGET", "topics, views, .sow files, or patterns; default all", complete="target")
+        list[str] | None, Argument("TARGET", "Topics, views, .sow files or patterns. Default: all.", complete="target")
     ] = None,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
     """List topics with type, number of records, size, free pages, position, lag behind the journal and last update.
 
-    Formats for programs also say how large the map of a store is, who reads it and has the oldest state, for how long
-    that process runs at most, how many pages are kept for it, and how many files of killed processes lie beside it.
+    The formats for programs also have the size of the memory map of a store, its readers and which of them holds the
+    oldest state, how long that process has been running at most, the number of pages kept for it, and the number of
+    files left by killed processes.
 
-    Without TARGET every topic of the configuration is listed, and what the transaction log alone names. Records are
-    those that query --count counts at the same clock; of a transient topic, and where a store is missing, that takes
-    reading the journals. Of logical topics the records are counted one by one; their file is the Pattern topic's. Of a
-    queue the records are its pending messages as the last command on it left them, with how many are leased and the age
-    of the oldest; the lag is how many entries may have come since, which queue info reads. A store that cannot be read
-    is listed all the same, and the status at the end is that of the first such error.
+    Without TARGET, all topics of the configuration and those in the transaction log are listed. The number of records
+    is that of query --count at the same time; for transient topics and missing stores it is computed from the journals.
+    Records of logical topics are counted individually; they share the file of their Pattern topic. For queues, records
+    are the pending messages as of the last queue command, with the number of leased messages and the age of the oldest
+    one; the lag is the number of journal entries since, which queue info reads. A store that cannot be read is still
+    listed, and the exit status is that of the first such error.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.rows import topic_row

@@ -20,28 +20,28 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    topic: Annotated[str, Argument("TOPIC", "the topic that the messages would go to", complete="topic")],
+    topic: Annotated[str, Argument("TOPIC", "Topic for which the keys are computed.", complete="topic")],
     files: Annotated[
-        list[str] | None, Argument("FILE", "files with messages; - or none: standard input", complete="file")
+        list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
     ] = None,
     message_type: MessageType = None,
     framing: Framing = None,
     null: NullFraming = False,
     sow_key: Annotated[
-        str | None, option("--sow-key", help="the key, for topics whose keys publishers choose", metavar="KEY")
+        str | None, option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY")
     ] = None,
     allow_null_key: Annotated[
-        bool, option("--allow-null-key", help="a key field that is null counts as a value")
+        bool, option("--allow-null-key", help="Accept null as the value of a key field.")
     ] = False,
     format: Format = None,
     columns: Columns = None,
     no_headers: NoHeaders = False,
 ) -> int:
-    """Print the SOW key of every message, and what it is made of. Nothing is published.
+    """Print the SOW key of each message and its components. Nothing is published.
 
-    Shown are the key as clients see it, the key that the publisher chose, the key domain, the texts of the key fields,
-    and the check word, by which two messages of one key that are not the same record are told apart. Preprocessing
-    comes before the key. Ends with status 3 where a message has no key.
+    The output has the SOW key, the key chosen by the publisher, the key domain, the values of the key fields, and the
+    check word, which distinguishes messages of different records with the same key. Preprocessing is applied before the
+    key is computed. The exit status is 3 if a message has no key.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.sources import framing_of, kind_of

@@ -42,7 +42,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    expression: Annotated[str | None, Argument("FILTER", "same as --filter")] = None,
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
     filter: Filter = None,
     sample: Sample = None,
     at: At = None,
@@ -50,30 +50,32 @@ def run(
     strict: asking.Strict = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
-    json_schema: Annotated[
-        bool, option("--json-schema", help="print a JSON Schema that all these messages satisfy")
-    ] = (False),
-    ddl: Annotated[bool, option("--ddl", help="print the fields as Spark declares them, for payloadSchema")] = False,
+    json_schema: Annotated[bool, option("--json-schema", help="Print a JSON Schema that matches all messages.")] = (
+        False
+    ),
+    ddl: Annotated[
+        bool, option("--ddl", help="Print the fields as a Spark schema, for the option payloadSchema.")
+    ] = False,
     format: Format = None,
     columns: Columns = None,
     fix_names: FixNames = False,
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print the paths that messages have: types, how often each is NULL or missing, distinct values, examples.
+    """Print the paths of messages with types, NULL and missing counts, distinct values and examples.
 
-    Everything is found by reading messages: no schema is declared anywhere. [*] stands for the elements of an array;
-    a filter leaves it out. A number without point and exponent is an integer where it fits 64 bits, every other one a
-    number. Where a path has several types, each stands with its count. null counts NULL and empty texts, which filters
-    take for NULL; missing counts the objects one level up that lack the member.
+    The schema is inferred from the messages. [*] stands for the elements of an array; filters omit it. A number without
+    decimal point and exponent is an integer if it fits into 64 bits, and a number otherwise. If a path has several
+    types, each is printed with its count. null counts NULL and empty strings, which filters treat as NULL; missing
+    counts the parent objects that lack the member.
 
-    All records are read. --sample takes as many as it says, those whose keys have the lowest hashes: the same ones in
-    every run. Distinct values are counted exactly as long as those of all paths together are at most 500,000; then
-    those of the paths with the most are estimated (HyperLogLog, standard error 1.6 %), which ~ and distinct_error say.
-    Up to 10,000 paths are told apart.
+    All records are read; --sample reads only those with the lowest hashes of their keys, which are the same in every
+    run. Distinct values are counted exactly up to 500,000 for all paths together; beyond that, the paths with the most
+    values are estimated (HyperLogLog, standard error 1.6 %), which is marked with ~ and distinct_error. At most 10,000
+    paths are reported.
 
-    --ddl prints a line for each topic, which the option payloadSchema of sowctl-spark(7) takes: types as wide as all
-    values, STRING where they are mixed.
+    --ddl prints a line per topic for the option payloadSchema of sowctl-spark(7): types are wide enough for all values,
+    and STRING for mixed types.
     """
     from sowctl.cli.commands.bodies.looking import RecordOptions, looked_at, path_row, share_of, tell
     from sowctl.cli.io.emit import Choice, Sink

@@ -31,51 +31,57 @@ def run(
     invocation: Invocation,
     target: Annotated[
         str | None,
-        Argument("TARGET", "a topic's or view's name, a .sow file, or a regular expression", complete="target"),
+        Argument("TARGET", "Name of a topic or view, a .sow file, or a regular expression.", complete="target"),
     ] = None,
-    paths: Annotated[list[str] | None, Argument("PATH", "fields, such as /price; default all that have values")] = None,
+    paths: Annotated[
+        list[str] | None, Argument("PATH", "Fields, for example /price. Default: all fields with values.")
+    ] = None,
     filter: Filter = None,
     sample: Sample = None,
-    top: Annotated[int, option("--top", help="so many of the most frequent values", metavar="COUNT", minimum=0)] = 5,
+    top: Annotated[
+        int, option("--top", help="Number of most frequent values to print.", metavar="COUNT", minimum=0)
+    ] = 5,
     bars: Annotated[
-        int, option("--bars", help="about so many bars of a histogram", metavar="COUNT", minimum=1, maximum=200)
+        int, option("--bars", help="Approximate number of histogram bars.", metavar="COUNT", minimum=1, maximum=200)
     ] = 10,
     at: At = None,
     fresh: asking.Fresh = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
-    journal: Annotated[bool, option("--journal", help="count the messages of the journal by time instead")] = False,
+    journal: Annotated[bool, option("--journal", help="Count the messages in the journal by time instead.")] = False,
     interval: Annotated[
-        str | None, option("--interval", help="with --journal: count by so long a time; default 1m", metavar="TIME")
+        str | None, option("--interval", help="With --journal: length of the intervals. Default: 1m.", metavar="TIME")
     ] = None,
-    since: Annotated[str | None, option("--since", help="begin at this time, txid or bookmark", metavar="WHEN")] = None,
-    until: Annotated[str | None, option("--until", help="end at this time, txid or bookmark", metavar="WHEN")] = None,
-    txid: Annotated[str | None, option("--txid", help="only these txids: N or N:M", metavar="RANGE")] = None,
-    client: Annotated[str | None, option("--client", help="only entries of this publisher", metavar="NAME")] = None,
+    since: Annotated[
+        str | None, option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
+    ] = None,
+    until: Annotated[str | None, option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")] = None,
+    txid: Annotated[str | None, option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
+    client: Annotated[str | None, option("--client", help="Only entries of this publisher.", metavar="NAME")] = None,
     strict: asking.Strict = False,
     format: Format = None,
     fix_names: FixNames = False,
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print figures of the fields of a topic's records: counts, quantiles, histogram, the most frequent values.
+    """Print statistics of the fields of a topic: counts, quantiles, histogram, most frequent values.
 
-    Values are those that filters see: of a path that leads to several values, all of them. without counts the records
-    whose value is NULL, which an absent field and an empty text are, too. A quantile is a number that was there: the
-    smallest that so many percent of all numbers do not exceed. Texts have the first and the last one by code points.
+    Values are those that filters see: if a path leads to several values, all of them. without counts the records whose
+    value is NULL, which includes missing fields and empty strings. A quantile is an existing number: the smallest that
+    is not exceeded by that percentage of all numbers. For text, the first and the last value in code point order are
+    printed.
 
-    All records are read; --sample takes some of them, those whose keys have the lowest hashes. Where no PATH is
-    given, the fields are those of the first records, which are looked through until 500,000 values were seen; at
-    most 100 fields are taken, and so many records that their fields have 10,000,000 values and their messages 400
-    MB. A note says where that is not all. Figures are exact as long as 8,000,000 numbers and 500,000 distinct
-    values are enough for all fields together. Then the fields with the most are estimated: quantiles by the sketch
-    of Manku, Rajagopalan and Lindsay, with how far ranks may be wrong; distinct values by HyperLogLog, standard
-    error 1.6 %; the most frequent values by the counters of Misra and Gries, whose counts are too low by what +
-    says at most.
+    All records are read; --sample reads only those with the lowest hashes of their keys. Without PATH, the fields are
+    those of the first records, up to 500,000 values, limited to 100 fields and to as many records as have 10,000,000
+    values and 400 MB of messages; a note reports if a limit was reached. Results are exact up to 8,000,000 numbers and
+    500,000 distinct values for all fields together. Beyond that, the fields with the most values are estimated:
+    quantiles by the sketch of Manku, Rajagopalan and Lindsay, with the maximum rank error; distinct values by
+    HyperLogLog, standard error 1.6 %; the most frequent values by the counters of Misra and Gries, which undercount by
+    at most the number printed after +.
 
-    With --journal the messages of the journal are counted by topic, client and minute, those of TARGET or of all
-    topics, within --since, --until, --txid and --client; on a terminal a sparkline shows them. So many intervals that
-    there are more than 10,000 become twice as long until they are fewer.
+    With --journal, the messages in the journal are counted by topic, client and minute, for TARGET or all topics,
+    within --since, --until, --txid and --client; on a terminal, a sparkline is printed. If there are more than 10,000
+    intervals, their length is doubled until there are fewer.
     """
     from sowctl.cli.commands.bodies.looking import RecordOptions
     from sowctl.cli.commands.bodies.stats import CountOptions, FieldOptions, FigureOptions, count_journal, show_fields
