@@ -21,32 +21,32 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    directory: Annotated[str, Argument("DIR", "the directory of backups; made where it is missing")],
-    listing: Annotated[bool, option("--list", help="list the backups in DIR, the oldest first")] = False,
-    verify: Annotated[bool, option("--verify", help="read all of an existing backup and compare it")] = False,
+    directory: Annotated[str, Argument("DIR", "Directory of backups; created if missing.")],
+    listing: Annotated[bool, option("--list", help="List the backups in DIR, oldest first.")] = False,
+    verify: Annotated[bool, option("--verify", help="Read an existing backup completely and compare it.")] = False,
     name: Annotated[
-        str | None, option("--name", help="the backup to verify, as --list shows it; else the newest", metavar="NAME")
+        str | None, option("--name", help="Backup to verify, as shown by --list. Default: the newest.", metavar="NAME")
     ] = None,
     full: Annotated[
-        bool, option("--full", help="build on no earlier backup: copy what could be linked to one")
+        bool, option("--full", help="Make a full backup: copy files that could be linked to an earlier backup.")
     ] = False,
     bookmarks: Annotated[
         list[str] | None,
-        option("--bookmarks", help="a bookmark store's file besides those in the instance's directory", metavar="FILE"),
+        option("--bookmarks", help="Bookmark store file outside the directory of the instance.", metavar="FILE"),
     ] = None,
     format: Format = None,
     columns: Columns = None,
     summary: Summary = None,
 ) -> int:
-    """Back up stores, journals, states of queues, files of bookmarks and the configuration, all as of one instant.
+    """Back up stores, journals, queue states, bookmark files and the configuration, all as of one instant.
 
-    Publishing goes on: the locks of a batch are held for the moment in which the instant is taken. A backup is a
-    directory in DIR with all its files: finished journal files are hard links where DIR is on their file system, and
-    what has not changed since an earlier backup is a link to its file. Each backup can be used and removed by itself.
-    Caches of views, memo indexes and sorted runs are left out, because they follow from the rest.
+    Publishing continues: locks are held only for the moment in which the instant is chosen. A backup is a directory in
+    DIR with all of its files. Finished journal files are hard links if DIR is on the same file system, and files
+    unchanged since an earlier backup are links to those of that backup. Each backup can be used and removed
+    independently. View caches, memo indexes and sorted runs are omitted, because they can be rebuilt.
 
-    A backup gets its name when it was opened as an instance, every byte of its stores read and the digest of every
-    topic found to be that of the instant. --verify does this again with an existing backup, for all of its files.
+    A backup gets its final name only after it was opened as an instance, every byte of its stores was read, and the
+    digest of every topic matched that of the instant. --verify repeats this for all files of an existing backup.
     """
     import os
     from pathlib import Path

@@ -17,12 +17,12 @@ def run(
     format: FindingsFormat = "text",
     summary: Coverage = None,
 ) -> int:
-    """Read every byte of the stores and journals and report what is damaged, missing or inconsistent.
+    """Read every byte of the stores and journals and report damaged, missing or inconsistent data.
 
-    Says at the end how much was read, and what was not verified. Ends with status 5 where damage was found; where there
-    was none but a store is another topic's, or has the keys of another definition, with 8; where one could not be read,
-    with the status of that: 6 for permission, 11 for a lock. The rest is checked all the same. Read permission on all
-    files is enough, as on a read-only mount: the status is 0 there if all is sound.
+    The summary at the end has the amount of data read and what was not verified. The exit status is 5 if damage was
+    found; otherwise 8 if a store belongs to another topic or has keys of another definition; otherwise, if a store
+    could not be read, that of the error: 6 for permissions, 11 for a lock. All other files are still checked. Read
+    permission on all files is sufficient, as on a read-only mount: the exit status is 0 if no problem is found.
     """
     from sowctl.cli.io.reporting import show_examination
     from sowctl.engine.topics.targets import resolve

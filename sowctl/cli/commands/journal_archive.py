@@ -19,32 +19,35 @@ def run(
     invocation: Invocation,
     older_than: OlderThan = None,
     keep: Annotated[
-        int, option("--keep", help="so many of the youngest finished files stay where they are", metavar="N", minimum=0)
+        int, option("--keep", help="Keep the COUNT newest finished files in place.", metavar="N", minimum=0)
     ] = 0,
     to: Annotated[
         str | None,
         option(
             "--to",
-            help="send them to this URL, with a manifest, and let them stay here: s3, gs, abfs, hdfs, file",
+            help="Upload to this URL, with a manifest, and keep the local files: s3, gs, abfs, hdfs, file.",
             metavar="URL",
         ),
     ] = None,
     verify: Annotated[
-        bool, option("--verify", help="with --to: read what is there, too, and send again what differs from its digest")
+        bool,
+        option(
+            "--verify", help="With --to: also read the uploaded files, and upload those again whose digests differ."
+        ),
     ] = False,
     dry_run: DryRun = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Move finished journal files to the JournalArchiveDirectory, and list them. The file that grows stays.
+    """Move finished journal files to the JournalArchiveDirectory, and list them. The active file stays.
 
-    They remain part of the journal: every command reads them where they are, compressed or not, and who is reading one
-    at the moment goes on. On another file system a file is copied, synced, read again and compared before the original
-    goes. The command may be ended at any moment and run again: each file is whole in one of the two places.
+    Archived files remain part of the journal: all commands read them in place, compressed or not, and current readers
+    are not disturbed. To another file system, a file is copied, synced, read back and compared before the original is
+    removed. The command can be interrupted at any time and run again: each file is complete in one of the two places.
 
-    With --to, or with a JournalArchiveDirectory that is a URL, they are sent there and stay here until sowctl journal
-    prune removes them. A manifest there tells of them all (sow-archive(5)): it is written when what it tells of is
-    there, so a run that was ended goes on where the last manifest stood. Spark plans from it alone (sowctl-spark(7)).
+    With --to, or if the JournalArchiveDirectory is a URL, files are uploaded and also stay here until sowctl journal
+    prune removes them. A manifest at the URL lists them (sow-archive(5)). It is written after the files that it lists,
+    so an interrupted run resumes from the last manifest. Spark plans from the manifest alone (sowctl-spark(7)).
     """
     from sowctl.cli.commands.bodies.retention import list_files
     from sowctl.cli.io.emit import Choice, Sink

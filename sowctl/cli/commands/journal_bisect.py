@@ -18,39 +18,47 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     topic: Annotated[
-        str | None, option("--topic", help="the topic; may be left out where there is one", metavar="NAME")
+        str | None, option("--topic", help="Topic. Optional if there is only one.", metavar="NAME")
     ] = None,
     filter: Annotated[
-        str | None, option("--filter", "-f", help="which records count; default all", metavar="EXPR")
+        str | None,
+        option("--filter", "-f", help="Count only records that match the expression. Default: all.", metavar="EXPR"),
     ] = None,
     count: Annotated[
-        str, option("--count", help="what their number has to be: > >= = != <= or <, and a number", metavar="CONDITION")
+        str,
+        option(
+            "--count",
+            help="Condition on the number of records: one of > >= = != <= <, and a number.",
+            metavar="CONDITION",
+        ),
     ] = "> 0",
     key: Annotated[
-        list[str] | None, option("--key", help="only the record with this key; may be repeated", metavar="KEY")
+        list[str] | None, option("--key", help="Count only the record with this key. May be repeated.", metavar="KEY")
     ] = None,
     sow_key: SowKeys = None,
     since: Annotated[
-        str | None, option("--since", help="where it is false: a time, txid or bookmark", metavar="WHEN")
+        str | None,
+        option("--since", help="Position at which the condition is false: a time, txid or bookmark.", metavar="WHEN"),
     ] = None,
     until: Annotated[
-        str | None, option("--until", help="where it is true: a time, txid or bookmark", metavar="WHEN")
+        str | None,
+        option("--until", help="Position at which the condition is true: a time, txid or bookmark.", metavar="WHEN"),
     ] = None,
     format: Format = None,
     columns: Columns = None,
     fix_names: FixNames = False,
     summary: Summary = None,
 ) -> int:
-    """Find the entry of the journal behind which a condition over the state of a topic holds, and print it.
+    """Find and print the journal entry after which a condition on the state of a topic holds.
 
-    The condition is about the number of records for which --filter is true, as of a place in the log. It has to be
-    false at --since, which is the beginning unless given, and true at --until, which is the end. What lies between is
-    halved again and again. Where the condition changes once, its entry is found; where it changes several times, one
-    of the entries that made it true.
+    The condition is on the number of records that match --filter at a position of the journal. It must be false at
+    --since (default: the beginning) and true at --until (default: the end). The command does a binary search between
+    the two. If the condition changes once, its entry is found; if it changes several times, one of the entries that
+    made it true is found.
 
-    Says how many records matched before the entry and behind it, when it was written and by which client. A record
-    that had expired at the time of the topic's last entry does not count. Ends with status 1 where the condition holds
-    at --since or does not at --until.
+    The output has the number of matching records before and after the entry, its time and its client. Records that had
+    expired by the time of the last entry of the topic do not count. The exit status is 1 if the condition holds at
+    --since or does not hold at --until.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_words

@@ -17,11 +17,12 @@ def run(
     format: FindingsFormat = "text",
     summary: Coverage = None,
 ) -> int:
-    """Read every byte of all journal files, the compressed and the archived ones too, and report what is wrong.
+    """Read every byte of all journal files, including compressed and archived ones, and report damage.
 
-    Compared are the checksums of headers, lists of topics, columns and payloads, what every block says of itself and of
-    those before it, the files with one another, the topics file, and how far the stores prove that the journal went.
-    Says at the end how much was read, and what could not be. Ends with status 5 where damage was found.
+    The command verifies the checksums of headers, topic lists, columns and payloads, the consistency of each block with
+    itself and the blocks before it, the consistency of the files with one another, the topics file, and that the
+    journal reaches the positions of the stores. The summary at the end has the amount of data read and what could not
+    be read. The exit status is 5 if damage was found.
     """
     from pathlib import Path
 

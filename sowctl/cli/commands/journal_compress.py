@@ -17,24 +17,24 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    to: Annotated[str, option("--to", help="how", choices=("zst", "gz"))] = "zst",
+    to: Annotated[str, option("--to", help="Compression format.", choices=("zst", "gz"))] = "zst",
     older_than: OlderThan = None,
     keep: Annotated[
-        int, option("--keep", help="so many of the youngest finished files stay as they are", metavar="N", minimum=0)
+        int, option("--keep", help="Leave the COUNT newest finished files uncompressed.", metavar="N", minimum=0)
     ] = 0,
     dry_run: DryRun = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Compress finished journal files, also those in the archive, and list them. The file that grows stays.
+    """Compress finished journal files, including archived ones, and list them. The active file is not compressed.
 
-    They remain part of the journal: every command reads them compressed, unpacking into TMPDIR as far as it needs. A
-    file is compressed beside, synced, unpacked and compared with the plain one, and renamed; then the plain one is
-    removed. The command may be ended at any moment and run again.
+    Compressed files remain part of the journal: all commands read them, decompressing to TMPDIR as needed. A file is
+    compressed to a temporary file, synced, decompressed, compared with the original, and renamed; then the original is
+    removed. The command can be interrupted at any time and run again.
 
-    Blocks of a journal are compressed one by one when they are written, so that this saves what they have in common,
-    which is little where blocks are large. A file of zst can be read from anywhere, by Spark in several tasks; one of
-    gz is read from its beginning.
+    The blocks of a journal are already compressed individually when they are written. This command removes redundancy
+    between blocks, which is small if blocks are large. A zst file can be read from any position, by Spark in several
+    tasks; a gz file can only be read from the beginning.
     """
     from sowctl.cli.commands.bodies.retention import list_files
     from sowctl.cli.io.emit import Choice, Sink

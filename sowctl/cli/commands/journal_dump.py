@@ -19,19 +19,19 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     directory: JournalPlace = None,
-    topic: Annotated[str | None, option("--topic", help="only entries of this topic", metavar="NAME")] = None,
+    topic: Annotated[str | None, option("--topic", help="Only entries of this topic.", metavar="NAME")] = None,
     keys: Annotated[
-        list[str] | None, option("--key", help="only entries with this SOW key; may be repeated", metavar="KEY")
+        list[str] | None, option("--key", help="Only entries with this SOW key. May be repeated.", metavar="KEY")
     ] = None,
-    client: Annotated[str | None, option("--client", help="only entries of this publisher", metavar="NAME")] = None,
-    first: Annotated[str | None, option("--from", help="begin at this time, txid or bookmark", metavar="WHEN")] = None,
-    last: Annotated[str | None, option("--to", help="end at this time, txid or bookmark", metavar="WHEN")] = None,
-    txid: Annotated[str | None, option("--txid", help="only these txids: N or N:M", metavar="RANGE")] = None,
+    client: Annotated[str | None, option("--client", help="Only entries of this publisher.", metavar="NAME")] = None,
+    first: Annotated[str | None, option("--from", help="Start at this time, txid or bookmark.", metavar="WHEN")] = None,
+    last: Annotated[str | None, option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")] = None,
+    txid: Annotated[str | None, option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
     limit: Annotated[
         str | None,
-        option("--limit", "-l", help="the first M entries, or entries N to M as counted from 1", metavar="N:M"),
+        option("--limit", "-l", help="Print the first M entries, or entries N to M, counted from 1.", metavar="N:M"),
     ] = None,
-    no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
+    no_data: Annotated[bool, option("--no-data", help="Omit the payloads.")] = False,
     format: Format = None,
     columns: Columns = None,
     no_headers: NoHeaders = False,
@@ -41,11 +41,11 @@ def run(
 ) -> int:
     """Print journal entries in the order in which they were written, as envelopes.
 
-    The end is fixed when the command starts, so it ends even while others write. Every entry has a bookmark: its
-    publisher's, or where there is none the instance's own with the entry's txid; --at, --from and --to take both. An
-    acknowledgement of a queue names the message that it is about as message_bookmark. publish --framing envelope takes
-    what is printed, but for entries of queues. What is torn at the end of the journal is skipped and told; where
-    entries are missing there that were acknowledged, the command ends with 5 behind the last one that it could read.
+    The command ends at the position that is the end of the journal when it starts, even if others keep writing. Every
+    entry has a bookmark: that of its publisher, or otherwise that of the instance with the txid of the entry. --at,
+    --from and --to accept both. A queue acknowledgement has the bookmark of its message as message_bookmark. The output
+    is valid input for publish --framing envelope, except for queue entries. A torn end of the journal is skipped and
+    reported; if acknowledged entries are missing there, the command exits with status 5 after the last readable entry.
     """
     from sowctl.cli.words.when import numbers, position
 

@@ -17,10 +17,10 @@ def run(
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """List journal files with number, size, first and last txid and the time of their creation.
+    """List journal files with number, size, first and last txid and creation time.
 
-    Those in the JournalArchiveDirectory are among them, and compressed ones, with the size that they have on disk. What
-    is torn at the end of the journal is told; where entries are missing there that were acknowledged, it ends with 5.
+    The list includes files in the JournalArchiveDirectory and compressed files, with their size on disk. A torn end of
+    the journal is reported; if acknowledged entries are missing there, the exit status is 5.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.rows import file_row

@@ -19,19 +19,20 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     keep_for: Annotated[
-        str | None, option("--keep-for", help="keep files with anything as young as this, such as 7d", metavar="TIME")
+        str | None,
+        option("--keep-for", help="Keep files with entries newer than TIME, for example 7d.", metavar="TIME"),
     ] = None,
     keep_size: Annotated[
         str | None,
-        option("--keep-size", help="keep the youngest files that take so much, such as 10GB", metavar="SIZE"),
+        option("--keep-size", help="Keep the newest files up to a total SIZE, for example 10GB.", metavar="SIZE"),
     ] = None,
     before: Annotated[
         str | None,
-        option("--before", help="remove only entries before this txid, time or bookmark", metavar="WHEN"),
+        option("--before", help="Remove only entries before this txid, time or bookmark.", metavar="WHEN"),
     ] = None,
     bookmarks: Annotated[
         list[str] | None,
-        option("--bookmarks", help="a further file of subscriptions' places; may be repeated", metavar="FILE"),
+        option("--bookmarks", help="Additional bookmark store file to consider. May be repeated.", metavar="FILE"),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -39,21 +40,22 @@ def run(
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Remove the oldest journal files, in the directory and in the archive. What is removed cannot be read again.
+    """Remove the oldest journal files, including archived ones. This cannot be undone.
 
-    Listed are the files that --keep-for, --keep-size or --before lets go. Of these the oldest are removed, up to the
-    first that something still needs: a store that has not applied it or is missing, a queue, a subscription in a
-    bookmark store, a conflated topic, the RecoveryPoint of a topic without a store. Each of them is named, with what it
-    needs and the command that would let go. The file that grows always stays. Where the JournalArchiveDirectory is a
-    URL, a file stays until it was sent there, and its segment there stays: it is read from then on.
+    --keep-for, --keep-size or --before selects the files to remove, which are listed. They are removed from the oldest
+    up to the first file that is still needed: by a store that is missing or has not applied it, a queue, a subscription
+    in a bookmark store, a conflated topic, or the RecoveryPoint of a topic without a store. Each of these is reported,
+    with what it needs and the command that releases it. The active file is never removed. If the
+    JournalArchiveDirectory is a URL, a file is kept until it has been uploaded; its uploaded segment is kept, and used
+    for reading from then on.
 
-    Bookmark stores are found where they are topics of this instance, and as files that its subscriptions have used, or
-    that end with .bookmarks beside the configuration and in the working directory; name others with --bookmarks.
-    Subscriptions without a bookmark store are not known.
+    Bookmark stores are found if they are topics of this instance, files used by its subscriptions, or .bookmarks files
+    in the directory of the configuration or the working directory; name others with --bookmarks. Subscriptions without
+    a bookmark store are not considered.
 
-    Stores stay as they are, and are synced before. What they hold can be made anew from the journals no more, and the
-    state of a topic without History can be asked for only from the instant on that is named. On a terminal the command
-    asks first; elsewhere it needs --yes.
+    Stores are not changed, but synced first. Afterwards they can no longer be rebuilt completely from the journals, and
+    earlier states of topics without History are available only from the reported instant on. On a terminal, the command
+    asks for confirmation; otherwise --yes is required.
     """
     from sowctl.cli.commands.bodies.retention import prune_rule, say_pruned
     from sowctl.cli.io.emit import Choice, Sink

@@ -23,16 +23,17 @@ def run(
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Cut out of the journal what cannot be read, and list it. What is sound is not touched.
+    """Cut unreadable parts out of the journal, and list them. Intact data is not changed.
 
-    A torn tail, as an interrupted append leaves it, is copied to FILE.torn-N and cut off. A damaged stretch, or an end
-    that was lost, is replaced by a gap that keeps its txids: the bytes go into FILE.cut-N, with a receipt in the first
-    line. From then on all commands read around the gap and name it. Stores that have applied these entries keep them;
-    a store that is rebuilt from the journal lacks them.
+    A torn end, as left by an interrupted append, is copied to FILE.torn-N and cut off. A damaged range, or a lost end,
+    is replaced by a gap that keeps its txids; its bytes are saved to FILE.cut-N, with a receipt in the first line. From
+    then on, all commands skip the gap and report it. Stores that have applied these entries keep them; stores rebuilt
+    from the journal lack them.
 
-    Restore the damaged files from a copy instead where there is one. Compressed files, and headers of files, are not
-    mended. The file is written anew beside, synced, compared and renamed, so that the command may be ended at any
-    moment. It asks first on a terminal; elsewhere it needs --yes. Ends with status 5 where damage is left.
+    If you have a copy of the damaged files, restore them from it instead. Compressed files and file headers cannot be
+    repaired. The file is rewritten to a temporary file, synced, compared and renamed, so the command can be interrupted
+    at any time. On a terminal, it asks for confirmation; otherwise --yes is required. The exit status is 5 if damage
+    remains.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.upkeep.retention.repairing import repair

@@ -32,27 +32,35 @@ def run(
     invocation: Invocation,
     directory: JournalPlace = None,
     topic: Annotated[
-        list[str] | None, option("--topic", help="only entries of this topic; may be repeated", metavar="NAME")
+        list[str] | None, option("--topic", help="Only entries of this topic. May be repeated.", metavar="NAME")
     ] = None,
     key: Annotated[
         list[str] | None,
-        option("--key", help="only this key: the text of the key field, or a publisher's key", metavar="KEY"),
+        option(
+            "--key", help="Only entries with this key: the text of the key field, or a publisher's key.", metavar="KEY"
+        ),
     ] = None,
     sow_key: SowKeys = None,
-    client: Annotated[str | None, option("--client", help="only entries of this publisher", metavar="NAME")] = None,
+    client: Annotated[str | None, option("--client", help="Only entries of this publisher.", metavar="NAME")] = None,
     operation: Annotated[
-        list[str] | None, option("--operation", help="only this: publish, delete, ack, ...", metavar="WORD")
+        list[str] | None,
+        option("--operation", help="Only entries with this operation: publish, delete, ack, ...", metavar="WORD"),
     ] = None,
-    since: Annotated[str | None, option("--since", help="begin at this time, txid or bookmark", metavar="WHEN")] = None,
-    until: Annotated[str | None, option("--until", help="end at this time, txid or bookmark", metavar="WHEN")] = None,
-    txid: Annotated[str | None, option("--txid", help="only these txids: N or N:M", metavar="RANGE")] = None,
+    since: Annotated[
+        str | None, option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
+    ] = None,
+    until: Annotated[str | None, option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")] = None,
+    txid: Annotated[str | None, option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
     filter: Filter = None,
     regex: Annotated[
-        str | None, option("--regex", help="only payloads in which this pattern is found", metavar="PATTERN")
+        str | None,
+        option("--regex", help="Only entries whose payload contains a match of this pattern.", metavar="PATTERN"),
     ] = None,
-    limit: Annotated[int | None, option("--limit", "-l", help="the first N entries", metavar="N", minimum=1)] = None,
-    count: Annotated[bool, option("--count", help="print how many there are instead")] = False,
-    no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
+    limit: Annotated[
+        int | None, option("--limit", "-l", help="Print only the first N entries.", metavar="N", minimum=1)
+    ] = None,
+    count: Annotated[bool, option("--count", help="Print only the number of entries.")] = False,
+    no_data: Annotated[bool, option("--no-data", help="Omit the payloads.")] = False,
     strict: asking.Strict = False,
     format: Format = None,
     columns: Columns = None,
@@ -62,16 +70,16 @@ def run(
     force: Force = False,
     summary: Summary = None,
 ) -> int:
-    """Find entries of the journal without reading all of it.
+    """Search the journal for entries without reading all of it.
 
-    Everything that is given has to hold; of keys, topics and operations that are repeated any one. Blocks of entries
-    are passed over by their times, their lists of topics and publishers, and their keys; payloads are read only where
-    --filter, --regex or the output need them. The answer is that of sowctl journal dump with the same conditions.
+    All conditions must hold; of repeated keys, topics or operations, any one. Blocks are skipped by their times,
+    topics, publishers and keys; payloads are read only if --filter, --regex or the output needs them. The result is
+    that of sowctl journal dump with the same conditions.
 
-    A filter sees each message by itself, as it was written. What cannot be read as a message of its type matches no
-    filter; how many there were is said. Deletions have no message, so neither --filter nor --regex finds them. The
-    pattern is one of PCRE2 over the bytes of the payload; (?i) in front makes it blind to case. Where a filter finds
-    nothing and no record has a field of it, either, that is said; --strict makes it an error.
+    A filter is evaluated against each message as it was written. Messages that are invalid for their type match no
+    filter; their number is reported. Deletions have no message and match neither --filter nor --regex. The pattern is a
+    PCRE2 pattern over the bytes of the payload; start it with (?i) to ignore case. If a filter finds nothing and names
+    a field that occurs in no record, a note is printed; with --strict, this is an error.
     """
     from pathlib import Path
 

@@ -21,18 +21,20 @@ _WHOLE = ("table", "json")
 def run(
     invocation: Invocation,
     topics: Topics = None,
-    number: Annotated[int, option("--number", "-n", help="how many of the last entries", metavar="N", minimum=0)] = 10,
-    follow: Annotated[bool, option("--follow", "-f", help="go on with entries as they are written")] = False,
-    no_data: Annotated[bool, option("--no-data", help="leave out the payloads")] = False,
+    number: Annotated[
+        int, option("--number", "-n", help="Number of entries to print, counted from the end.", metavar="N", minimum=0)
+    ] = 10,
+    follow: Annotated[bool, option("--follow", "-f", help="Keep printing new entries as they are written.")] = False,
+    no_data: Annotated[bool, option("--no-data", help="Omit the payloads.")] = False,
     format: Format = None,
     columns: Columns = None,
     no_headers: NoHeaders = False,
     fix_names: FixNames = False,
 ) -> int:
-    """Print the last entries of the journal, of all topics or of some, as envelopes in the order of the log.
+    """Print the last entries of the journal, of all topics or of some, as envelopes in journal order.
 
-    With --follow it goes on until it is ended: with every entry when it is acknowledged, whatever becomes of the files
-    meanwhile. A group shows when it is whole.
+    With --follow, the command keeps printing entries as they are acknowledged, until it is interrupted; journal files
+    may be rotated or moved meanwhile. The entries of a group are printed once the group is complete.
     """
     if follow and format in _WHOLE:
         raise UsageError(

@@ -19,34 +19,36 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    directory: Annotated[str, Argument("DIR", "a directory of backups, or one backup")],
-    to: Annotated[str, option("--to", help="where to: a directory that is empty or not there", metavar="EMPTYDIR")],
+    directory: Annotated[str, Argument("DIR", "Directory of backups, or a single backup.")],
+    to: Annotated[str, option("--to", help="Target directory, which must be empty or missing.", metavar="EMPTYDIR")],
     name: Annotated[
-        str | None, option("--name", help="the backup, as sowctl backup --list shows it", metavar="NAME")
+        str | None, option("--name", help="Backup to restore, as shown by sowctl backup --list.", metavar="NAME")
     ] = None,
-    at: Annotated[str | None, option("--at", help="without all that is later than this time", metavar="TIME")] = None,
+    at: Annotated[str | None, option("--at", help="Ignore everything after this time.", metavar="TIME")] = None,
     txid: Annotated[
-        int | None, option("--txid", help="without all behind the group of this txid", metavar="N", maximum=MAX_U64)
+        int | None,
+        option("--txid", help="Ignore everything after the group of this txid.", metavar="N", maximum=MAX_U64),
     ] = None,
-    force: Annotated[bool, option("--force", help="restore also where --at leaves out all entries of a topic")] = False,
+    force: Annotated[bool, option("--force", help="Restore even if --at excludes all entries of a topic.")] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
 ) -> int:
-    """Make an instance out of a backup: as it was at the backup's instant, or earlier.
+    """Restore an instance from a backup, as of the instant of the backup or earlier.
 
-    Without --name the newest backup is taken, and with --at or --txid the oldest one that holds that place. A store
-    that stands beyond it is taken from an earlier backup, or built from the journal. The state of a queue goes back by
-    being made anew, without its leases.
+    Without --name, the newest backup is restored; with --at or --txid, the oldest one that contains that position. A
+    store that is beyond the position is taken from an earlier backup or rebuilt from the journal. The state of a queue
+    is rebuilt, without its leases.
 
-    The journal is cut between groups only, and all messages of one run of publish may be one group. --txid takes the
-    whole group of its txid, as query --at does. --at ends before the first group that has a later entry. Entries up to
-    the time that are in that group or behind it are left out; the command then says how many of which topics, which
-    --txid takes them, and ends with status 3. It refuses to restore where all entries of a topic are left out, unless
+    The journal is cut only between groups; all messages of one run of publish may be one group. --txid includes the
+    whole group of its txid, as query --at does. --at ends before the first group with a later entry. Earlier entries in
+    that group or after it are excluded; the command then prints their number per topic and the --txid that would
+    include them, and exits with status 3. It refuses to restore if all entries of a topic would be excluded, unless
     --force is given.
 
-    The restored instance begins a new history above every txid that may have been given since: what a subscriber, a
-    store or a queue knows of entries that were undone is refused there, and the error names both histories. Nothing is
-    ever restored over an instance: EMPTYDIR holds all of it, read and compared, or nothing.
+    The restored instance starts a new history above every txid that may have been assigned since: positions of
+    subscribers, stores or queues beyond the restored instant are rejected there, with an error that names both
+    histories. Existing instances are never overwritten: EMPTYDIR gets the complete restored and verified instance, or
+    nothing.
     """
     import os
     from pathlib import Path

@@ -21,24 +21,25 @@ def run(
     targets: Targets = None,
     read_data: Annotated[
         str | None,
-        option("--read-data", help="read so much of the data: 10%, or 2/5 for the second of five parts", metavar="HOW"),
+        option("--read-data", help="Read a part of the data: 10%, or 2/5 for the second of five parts.", metavar="HOW"),
     ] = None,
     period: Annotated[
-        str | None, option("--for", help="read data for so long, shared by the stores", metavar="TIME")
+        str | None, option("--for", help="Read data for this TIME in total, shared by the stores.", metavar="TIME")
     ] = None,
     format: FindingsFormat = "text",
     summary: Coverage = None,
 ) -> int:
-    """Verify the structure of stores, and of their data as much as you ask for; say what was read and what was not.
+    """Verify the structure of stores and, if requested, a part of their data; report what was read.
 
-    The structure are the branches of a store's trees, its counts, and that every page is in use once or free; that is
-    a hundredth of a file. With --read-data or --for, records and versions are read besides and their checksums
-    verified: those first that were not read for longest, so that a check every night reads all of a store in so many
-    nights. Beside the store a record is kept of what was read when. What was damaged is read again first.
+    The structure consists of the branches of the trees of a store, its counts, and the use of every page (in use once,
+    or free), which is about a hundredth of a file. --read-data and --for also read records and versions and verify
+    their checksums, starting with those not read for the longest time, so regular checks of a part read the whole store
+    over time. What was read when is recorded in a file beside the store. Damaged data is read again first.
 
-    Says at the end how much was read now, how much such checks have never read, and since when the rest. Without TARGET
-    all topics are taken; the journal is checked by sowctl journal check, and both, every byte, by sowctl check. Ends
-    with status 5 where damage was found, and as sowctl check where a store could not be read.
+    The summary at the end has the amount of data read, the amount that such checks have never read, and the age of the
+    oldest read. Without TARGET, all topics are checked. sowctl journal check checks the journal; sowctl check reads
+    every byte of both. The exit status is 5 if damage was found; for stores that cannot be read, it is that of sowctl
+    check.
     """
     from sowctl.cli.io.reporting import show_examination
     from sowctl.cli.words.when import seconds

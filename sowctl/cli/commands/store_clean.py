@@ -12,11 +12,11 @@ EXAMPLES = (
 
 
 def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False, format: Format = None) -> int:
-    """Remove the unfinished files of processes that were killed while they built a store, a sorted run or an index.
+    """Remove unfinished files of processes that were killed while building a store, a sorted run or an index.
 
-    Such a file is taken for a leftover if no process has the number in its name and none holds its lock; what a living
-    process builds stays. Nothing else is touched. Without TARGET the stores of all topics are looked at. The next
-    process that builds a store removes unfinished stores, too; this does it now, and says how much room it gave.
+    A file is removed if no process has the number in its name and none holds its lock; files of running processes are
+    kept, as is everything else. Without TARGET, the stores of all topics are cleaned. Unfinished stores are also
+    removed by the next process that builds a store; this command does it now, and prints the space freed.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.topics.targets import Target, resolve

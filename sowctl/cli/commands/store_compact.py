@@ -18,26 +18,26 @@ def run(
     invocation: Invocation,
     targets: Targets = None,
     min_free: Annotated[
-        int, option("--min-free", help="only stores of whose pages so many percent are free", metavar="PERCENT")
+        int, option("--min-free", help="Only stores with at least this percentage of free pages.", metavar="PERCENT")
     ] = 0,
-    always: Annotated[bool, option("--always", help="also stores of which a copy is no smaller")] = False,
+    always: Annotated[bool, option("--always", help="Also replace stores whose copy is not smaller.")] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
     format: Numbers = None,
 ) -> int:
-    """Put a tight copy of each store in its place, and say how large it was before and is afterwards.
+    """Replace each store with a compact copy, and print its size before and after.
 
-    A store does not become smaller when records are deleted: their pages stay free in it, and a reader that stays makes
-    it grow. The copy has its records in the order of keys, and no free page. Others may read and write meanwhile;
-    writers wait only while the last changes are brought over and the copy takes its place. Every record is verified,
-    and counts and digest compared: a damaged store stays as it is, and the command ends with status 5 when the others
-    are done. Until the copy is in place both files need room. What killed processes left beside the store is removed.
+    Deleting records does not shrink a store: their pages stay free in it, and a long-running reader makes it grow. The
+    copy has its records in key order, and no free pages. Other processes can read and write meanwhile; writers wait
+    only while the last changes are copied and the copy replaces the store. Every record is verified, and counts and
+    digest are compared: a damaged store is left unchanged, and the command exits with status 5 after the other stores.
+    Both files need disk space until the copy is in place. Files left by killed processes are removed.
 
-    A store of which a copy would be no smaller is left as it is. With --always it is replaced all the same: its records
-    stand in the order of keys then, in the present format.
+    A store whose copy would not be smaller is left unchanged. With --always it is replaced anyway, so that its records
+    are in key order and in the current format.
 
-    Without TARGET all topics that have a store are taken. With --dry-run it says how large each will be at most.
-    Where free pages do not tell whether a copy is smaller, one is made in TMPDIR and removed.
+    Without TARGET, all topics with a store are compacted. --dry-run prints the maximum size of each copy. If that
+    cannot be derived from the free pages, a copy is made in TMPDIR and removed.
     """
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.engine.topics.targets import Target, resolve

@@ -17,13 +17,13 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     targets: Targets = None,
-    drop: Annotated[bool, option("--drop", help="remove all memo indexes instead")] = False,
+    drop: Annotated[bool, option("--drop", help="Remove all memo indexes instead.")] = False,
     summary: Summary = None,
 ) -> int:
-    """Build the memo indexes of the fields that Key, HashIndex and Index name, and of those that queries have used.
+    """Build the memo indexes of the fields in Key, HashIndex and Index, and of fields used by queries.
 
-    Queries build what they need themselves; this does it beforehand, or does away with them. Without TARGET all topics
-    that have a store are taken. The files are described in sow-memo(5).
+    Queries build indexes as needed; this command builds them in advance, or removes them. Without TARGET, all topics
+    with a store are indexed. For the files, see sow-memo(5).
     """
     from sowctl.cli.io.reporting import show_report
     from sowctl.engine.topics.targets import Target, resolve

@@ -18,23 +18,23 @@ def run(
     invocation: Invocation,
     targets: Targets = None,
     earlier: Annotated[
-        bool, option("--earlier", help="take the state before the last transaction where only that can be read")
+        bool, option("--earlier", help="Use the state before the last transaction if only that is readable.")
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     format: Format = None,
     summary: Summary = None,
 ) -> int:
-    """Save every sound record of damaged stores, restore from the journal what it has of the others, and list these.
+    """Save all intact records of damaged stores, restore the others from the journal as far as possible, and list them.
 
-    A new file takes the store's place; the damaged one stays beside it as NAME.damaged-1. What the store lacked is
-    listed: restored, with the txid of the entry in the journal; lost, with its key where that is known, else with
-    the keys between which it was; or removed, where the file still had what the journal knows to be deleted. Records
-    that were deleted never come back. A store in which nothing is damaged is left as it is.
+    A new file replaces the store; the damaged one is kept as NAME.damaged-1. Each affected record is listed as
+    restored, with the txid of its journal entry; lost, with its key if known, otherwise with the keys before and after
+    it; or removed, if it was still in the file but had been deleted according to the journal. Deleted records are never
+    restored. Undamaged stores are left unchanged.
 
-    Readers may go on meanwhile; writers wait. On a terminal the command asks first; without one it needs --yes, or
-    --dry-run to see what would be done. Without TARGET all topics that have a store are looked at. Ends with status 5
-    where something is lost.
+    Readers can continue meanwhile; writers wait. On a terminal, the command asks for confirmation; otherwise --yes is
+    required, or --dry-run to show what would be done. Without TARGET, all topics with a store are examined. The exit
+    status is 5 if a record is lost.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_report

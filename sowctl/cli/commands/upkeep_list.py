@@ -12,10 +12,10 @@ EXAMPLES = (
 
 
 def run(invocation: Invocation, format: Format = None, columns: Columns = None) -> int:
-    """List the Actions of the configuration: schedule, when each last ran, when it runs next, its steps.
+    """List the Actions of the configuration: schedule, last run, next run, steps.
 
-    ``next`` is the present for one that is due. Steps in brackets, and events that are no schedule, are a server's:
-    sowctl upkeep run does nothing of them.
+    ``next`` is the current time for an action that is due. Steps in brackets, and events that are not schedules, apply
+    only to servers; sowctl upkeep run ignores them.
     """
     from sowctl.cli.commands.bodies.retention import action_row
     from sowctl.cli.io.emit import Choice, Sink

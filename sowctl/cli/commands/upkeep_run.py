@@ -18,15 +18,17 @@ def run(
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Carry out those Actions of the configuration that concern files and whose schedule says so.
+    """Run the Actions of the configuration that concern files and are due.
 
-    One line of cron, such as ``*/10 * * * * sowctl upkeep run --quiet --config /etc/shop.xml``, stands for what a
-    server does by itself: journals archived and removed, records deleted. An action is due when its schedule had an
-    instant since it last ran; what was missed is made up for once, and an action that has never run is due. What
-    happens in a server alone, such as minidumps and statistics, is named. sow-upkeep(5) says what is remembered.
+    A crontab line such as ``*/10 * * * * sowctl upkeep run --quiet --config /etc/shop.xml`` replaces the scheduled
+    maintenance of a server: journals are archived and removed, records deleted. An action is due if a scheduled time
+    has passed since its last run; several missed times cause one run, and an action that has never run is due. Actions
+    that apply only to servers, such as minidumps and statistics, are listed and skipped. For the recorded state, see
+    sow-upkeep(5).
 
-    Printed is what each step did. The status is 0, or that of the first step that failed: the others run all the same,
-    and the action is due again. Nothing is asked: the configuration says what is to be removed.
+    The result of each step is printed. The exit status is 0, or that of the first step that failed: the others still
+    run, and the action remains due. The command does not ask for confirmation: the configuration defines what to
+    remove.
     """
     from sowctl.cli.commands.bodies.retention import Deleting, step_row
     from sowctl.cli.io.emit import Choice, Sink
