@@ -18,11 +18,11 @@ def run(
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Say of every place whether the journals still hold it, and so what its subscription would do.
+    """Check for every stored position whether the journals still contain it, and what its subscription would do.
 
-    The state is ready: it goes on behind txid; partly: it does, with the members of a list that are there, and the
-    others are told; lost: it would end with an error, or begin at the end of the journal and leave messages out. The
-    status is 1 if a place is lost.
+    The states are: ready, it continues after txid; partly, it continues with the available members of a list, and the
+    others are reported; lost, it would fail with an error, or start at the end of the journal and skip messages. The
+    exit status is 1 if a position is lost.
     """
     from sowctl.cli.commands.bodies.bookmark import checked_row, opened
     from sowctl.cli.io.emit import Choice, Sink

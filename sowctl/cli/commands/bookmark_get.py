@@ -11,10 +11,10 @@ EXAMPLES = ("sowctl bookmark get shop.bookmarks --client billing --sub-id 1",)
 def run(
     invocation: Invocation, store: Store, client: OneClient, sub_id: OneSubId, store_config: StoreConfig = None
 ) -> int:
-    """Print where a subscription goes on, as it is stored: a bookmark, a list, a range or a time.
+    """Print the stored position of a subscription: a bookmark, a list, a range or a time.
 
-    Of a subscription that the store does not know it is 0: the beginning of the journal. So it is before the store has
-    begun, so that a program can ask before its first run.
+    For an unknown subscription, and before the bookmark store exists, it is 0, the beginning of the journal; a program
+    can therefore ask before its first run.
     """
     from sowctl.cli.commands.bodies.bookmark import opened
     from sowctl.engine.following.stores.protocol import Subscriber

@@ -25,18 +25,18 @@ def run(
     topic: Annotated[
         str | None,
         option(
-            "--topic", help="count only entries of this topic, or of those that a pattern matches", metavar="TARGET"
+            "--topic", help="Count only entries of this topic, or of topics that match a pattern.", metavar="TARGET"
         ),
     ] = None,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """List the subscriptions of a bookmark store: where each goes on, and how far that is behind the journal.
+    """List the subscriptions of a bookmark store with their positions and their lag behind the journal.
 
-    A subscription goes on behind txid; publisher is the client whose message that was, logged its time. Behind it
-    stand so many entries, with so many bytes of messages; seconds have gone by since the first of them. These are null
-    for a place that the journals do not hold: sowctl bookmark check says why. A store does not know what a subscription
-    is to: without --topic entries of all topics count, also of those that it does not follow.
+    A subscription continues after txid; publisher is the client of that message, logged its time. The lag is given as
+    the number of entries, their bytes, and the seconds since the first of them. These are null for a position that the
+    journals do not contain; sowctl bookmark check prints the reason. A bookmark store does not record the topics of a
+    subscription: without --topic, entries of all topics are counted, including those that it does not follow.
     """
     from sowctl.cli.commands.bodies.bookmark import opened, standing_row
     from sowctl.cli.io.emit import Choice, Sink

@@ -21,14 +21,16 @@ def run(
     store: Store,
     client: Client = None,
     sub_id: SubId = None,
-    all: Annotated[bool, option("--all", help="every subscription of the store")] = False,
+    all: Annotated[bool, option("--all", help="Remove all subscriptions of the store.")] = False,
     store_config: StoreConfig = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Forget subscriptions, and list them. One that comes again is a new one, and begins where the journal does."""
+    """Remove subscriptions from a bookmark store, and list them. A removed subscription that returns starts at the
+    beginning of the journal.
+    """
     from sowctl.cli.commands.bodies.bookmark import opened, place_row
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.bookmark import Chosen, purge

@@ -18,17 +18,17 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     store: Store,
-    to: Annotated[str, option("--to", help="a time, a bookmark or a txid; 0 is the beginning", metavar="WHEN")],
+    to: Annotated[str, option("--to", help="Time, bookmark or txid; 0 is the beginning.", metavar="WHEN")],
     client: Client = None,
     sub_id: SubId = None,
     store_config: StoreConfig = None,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Set subscriptions back to an earlier place, so that they get the messages behind it again, and list them.
+    """Move subscriptions back to an earlier position, so that later messages are delivered again, and list them.
 
-    Without --client and --sub-id all subscriptions of the store are meant. Where one of them has not come so far, none
-    is changed: messages between would be left out.
+    Without --client and --sub-id, all subscriptions of the store are moved. If one of them has not reached the position
+    yet, none is changed, because messages would be skipped.
     """
     from sowctl.cli.commands.bodies.bookmark import opened, place_row
     from sowctl.cli.io.emit import Choice, Sink

@@ -17,16 +17,16 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     store: Store,
-    bookmark: Annotated[str, Argument("BOOKMARK", "a bookmark, a list, a range, a txid or a time")],
+    bookmark: Annotated[str, Argument("BOOKMARK", "Bookmark, list, range, txid or time.")],
     client: OneClient,
     sub_id: OneSubId,
     store_config: StoreConfig = None,
-    force: Annotated[bool, option("--force", help="also a place that the journals do not hold")] = False,
+    force: Annotated[bool, option("--force", help="Accept a position that the journals do not contain.")] = False,
 ) -> int:
-    """Set where a subscription goes on, forwards or backwards, and make it known to the store.
+    """Set the position of a subscription, forwards or backwards; an unknown subscription is added to the store.
 
-    0 is the beginning of the journal, '0|1|' the end at the time when the subscription begins. What a file remembers of
-    messages that were acknowledged out of order is forgotten. The place is printed as it is stored: times as instants.
+    0 is the beginning of the journal, '0|1|' its end when the subscription starts. Out-of-order acknowledgements
+    recorded in a file are discarded. The position is printed as stored: times as instants.
     """
     from sowctl.cli.commands.bodies.bookmark import opened
     from sowctl.engine.following.stores.protocol import Subscriber

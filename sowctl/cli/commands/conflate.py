@@ -21,21 +21,22 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     names: Annotated[
-        list[str] | None, Argument("NAME", "names of conflated topics; default all", complete="conflated")
+        list[str] | None, Argument("NAME", "Names of conflated topics. Default: all.", complete="conflated")
     ] = None,
-    follow: Annotated[bool, option("--follow", help="go on until a signal ends it; print only what changed")] = False,
+    follow: Annotated[bool, option("--follow", help="Keep running until interrupted; print only changes.")] = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Bring what conflated topics show up to the clock, and keep it beside the store of their source.
+    """Bring conflated topics up to the current time, and store the result beside the store of their source.
 
-    Where the transaction log records the source, what is shown at any instant follows from the journal, so nothing has
-    to run: this only spares the next reader some work. Where it does not, what is shown is what this command kept last.
-    It takes what changed since it ran before, so it should run at least once in an interval; with --follow it does.
+    If the source is recorded in the transaction log, the state at any instant follows from the journal, so this command
+    is optional and only saves the next reader work. Otherwise, the state is the one that this command stored last. It
+    then processes the changes since its last run, so it should run at least once per interval, as it does with
+    --follow.
 
-    A line for each conflated topic says how many messages were shown, are gone, and are pending. The way is advanced,
-    computed (from the beginning), as it was, or further on already (by a process with a later clock). SIGTERM and
-    Ctrl-C end --follow between two steps; nothing is left half done.
+    The output is a line per conflated topic with the number of messages shown, removed and pending. The way is
+    advanced, computed (from the beginning), as it was, or further on already (by a process with a later clock). SIGTERM
+    and Ctrl-C stop --follow between two steps, with a consistent state.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.conflate import conflate, following

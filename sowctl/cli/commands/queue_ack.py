@@ -18,14 +18,14 @@ def run(
     client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
-    """Acknowledge messages: they leave the queue. Durable when the command ends.
+    """Acknowledge messages, which removes them from the queue. The change is durable when the command exits.
 
-    A line of standard input is a bookmark, a bookmark and a token, or what queue lease prints as ndjson. Lines are
-    acted on as they come: whenever none waits to be read, those before are acknowledged, so that a program may write
-    one and wait for its effect. A token must be that of the present lease. A bookmark alone acknowledges a message
-    whoever holds it; where Leasing is strict, only one that is not leased or leased to --client. The acknowledgement of
-    a message that is not in the journal yet is remembered for DeferredAckExpiration. Ends with status 1 where a message
-    was not acknowledged, and says which.
+    A line of standard input is a bookmark, a bookmark and a token, or a line printed by queue lease as ndjson. Lines
+    are processed as they arrive: whenever no further line is waiting, the lines before are acknowledged, so a program
+    can write a line and wait for its effect. A token must be that of the current lease. A bookmark alone acknowledges a
+    message regardless of who leased it; if Leasing is strict, only a message that is not leased, or leased to --client.
+    An acknowledgement of a message that is not in the journal yet is kept for DeferredAckExpiration. Messages that were
+    not acknowledged are listed, and the exit status is 1.
     """
     from sowctl.cli.commands.bodies.queue import handles_of, settle
     from sowctl.engine.verbs.queue import open_queue

@@ -19,17 +19,19 @@ def run(
     invocation: Invocation,
     name: QueueName,
     messages: Leased,
-    delay: Annotated[str, option("--delay", help="not to be delivered before; default 0s", metavar="TIME")] = "0s",
+    delay: Annotated[
+        str, option("--delay", help="Do not deliver again before TIME has passed. Default: 0s.", metavar="TIME")
+    ] = "0s",
     untouched: Annotated[
-        bool, option("--untouched", help="nothing was tried: this counts neither as delivery nor as cancel")
+        bool, option("--untouched", help="Count neither a delivery nor a cancel, because processing was not attempted.")
     ] = False,
     client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
-    """Give leased messages back to the queue, for another attempt. Messages are named as for queue ack.
+    """Return leased messages to the queue for another attempt. Messages are named as for queue ack.
 
-    A message that was cancelled MaxCancels times, or delivered MaxDeliveries times, is dead: it is delivered no more,
-    and queue peek shows it. Ends with status 1 where a message was not leased, and says which.
+    A message that has been cancelled MaxCancels times or delivered MaxDeliveries times becomes dead: it is not
+    delivered again, and queue peek shows it. Messages that were not leased are listed, and the exit status is 1.
     """
     from sowctl.cli.commands.bodies.queue import delayed, handles_of, settle
     from sowctl.engine.verbs.queue import open_queue

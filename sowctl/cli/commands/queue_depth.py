@@ -18,12 +18,14 @@ def run(
     invocation: Invocation,
     name: QueueName,
     message_type: MessageType = None,
-    json: Annotated[bool, option("--json", help="one JSON object with the number of messages in each state")] = False,
+    json: Annotated[
+        bool, option("--json", help="Print one JSON object with the number of messages per state.")
+    ] = False,
 ) -> int:
-    """Print how many messages are pending: ready, leased, delayed after a cancel, or blocked by a barrier.
+    """Print the number of pending messages: ready, leased, delayed after a cancel, or blocked by a barrier.
 
-    The number comes from counters, so it costs the same for any depth. With TargetQueueDepth it is that of the messages
-    that the state has room for; a note says that the journal has more.
+    The number comes from counters, so the cost does not depend on the depth. With TargetQueueDepth, only messages held
+    in the queue state are counted; a note is printed if the journal has more.
     """
     from sowctl.engine.verbs.queue import depth_of, open_queue
     from sowctl.output.reports import as_json

@@ -18,9 +18,9 @@ def run(
     client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
-    """Drop messages from the queue unprocessed; they count as expired, with the reason forced_expire.
+    """Drop messages without processing them; they count as expired, with the reason forced_expire.
 
-    Messages are named as for queue ack. Durable when the command ends.
+    Messages are named as for queue ack. The change is durable when the command exits.
     """
     from sowctl.cli.commands.bodies.queue import handles_of, settle
     from sowctl.engine.verbs.queue import open_queue

@@ -18,11 +18,12 @@ def run(
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Say what a queue holds: messages by state, the oldest and its age, what was delivered, acknowledged, cancelled
-    and expired for which reason, rates over the last ten minutes, and the workers and clients with what they have.
+    """Print details of a queue: messages by state, age of the oldest message, numbers of delivered, acknowledged,
+    cancelled and expired messages with reasons, rates over the last ten minutes, workers, and clients with their
+    leases.
 
-    Where a barrier holds messages up, it is named, and what it waits for. Elements of the configuration that only say
-    something to other servers, such as InitialOwner, are listed; they have no effect on files.
+    If a barrier blocks messages, it is printed with what it waits for. Configuration elements that apply only to
+    servers, such as InitialOwner, are listed; they have no effect on files.
     """
     from sowctl.cli.commands.bodies.queue import facts_of, info_row
     from sowctl.cli.io.emit import Choice, Sink

@@ -19,10 +19,10 @@ def run(
     invocation: Invocation,
     name: QueueName,
     count: Annotated[
-        int, option("--count", "-n", help="so many messages at most; default 1", metavar="N", minimum=1)
+        int, option("--count", "-n", help="Lease at most COUNT messages. Default: 1.", metavar="N", minimum=1)
     ] = 1,
     client: Annotated[
-        str, option("--client", help="who leases; default command-line", metavar="NAME")
+        str, option("--client", help="Client that leases the messages. Default: command-line.", metavar="NAME")
     ] = "command-line",
     message_type: MessageType = None,
     format: Format = None,
@@ -32,10 +32,11 @@ def run(
 ) -> int:
     """Lease messages and print them as envelopes: bookmark, token, end of the lease, payload.
 
-    A leased message goes to nobody else until its LeasePeriod is over. Acknowledge it with queue ack, or give it back
-    with queue cancel: both read the printed lines. The token stands for this lease: after its end neither acts on the
-    lease of another. Each message that is printed counts as delivered; where they cannot be printed, all go back. A
-    queue that delivers at most once hands them out for good. Ends with status 1 where nothing is ready.
+    A leased message is not delivered to anyone else until its LeasePeriod has passed. Acknowledge it with queue ack, or
+    return it with queue cancel; both read the printed lines. The token identifies this lease: after the lease ends, it
+    has no effect on the lease of another client. Each printed message counts as delivered; if the messages cannot be
+    printed, all of them are returned. A queue with at-most-once delivery removes messages when they are leased. The
+    exit status is 1 if no message is ready.
     """
     from contextlib import ExitStack
 

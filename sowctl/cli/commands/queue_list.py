@@ -13,11 +13,11 @@ EXAMPLES = (
 
 
 def run(invocation: Invocation, format: Format = None, columns: Columns = None) -> int:
-    """List the queues of the configuration: how many messages are in which state, how old the oldest is, and what
-    works on them.
+    """List the queues of the configuration with the number of messages per state, the age of the oldest message, and
+    the workers.
 
-    The state of each queue is brought up to the end of the journal first, and leases of workers that have ended return.
-    A queue that cannot be read does not keep the others from being listed; the status is that of the first such error.
+    The state of each queue is first brought up to date with the journal, and leases of terminated workers are returned.
+    If a queue cannot be read, the others are still listed; the exit status is that of the first such error.
     """
     from sowctl.cli.commands.bodies.queue import info_row
     from sowctl.cli.io.emit import Choice, Sink

@@ -18,7 +18,8 @@ def run(
     invocation: Invocation,
     name: QueueName,
     count: Annotated[
-        int, option("--count", "-n", help="so many messages at most; default 10, 0 for all", metavar="N", minimum=0)
+        int,
+        option("--count", "-n", help="Print at most COUNT messages. Default: 10; 0 for all.", metavar="N", minimum=0),
     ] = 10,
     message_type: MessageType = None,
     format: Format = None,
@@ -28,10 +29,10 @@ def run(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print the messages of a queue in the order of delivery, as envelopes with the state of each; nothing is leased.
+    """Print the messages of a queue in delivery order, as envelopes with their states, without leasing them.
 
-    The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a barrier that
-    waits) and dead (delivered or cancelled too often; these come last).
+    The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a waiting barrier)
+    and dead (delivered or cancelled too often; printed last).
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.queue import PEEKED, batch_of, open_queue

@@ -18,14 +18,15 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     name: QueueName,
-    dead: Annotated[bool, option("--dead", help="forget the dead messages instead")] = False,
+    dead: Annotated[bool, option("--dead", help="Remove the dead messages instead.")] = False,
     message_type: MessageType = None,
     yes: Yes = False,
 ) -> int:
-    """Drop every message that is not leased, unprocessed; with --dead forget the dead ones. Cannot be undone.
+    """Drop all messages that are not leased, without processing them; with --dead, the dead ones. This cannot be
+    undone.
 
-    Dropped messages count as expired, with the reason forced_expire. On a terminal the command asks first; without one
-    it needs --yes.
+    Dropped messages count as expired, with the reason forced_expire. On a terminal, the command asks for confirmation;
+    otherwise --yes is required.
     """
     from sowctl.engine.verbs.queue import depth_of, open_queue
 

@@ -15,9 +15,9 @@ def run(
     client: Leaser = "command-line",
     message_type: MessageType = None,
 ) -> int:
-    """Let leases last for another LeasePeriod from now on. Messages are named as for queue ack.
+    """Extend leases by another LeasePeriod from now. Messages are named as for queue ack.
 
-    Ends with status 1 where a lease was over, and says which.
+    Messages whose lease has ended are listed, and the exit status is 1.
     """
     from sowctl.cli.commands.bodies.queue import handles_of, settle
     from sowctl.engine.verbs.queue import open_queue

@@ -18,13 +18,13 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     name: QueueName,
-    messages: Annotated[list[str] | None, Argument("MESSAGE", "bookmarks or txids; - reads standard input")] = None,
-    dead: Annotated[bool, option("--dead", help="all dead messages")] = False,
+    messages: Annotated[list[str] | None, Argument("MESSAGE", "Bookmarks or txids; - reads standard input.")] = None,
+    dead: Annotated[bool, option("--dead", help="Requeue all dead messages.")] = False,
     message_type: MessageType = None,
 ) -> int:
-    """Deliver messages again: dead ones come back with their counters at 0, delayed ones become ready at once.
+    """Deliver messages again: dead messages restart with their counters at 0, delayed ones become ready immediately.
 
-    A message that comes back takes its old place in the order. Messages are named as for queue ack.
+    A requeued message returns to its original position. Messages are named as for queue ack.
     """
     from sowctl.cli.commands.bodies.queue import handles_of, settle
     from sowctl.engine.verbs.queue import open_queue

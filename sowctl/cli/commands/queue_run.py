@@ -26,42 +26,50 @@ def run(
     invocation: Invocation,
     name: QueueName,
     command: Annotated[
-        list[str] | None, Argument("COMMAND", "what to run, with its arguments; {} is a file with the message")
+        list[str] | None,
+        Argument("COMMAND", "Command to run, with its arguments; {} is replaced by a file with the message."),
     ] = None,
     concurrency: Annotated[
-        int, option("--concurrency", help="so many commands at once; default 1", metavar="N", minimum=1)
+        int,
+        option("--concurrency", help="Number of commands to run at the same time. Default: 1.", metavar="N", minimum=1),
     ] = 1,
     batch: Annotated[
         int,
-        option("--batch", help="so many messages for one command, one a line; default 1", metavar="N", minimum=1),
+        option(
+            "--batch", help="Maximum number of messages per command, one per line. Default: 1.", metavar="N", minimum=1
+        ),
     ] = 1,
-    until_empty: Annotated[bool, option("--until-empty", help="end when nothing is pending")] = False,
+    until_empty: Annotated[bool, option("--until-empty", help="Exit when the queue is empty.")] = False,
     backoff: Annotated[
-        str, option("--backoff", help="pause after a first failure, doubled after each; default 1s", metavar="TIME")
+        str,
+        option(
+            "--backoff",
+            help="Delay after the first failure, doubled after each further one. Default: 1s.",
+            metavar="TIME",
+        ),
     ] = "1s",
     dead_letter: Annotated[
         str | None,
-        option("--dead-letter", help="publish dead messages to this topic", metavar="TOPIC", complete="published"),
+        option("--dead-letter", help="Publish dead messages to this topic.", metavar="TOPIC", complete="published"),
     ] = None,
     worker: Annotated[
-        str | None, option("--worker", help="the worker's name; default its process id", metavar="NAME")
+        str | None, option("--worker", help="Name of the worker. Default: its process ID.", metavar="NAME")
     ] = None,
     message_type: MessageType = None,
     summary: Summary = None,
 ) -> int:
-    """Run COMMAND for each message of a queue, with the message on its standard input, or in the file whose name takes
-    the place of {}.
+    """Run COMMAND for each message of a queue, with the message on standard input or in the file that replaces {}.
 
-    Exit status 0 acknowledges the message; any other cancels it, and it is delivered again after --backoff. The lease
-    is renewed while the command runs. With --batch a command gets several messages, one a line, which are acknowledged
-    or cancelled together; MaxPerSubscriptionBacklog of the queue, 1 unless configured, is the most that it gets. A
-    message with line feeds in it takes several lines. The environment has SOWCTL_QUEUE, SOWCTL_COUNT, the number of
-    messages, SOWCTL_BOOKMARK and SOWCTL_DELIVERIES of the first one, and SOWCTL_BARRIER where it is a barrier.
+    Exit status 0 acknowledges the message; any other status cancels it, and it is delivered again after --backoff. The
+    lease is renewed while the command runs. With --batch, a command gets several messages, one per line, which are
+    acknowledged or cancelled together, up to the MaxPerSubscriptionBacklog of the queue (default 1). A message with
+    line feeds occupies several lines. The environment has SOWCTL_QUEUE, SOWCTL_COUNT (the number of messages),
+    SOWCTL_BOOKMARK and SOWCTL_DELIVERIES of the first message, and SOWCTL_BARRIER if that is a barrier.
 
-    On SIGTERM and Ctrl-C the commands are stopped and their messages given back. Several workers, on several
-    machines that share the files of one host, may work on a queue. Ends with status 1 where a message died, or where a
-    command failed and the queue delivers at most once, so that its message is gone. A dead message that the topic of
-    --dead-letter refuses stays in the queue.
+    On SIGTERM and Ctrl-C, the commands are stopped and their messages returned. Several workers can process a queue,
+    also on several machines that share the files of one host. The exit status is 1 if a message died, or if a command
+    failed and the queue delivers at most once, so that its message is lost. A dead message that is rejected by the
+    --dead-letter topic stays in the queue.
     """
     if not command:
         raise UsageError(

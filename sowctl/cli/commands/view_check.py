@@ -9,11 +9,11 @@ EXAMPLES = ("sowctl view check totals",)
 
 
 def run(invocation: Invocation, views: Views = None, format: Format = None, columns: Columns = None) -> int:
-    """Compute views from all records of their sources, and compare that with what a query shows.
+    """Recompute views from all records of their sources, and compare the result with what queries show.
 
-    A cache that is behind is brought up to date first, as by a query. Missing are messages that the sources make and
-    the view does not show, surplus those that it shows alone; different are those of one key that are not the same.
-    Ends with status 1 where there is any; 'sowctl view refresh --fresh' puts it right.
+    A stale cache is refreshed first, as by a query. missing counts messages that should be in the view but are not,
+    surplus those that should not be, and different those with the same key but other content. The exit status is 1 if
+    there are any; 'sowctl view refresh --fresh' corrects them.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.view import check, views_of

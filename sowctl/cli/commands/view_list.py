@@ -12,11 +12,11 @@ EXAMPLES = (
 
 
 def run(invocation: Invocation, views: Views = None, format: Format = None, columns: Columns = None) -> int:
-    """List views with their sources, the messages in their caches, and how many records have changed since.
+    """List views with their sources, the number of cached messages, and the number of records changed since.
 
-    Next is what a reader of the view does first: use the cache as it is, catch up with the changes, or compute the
-    view. The lag is that number of changed records; it is empty where the sources cannot tell. Nothing is brought up
-    to date by listing it.
+    The column next is what the next read of the view does: use the cache as it is, catch up with the changes, or
+    compute the view. The lag is the number of changed records; it is empty if the sources cannot tell. Listing a view
+    does not refresh it.
     """
     from sowctl.cli.commands.bodies.view import info_row
     from sowctl.cli.io.emit import Choice, Sink

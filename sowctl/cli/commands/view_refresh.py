@@ -17,15 +17,15 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     views: Views = None,
-    fresh: Annotated[bool, option("--fresh", help="compute everything anew, whatever the caches hold")] = False,
+    fresh: Annotated[bool, option("--fresh", help="Recompute everything, ignoring the caches.")] = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
-    """Bring the caches of views up to date, so that the next query of each finds nothing to do.
+    """Bring the caches of views up to date, so that the next query of each has nothing to do.
 
-    Without VIEW all of them, in the order of the configuration. The way is used, caught up or computed; none, where a
-    view has no cache because none of its topics has a file. With --fresh a view that reads other views has their
-    caches made anew, too.
+    Without VIEW, all views are refreshed in configuration order. The output has the way of each refresh: used, caught
+    up or computed; none if a view has no cache because none of its topics has a file. With --fresh, the caches of views
+    that a view reads are recomputed, too.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.view import refresh, views_of

@@ -16,13 +16,13 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    view: Annotated[str, Argument("VIEW", "the name of a view", complete="view")],
+    view: Annotated[str, Argument("VIEW", "Name of a view.", complete="view")],
     message_type: MessageType = None,
-    format: Annotated[str, option("--format", "-F", help="how it is written", choices=("text", "json"))] = "text",
+    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
-    """Print the definition of a view, its sources, what a reader would do with its cache and why, rows, age and costs.
+    """Print the definition of a view, its sources, the next action on its cache and the reason, rows, age and costs.
 
-    Costs are seconds of processor time: those of the last computation of everything, and of the last catching up.
+    Costs are CPU seconds of the last complete computation and of the last incremental update.
     """
     from sowctl.cli.commands.bodies.view import shown
     from sowctl.engine.verbs.view import definition_of, view_info, views_of

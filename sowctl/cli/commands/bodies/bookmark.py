@@ -16,16 +16,20 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.bookmark import BookmarkStanding
 
 Store: TypeAlias = Annotated[
-    str, Argument("STORE", "a topic with the Keys /clientName and /subId, or a .bookmarks file", complete="file")
+    str, Argument("STORE", "Topic with the Keys /clientName and /subId, or a .bookmarks file.", complete="file")
 ]
 StoreConfig: TypeAlias = Annotated[
     str | None,
-    option("--store-config", help="the store is a topic of another instance, with this configuration", metavar="FILE"),
+    option(
+        "--store-config",
+        help="Configuration of the other instance that holds the bookmark store topic.",
+        metavar="FILE",
+    ),
 ]
-Client: TypeAlias = Annotated[str | None, option("--client", help="only subscriptions of this client", metavar="NAME")]
-SubId: TypeAlias = Annotated[str | None, option("--sub-id", help="only the subscription with this id", metavar="ID")]
-OneClient: TypeAlias = Annotated[str, option("--client", help="the subscription's client", metavar="NAME")]
-OneSubId: TypeAlias = Annotated[str, option("--sub-id", help="the subscription's id", metavar="ID")]
+Client: TypeAlias = Annotated[str | None, option("--client", help="Only subscriptions of this client.", metavar="NAME")]
+SubId: TypeAlias = Annotated[str | None, option("--sub-id", help="Only the subscription with this ID.", metavar="ID")]
+OneClient: TypeAlias = Annotated[str, option("--client", help="Client name of the subscription.", metavar="NAME")]
+OneSubId: TypeAlias = Annotated[str, option("--sub-id", help="ID of the subscription.", metavar="ID")]
 
 
 @contextmanager
