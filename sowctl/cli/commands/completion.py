@@ -19,24 +19,26 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    shell: Annotated[str | None, Argument("SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish"))] = None,
+    shell: Annotated[
+        str | None, Argument("SHELL", "Shell: bash, zsh or fish.", choices=("bash", "zsh", "fish"))
+    ] = None,
     words: Annotated[
-        list[str] | None, Argument("WORD", "behind --, a command line up to the word that is to be completed")
+        list[str] | None, Argument("WORD", "After --: a command line, up to the word to complete.")
     ] = None,
     names: Annotated[
-        str | None, option("--names", help="print the names that stand for such a value", choices=tuple(NAMED))
+        str | None, option("--names", help="Print the configured names of this kind.", choices=tuple(NAMED))
     ] = None,
 ) -> int:
-    """Print a completion script, or what completes a command line.
+    """Print a completion script, or the completions of a command line.
 
-    The script asks sowctl what may stand next: commands, options and their values, names of topics, views and queues,
-    and in filters and lists of fields the paths, values and keys of the first 200 records. Files and directories are
-    completed where they belong.
+    The script asks sowctl for completions: commands, options and their values, names of topics, views and queues, and,
+    in filters and field lists, the paths, values and keys of the first 200 records. File and directory arguments are
+    completed as usual.
 
-    With WORDs it is that answer: the last WORD is the one to complete, an empty one where a new word begins. The first
-    line says which paths belong there (file, directory, store, or -), whether more follows a word (unfinished, or -)
-    and what stands in front of a path; every other line is a word, a tab and what it is. With --names it is the names
-    of the configuration, one a line; without a configuration there are none.
+    With WORDs, the completions of the last WORD are printed; an empty WORD starts a new word. The first line has the
+    kind of paths to complete (file, directory, store, or -), whether more follows a word (unfinished, or -) and the
+    prefix of a path; every other line is a word, a tab and its description. With --names, the configured names are
+    printed, one per line; without a configuration there are none.
     """
     if (shell is None) == (names is None):
         raise UsageError("SOW-CLI-098", "give a shell or --names", hint="sowctl completion bash")

@@ -17,20 +17,20 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    before: Annotated[str, Argument("A", "a configuration file", complete="file")],
-    after: Annotated[str, Argument("B", "the one to compare it with", complete="file")],
+    before: Annotated[str, Argument("A", "Configuration file.", complete="file")],
+    after: Annotated[str, Argument("B", "Configuration file to compare A with.", complete="file")],
     define: Define = None,
     fragment: Fragment = False,
     format: Annotated[
-        str, option("--format", "-F", help="how differences are written", choices=("text", "json"))
+        str, option("--format", "-F", help="Output format of differences.", choices=("text", "json"))
     ] = "text",
 ) -> int:
-    """Compare two configurations by what they mean.
+    """Compare two configurations by their meaning.
 
-    Units, old and present names, defaults, includes, comments and white space make no difference, nor does order where
-    it has no meaning; expressions are compared as parsed. Each difference is a line: ~ changed, - only in A, + only
-    in B, > moved. With --format json one object a line. Ends with status 0 where there is no difference, 1 where there
-    is one, 4 where a configuration has an error.
+    Units, old and current names, defaults, includes, comments, white space, and order where it is insignificant make no
+    difference; expressions are compared in parsed form. Each difference is a line: ~ changed, - only in A, + only in B,
+    > moved. With --format json, each line is an object. The exit status is 0 if there are no differences, 1 if there
+    are, and 4 if a configuration has an error.
     """
     from sowctl.cli.configuring import load_document
     from sowctl.cli.streams import is_terminal

@@ -22,29 +22,31 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     file: Annotated[
-        str, Argument("CONFIG", "the file to make; - for standard output; default sowctl.xml", complete="file")
+        str, Argument("CONFIG", "File to create; - for standard output. Default: sowctl.xml.", complete="file")
     ] = "sowctl.xml",
     topic: Annotated[
         list[str] | None,
-        option("--topic", help="a topic: NAME, NAME=/key,/key or [type].[name]=/key; may be repeated", metavar="TOPIC"),
+        option("--topic", help="Topic: NAME, NAME=/key,/key or [type].[name]=/key. May be repeated.", metavar="TOPIC"),
     ] = None,
     key: Annotated[
-        list[str] | None, option("--key", help="a key field of topics that name none; may be repeated", metavar="PATH")
+        list[str] | None,
+        option("--key", help="Key field of topics without their own. May be repeated.", metavar="PATH"),
     ] = None,
     message_type: Annotated[
-        str, option("--message-type", help="the type of topics that name none", metavar="TYPE")
+        str, option("--message-type", help="Message type of topics without their own.", metavar="TYPE")
     ] = "json",
     name: Annotated[
-        str | None, option("--name", help="the name of the instance; default that of the directory", metavar="NAME")
+        str | None, option("--name", help="Name of the instance. Default: the name of the directory.", metavar="NAME")
     ] = None,
     journal: Annotated[
-        str, option("--journal", help="the directory of the journals", metavar="DIR", complete="directory")
+        str, option("--journal", help="Journal directory.", metavar="DIR", complete="directory")
     ] = "./journals",
-    no_journal: Annotated[bool, option("--no-journal", help="no transaction log")] = False,
+    no_journal: Annotated[bool, option("--no-journal", help="Configure no transaction log.")] = False,
 ) -> int:
-    """Make a small configuration with comments, which validates and lints clean.
+    """Create a small commented configuration that passes validate and lint.
 
-    Without --topic the answers are asked for on a terminal. A file that exists is never replaced (status 8).
+    Without --topic, the command asks for the settings on a terminal. An existing file is never replaced (exit status
+    8).
     """
     from sowctl.config.initial import Answers, compose, parse_topics
     from sowctl.output.display import display

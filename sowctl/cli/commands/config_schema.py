@@ -18,16 +18,16 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    element: Annotated[str | None, Argument("ELEMENT", "a name, or the end of a path; default all")] = None,
+    element: Annotated[str | None, Argument("ELEMENT", "Name, or the end of a path. Default: all.")] = None,
     format: Annotated[
-        str, option("--format", "-F", help="how they are written", choices=("text", "json", "relaxng"))
+        str, option("--format", "-F", help="Output format.", choices=("text", "json", "relaxng"))
     ] = "text",
 ) -> int:
-    """List the elements of a configuration, or describe one of them: value, default, unit, bounds, effect, other names.
+    """List the elements of a configuration, or describe one: value, default, unit, range, effect, other names.
 
-    With --format json one object a line. With --format relaxng a grammar for editors, always of everything; it says
-    at its beginning what it cannot express. What elements mean is in sow-config(5). Ends with status 1 where there is
-    no element of that name.
+    With --format json, each line is an object. --format relaxng always prints a complete grammar for editors, which
+    lists its limitations at the beginning. For the meaning of the elements, see sow-config(5). The exit status is 1 if
+    there is no such element.
     """
     from sowctl.config import schema
 

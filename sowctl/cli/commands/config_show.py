@@ -22,19 +22,24 @@ def run(
     define: Define = None,
     fragment: Fragment = False,
     expanded: Annotated[
-        bool, option("--expanded", help="only resolve includes and variables; names and values as written")
+        bool, option("--expanded", help="Only resolve includes and variables; keep names and values as written.")
     ] = False,
-    origin: Annotated[bool, option("--origin", help="say from which file and line, or default, each value is")] = False,
+    origin: Annotated[bool, option("--origin", help="Print the file and line of each value, or default.")] = False,
     format: Annotated[
         str | None,
-        option("--format", "-F", help="without it table on a terminal, else xml", choices=("xml", "json", "table")),
+        option(
+            "--format",
+            "-F",
+            help="Output format. Default: table on a terminal, otherwise xml.",
+            choices=("xml", "json", "table"),
+        ),
     ] = None,
 ) -> int:
-    """Show a configuration with present names, values in one spelling, and defaults filled in.
+    """Print a configuration with current names, normalized values and defaults.
 
-    Includes and variables are resolved. In XML and table, units are as short as can be; in JSON, sizes are bytes and
-    intervals nanoseconds. What is printed as XML is a configuration of the same meaning. The errors that validate
-    would report of names, types and ranges end the command with status 4; with --expanded nothing is checked.
+    Includes and variables are resolved. XML and table use the shortest unit; in JSON, sizes are in bytes and intervals
+    in nanoseconds. The XML output is an equivalent configuration. The exit status is 4 for errors in names, types or
+    ranges that validate would report; with --expanded, nothing is checked.
     """
     from sowctl.cli.configuring import load_document
     from sowctl.cli.streams import is_terminal

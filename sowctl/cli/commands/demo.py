@@ -20,12 +20,12 @@ NEXT = (
 
 def run(
     invocation: Invocation,
-    directory: Annotated[str, Argument("DIR", "directory to make; default demo", complete="directory")] = "demo",
+    directory: Annotated[str, Argument("DIR", "Directory to create. Default: demo.", complete="directory")] = "demo",
 ) -> int:
-    """Make a directory with a configuration and one trading morning of orders, customers and quotes, published.
+    """Create a directory with a configuration and the published orders, customers and quotes of a trading morning.
 
-    The same data and the same stamps every time, so digests can be compared. Quotes live for ten minutes: to see them,
-    look at a time of that morning, as in sowctl query quotes --now 2026-01-05T10:00:00Z.
+    Data and timestamps are the same every time, so digests can be compared. Quotes expire after ten minutes: to see
+    them, query a time of that morning, for example sowctl query quotes --now 2026-01-05T10:00:00Z.
     """
     from pathlib import Path
 

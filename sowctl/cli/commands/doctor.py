@@ -18,29 +18,27 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    format: Annotated[
-        str, option("--format", "-F", help="how the result is written", choices=("text", "json"))
-    ] = "text",
+    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
     java_home: Annotated[
-        bool, option("--java-home", help="print only the directory that Spark needs as JAVA_HOME")
+        bool, option("--java-home", help="Print only the directory that Spark needs as JAVA_HOME.")
     ] = False,
 ) -> int:
-    """Say which versions, extras, Java and configuration are found here, and what may go wrong with the instance.
+    """Report versions, extras, Java and configuration of this environment, and potential problems of the instance.
 
-    An extra that is not installed, or no configuration, is no fault. Java is looked for as the pipeline does:
-    JAVA_HOME, then PATH, then the wheel that the spark extra installs; its line says which was taken and why, and
-    where that is another directory, the JAVA_HOME that spark-submit needs.
+    A missing extra or configuration is not a problem. Java is searched for as the pipeline does: JAVA_HOME, then PATH,
+    then the wheel installed by the spark extra; the output has the result and the reason and, if the directories
+    differ, the JAVA_HOME that spark-submit needs.
 
-    With a configuration it looks at the instance, too: whether journal and stores are on a disk of this machine and how
-    long a flush takes there, who keeps pages of a store or holds a lock, free pages and free room, what killed
-    processes left, permissions, versions of formats, and whether the clock is behind the newest entry. Every finding
-    has a next step. Nothing is changed.
+    With a configuration, the command also examines the instance: whether the journal and the stores are on a local disk
+    and how long a flush takes there, readers that retain pages of a store, lock holders, free pages and free space,
+    files left by killed processes, permissions, format versions, and whether the clock is behind the newest entry.
+    Every finding has a next step. Nothing is changed.
 
-    With --json one object: ok, and checks with name, state (ok, absent, warning, problem), detail and hint. Ends with
-    status 0 where there is no problem and 1 where there is one; a warning is none.
+    With --json, the output is one object: ok, and checks with name, state (ok, absent, warning, problem), detail and
+    hint. The exit status is 0 if there are no problems, and 1 if there are; warnings do not count.
 
-    With --java-home nothing is looked at: printed is the directory to set as JAVA_HOME for spark-submit, and for
-    sessions that sowctl does not make. Without a suitable Java it ends with SOW-SPK-002 and status 4.
+    With --java-home, nothing is examined: the output is the directory to set as JAVA_HOME for spark-submit, and for
+    sessions not created by sowctl. Without a suitable Java, the command fails with SOW-SPK-002 and status 4.
     """
     if java_home:
         from sowctl.spark.jvm.java import find_java

@@ -27,19 +27,19 @@ def run(
         list[str] | None,
         Argument(
             "CODE",
-            "codes, beginnings of codes such as SOW-STO, exit statuses, or words to search for; default the areas",
+            "Codes, code prefixes such as SOW-STO, exit statuses, or words to search for. Default: list the areas.",
             complete="code",
         ),
     ] = None,
-    format: Annotated[str, option("--format", "-F", help="how they are written", choices=("text", "json"))] = "text",
+    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
-    """Say what error codes mean: why each happens, what to do, and the exit status of a command that ends with it.
+    """Explain error codes: the cause, the remedy, and the exit status of the command.
 
-    A beginning such as SOW-STO lists the codes of an area, in one line each. An exit status such as 11 is explained,
-    and the codes that end a command with it are listed. Letter case does not matter, SOW- may be left out, and ids and
-    titles of the rules of sowctl-lint(7) are known, too. Other words list the codes whose text contains all of them.
-    With --format json one object a line, without a code all of them. The codes are in sowctl-errors(7). Ends with
-    status 2 where there is no such code.
+    A prefix such as SOW-STO lists the codes of an area, one per line. An exit status such as 11 is explained, followed
+    by a list of the codes with that status. Codes are not case-sensitive, SOW- is optional, and IDs and titles of the
+    rules of sowctl-lint(7) are accepted, too. Other words list the codes whose text contains all of them. With --format
+    json, each line is an object; without a code, all codes are printed. All codes are documented in sowctl-errors(7).
+    The exit status is 2 if there is no such code.
     """
     import json
 

@@ -33,45 +33,49 @@ def run(
         list[str] | None,
         Argument(
             "CONFIG",
-            "configurations, - for standard input, directories for every *.xml below; default as for --config",
+            "Configuration files, - for standard input, or directories, which are searched for *.xml. "
+            "Default: as for --config.",
             complete="file",
         ),
     ] = None,
     select: Annotated[
         list[str] | None,
-        option("--select", "-s", help="only these: ids, beginnings of ids, titles; a list", metavar="RULES"),
+        option(
+            "--select", "-s", help="Report only these rules: a list of IDs, ID prefixes or titles.", metavar="RULES"
+        ),
     ] = None,
     ignore: Annotated[
-        list[str] | None, option("--ignore", "-i", help="all but these; goes before --select", metavar="RULES")
+        list[str] | None,
+        option("--ignore", "-i", help="Do not report these rules; takes precedence over --select.", metavar="RULES"),
     ] = None,
     severity: Annotated[
-        str, option("--severity", help="the mildest that is shown", choices=("error", "warning", "info"))
+        str, option("--severity", help="Minimum severity to report.", choices=("error", "warning", "info"))
     ] = "info",
     strict: Annotated[
-        bool, option("--strict", help="end with status 1 for anything shown, not for errors only")
+        bool, option("--strict", help="Exit with status 1 for any finding, not only for errors.")
     ] = False,
     define: Define = None,
-    fragment: Annotated[bool, option("--fragment", help="the files may be parts that another one includes")] = False,
+    fragment: Annotated[bool, option("--fragment", help="The files may be parts that another file includes.")] = False,
     format: Annotated[
         str,
-        option("--format", "-F", help="how findings are written", choices=FINDING_FORMATS),
+        option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS),
     ] = "text",
     explain: Annotated[
-        str | None, option("--explain", help="show the page of one rule: an id, code or title", metavar="RULE")
+        str | None, option("--explain", help="Show the documentation of a rule: an ID, code or title.", metavar="RULE")
     ] = None,
-    list_rules: Annotated[bool, option("--list", help="list the rules that are chosen")] = False,
-    fix: Annotated[bool, option("--fix", help="mend what has one safe answer, then report what is left")] = False,
-    diff: Annotated[bool, option("--diff", help="print what --fix would change, and change nothing")] = False,
+    list_rules: Annotated[bool, option("--list", help="List the selected rules.")] = False,
+    fix: Annotated[bool, option("--fix", help="Fix findings that have one safe fix, then report the rest.")] = False,
+    diff: Annotated[bool, option("--diff", help="Print the changes that --fix would make; change nothing.")] = False,
 ) -> int:
     """Report errors, warnings and advice about configurations.
 
-    Findings go to standard output, file by file, the count to standard error. The rules, and the comments that switch
-    them off in a file, are described in sowctl-lint(7). Ends with status 0 where no error was shown (with --strict:
-    nothing at all) and 1 where one was, or where --explain knows no such rule; with 4 where a file could not be read,
-    after the others; with 2 for an unknown rule to select or ignore, or a directory without *.xml.
+    Findings are printed to standard output by file, the count to standard error. For the rules, and the comments that
+    disable them in a file, see sowctl-lint(7). The exit status is 0 if there are no errors (with --strict: no
+    findings), 1 if there are or --explain knows no such rule, 4 if a file could not be read (the others are still
+    checked), and 2 for an unknown rule in --select or --ignore or for a directory without *.xml.
 
-    --fix changes the words of a finding alone and keeps comments and indentation; sowctl-lint(7) lists what it mends.
-    With --diff the status is 1 where something would be changed.
+    --fix changes only the text of a finding and keeps comments and indentation; sowctl-lint(7) lists the fixes. With
+    --diff, the exit status is 1 if there are changes.
     """
     from sowctl.config.lint import chosen_rules, lint
     from sowctl.findings import Level as Levels

@@ -21,17 +21,17 @@ def run(
     invocation: Invocation,
     page: Annotated[
         list[str] | None,
-        Argument("PAGE", "a command, or a page such as sow-store; default sowctl itself", complete="page"),
+        Argument("PAGE", "Command, or a page such as sow-store. Default: sowctl(1).", complete="page"),
     ] = None,
-    all_pages: Annotated[bool, option("--list", "-l", help="List all pages, one a line.")] = False,
+    all_pages: Annotated[bool, option("--list", "-l", help="List all pages, one per line.")] = False,
     keyword: Annotated[
         str | None, option("--keyword", "-k", help="List the pages that contain WORD.", metavar="WORD")
     ] = None,
 ) -> int:
-    """Show a manual page: with man(1) on a terminal, else as plain text.
+    """Show a manual page: with man(1) on a terminal, otherwise as plain text.
 
     --list prints the name and the subject of every page. --keyword prints the pages that contain a word: first those
-    that have it in their name or subject, then those that have it in their text; status 1 if there is none.
+    with a match in the name or subject, then those with a match in the text; the exit status is 1 if there are none.
     """
     from sowctl.cli.manual.viewer import find, formatted, list_pages, search_pages
 

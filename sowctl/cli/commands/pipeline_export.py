@@ -29,12 +29,12 @@ def run(
     invocation: Invocation,
     output: Where,
     topics: Topics = None,
-    journal: Annotated[bool, option("--journal", help="journal entries instead of records")] = False,
+    journal: Annotated[bool, option("--journal", help="Export journal entries instead of records.")] = False,
     begin: Annotated[
-        str | None, option("--from", help="with --journal: the first txid, time or bookmark", metavar="WHEN")
+        str | None, option("--from", help="With --journal: first txid, time or bookmark.", metavar="WHEN")
     ] = None,
     end: Annotated[
-        str | None, option("--to", help="with --journal: the last txid, time or bookmark", metavar="WHEN")
+        str | None, option("--to", help="With --journal: last txid, time or bookmark.", metavar="WHEN")
     ] = None,
     format: Kind = None,
     fields: Fields = None,
@@ -47,10 +47,10 @@ def run(
     conf: Conf = None,
     summary: Summary = None,
 ) -> int:
-    """Write the present records of topics, or journal entries, as data sets with Spark.
+    """Write the current records of topics, or journal entries, as data sets with Spark.
 
-    Several topics go into directories of their own. Journal entries become lines of envelopes (ndjson) or columns;
-    with --journal a topic may be one that only the transaction log names.
+    Several topics are written to separate directories. Journal entries are written as envelopes (ndjson) or columns;
+    with --journal, topics that exist only in the transaction log can be exported, too.
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.cli.words.when import position

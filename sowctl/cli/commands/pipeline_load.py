@@ -26,69 +26,85 @@ def run(
     invocation: Invocation,
     topic: Topic,
     files: Annotated[
-        list[str], Argument("FILE", "files, directories, quoted patterns, or URLs that Spark can read", complete="file")
+        list[str],
+        Argument("FILE", "Files, directories, quoted patterns, or URLs that Spark can read.", complete="file"),
     ],
     message_type: MessageType = None,
     input_format: Annotated[
         str | None,
-        option("--input-format", help="default: by the names", choices=("ndjson", "csv", "parquet", "orc")),
+        option(
+            "--input-format", help="Input format. Default: by file name.", choices=("ndjson", "csv", "parquet", "orc")
+        ),
     ] = None,
     operation: Annotated[
-        str, option("--operation", help="what each message does", choices=("publish", "delta", "delete"))
+        str, option("--operation", help="Operation of each message.", choices=("publish", "delta", "delete"))
     ] = "publish",
     on_error: Annotated[
         str,
-        option("--on-error", help="at bad messages: write nothing at all, or skip them", choices=("abort", "skip")),
+        option(
+            "--on-error", help="On invalid messages: abort and write nothing, or skip them.", choices=("abort", "skip")
+        ),
     ] = "abort",
     rejects: Annotated[
         str | None,
-        option("--rejects", help="append refused messages to FILE, with place and reason", metavar="FILE"),
+        option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
     ] = None,
     max_errors: Annotated[
-        int | None, option("--max-errors", help="with skip: more than so many end the run", metavar="COUNT", minimum=1)
+        int | None,
+        option(
+            "--max-errors",
+            help="With --on-error skip: abort after more than COUNT rejected messages.",
+            metavar="COUNT",
+            minimum=1,
+        ),
     ] = None,
     reader: Annotated[
         list[str] | None,
-        option("--reader", help="an option of Spark's reader; may be repeated", metavar="NAME=VALUE"),
+        option("--reader", help="Option of the Spark reader. May be repeated.", metavar="NAME=VALUE"),
     ] = None,
     expiration: Annotated[
-        str | None, option("--expiration", help="lifetime of the records, such as 30s; 0 for none", metavar="TIME")
+        str | None, option("--expiration", help="Lifetime of the records, for example 30s; 0 for none.", metavar="TIME")
     ] = None,
     client: Annotated[
-        str | None, option("--client", help="name of the publisher, for duplicate detection", metavar="NAME")
+        str | None, option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME")
     ] = None,
     sequence: Annotated[
         int | None,
         option(
-            "--sequence", help="the load's number: it is not repeated", metavar="NUMBER", minimum=1, maximum=MAX_U64
+            "--sequence",
+            help="Sequence number of the load, which prevents loading it twice.",
+            metavar="NUMBER",
+            minimum=1,
+            maximum=MAX_U64,
         ),
     ] = None,
     timestamp: Annotated[
-        str | None, option("--timestamp", help="time of the messages instead of the clock", metavar="TIME")
+        str | None, option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME")
     ] = None,
     timestamp_field: Annotated[
         str | None,
         option(
             "--timestamp-field",
-            help="path of the field that holds each message's time; of numbers since 1970 with the unit: /ts:ms",
+            help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
+            "unit: /ts:ms.",
             metavar="PATH",
         ),
     ] = None,
     allow_null_key: Annotated[
-        bool, option("--allow-null-key", help="accept messages whose key fields are all null")
+        bool, option("--allow-null-key", help="Accept messages whose key fields are all null.")
     ] = False,
     staging: Staging = None,
     master: Master = None,
     conf: Conf = None,
     summary: Summary = None,
 ) -> int:
-    """Load files into a topic with Spark, all of them as one group, or nothing.
+    """Load files into a topic with Spark, in one group: all messages or none.
 
-    A line of NDJSON is a message as it stands. Files of NDJSON are cut; one that gzip or zstd has packed is unpacked
-    and read by one task, and a remark says so where it is larger than 32 MiB. Rows of CSV, Parquet and ORC become
-    messages of the topic's type, or give theirs in a column payload. The order is that of the files and of the messages
-    in them, whichever task had them: of several messages with one key the last wins. With --client and --sequence a
-    repeated load is not written again. Ends with status 3 where messages were refused.
+    Each line of NDJSON is a message. NDJSON files are split among tasks; a file compressed with gzip or zstd is read by
+    one task, and a note is printed if it is larger than 32 MiB. Rows of CSV, Parquet and ORC become messages of the
+    type of the topic, or have the message in a column named payload. Messages are ordered by file and position in the
+    file, regardless of the task: of several messages with one key, the last wins. With --client and --sequence, a
+    repeated load is not written again. The exit status is 3 if messages were rejected.
     """
     from sowctl.cli.commands.bodies.pipeline import directory, file_bytes, pairs, session, show, topic_of
     from sowctl.cli.io.loaded import follow

@@ -19,33 +19,33 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     until: Annotated[
-        str | None, option("--until", help="only what was written up to this time, txid or bookmark", metavar="WHEN")
+        str | None, option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN")
     ] = None,
     into: Annotated[
-        str | None, option("--into", help="write new stores into DIR", metavar="DIR", complete="directory")
+        str | None, option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
     ] = None,
     journal: Annotated[
         str | None,
         option(
             "--journal",
-            help="directory of the journals, or an archive's URL; default the configured one",
+            help="Journal directory, or the URL of an archive. Default: the configured one.",
             metavar="DIR",
         ),
     ] = None,
     archive: Archive = None,
     force: Annotated[
-        bool, option("--force", help="rebuild although records would be lost that the journals no longer hold")
+        bool, option("--force", help="Rebuild even if records that the journals no longer contain are lost.")
     ] = False,
     staging: Staging = None,
     master: Master = None,
     conf: Conf = None,
     summary: Summary = None,
 ) -> int:
-    """Build stores anew from the journals with Spark, several topics in one pass.
+    """Rebuild stores from the journals with Spark, several topics in one pass.
 
-    Executors fold the entries: the last one of every key counts, or all of them where the topic keeps history. The
-    driver writes the result in key order and puts it in place; what was published meanwhile is in it. --until needs
-    --into, because live stores would fall behind their journal.
+    Executors reduce the entries to the last one of every key, or keep all of them for topics with History. The driver
+    writes the result in key order and replaces the store, including messages published meanwhile. --until requires
+    --into, because the stores would be behind their journal.
     """
     from sowctl.cli.commands.bodies.pipeline import directory, journalled_bytes, session, show
     from sowctl.cli.lookup import archived

@@ -30,7 +30,7 @@ def run(
     invocation: Invocation,
     topic: Topic,
     output: Where,
-    at: Annotated[str | None, option("--at", help="the time, bookmark or txid; default now", metavar="WHEN")] = None,
+    at: Annotated[str | None, option("--at", help="Time, bookmark or txid. Default: now.", metavar="WHEN")] = None,
     format: Kind = None,
     fields: Fields = None,
     partition_by: PartitionBy = None,
@@ -46,8 +46,8 @@ def run(
 ) -> int:
     """Write the state of a topic as of a time with Spark: a data set, or a new .sow file.
 
-    Answered as sowctl snapshot answers: from retained history, else by folding the journals; an error names the first
-    instant that can be answered.
+    The result is that of sowctl snapshot: from retained history, otherwise from the journals; an error names the
+    earliest available instant.
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.cli.lookup import archived

@@ -21,69 +21,77 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     topic: Annotated[
-        str | None, Argument("TOPIC", "the topic; default all that the journal has", complete="topic")
+        str | None, Argument("TOPIC", "Name of the topic. Default: all topics in the journal.", complete="topic")
     ] = None,
     output: Annotated[
         str | None,
-        option("--output", help="append to Parquet files in DIR", metavar="DIR", complete="directory"),
+        option("--output", help="Append to Parquet files in DIR.", metavar="DIR", complete="directory"),
     ] = None,
     format: Annotated[
-        str, option("--output-format", help="how files are written", choices=("parquet", "delta", "iceberg"))
+        str, option("--output-format", help="Output format of files.", choices=("parquet", "delta", "iceberg"))
     ] = "parquet",
     partition_by: Annotated[
         list[str] | None,
         option(
             "--partition-by",
-            help="a directory for every value of this column, such as _topic or _date, or of this field of the message",
+            help="Partition by this column, for example _topic or _date, or by this field of the message.",
             metavar="PATH",
         ),
     ] = None,
-    into: Annotated[str | None, option("--into", help="publish to this topic", metavar="TOPIC")] = None,
-    console: Annotated[bool, option("--console", help="print the messages, one a line")] = False,
+    into: Annotated[str | None, option("--into", help="Publish to this topic.", metavar="TOPIC")] = None,
+    console: Annotated[bool, option("--console", help="Print the messages, one per line.")] = False,
     checkpoint: Annotated[
         str | None,
-        option("--checkpoint", help="where the stream keeps its place", metavar="DIR", complete="directory"),
+        option("--checkpoint", help="Checkpoint directory of the stream.", metavar="DIR", complete="directory"),
     ] = None,
-    client: Annotated[str | None, option("--client", help="with --into: name of the publisher", metavar="NAME")] = None,
+    client: Annotated[
+        str | None, option("--client", help="With --into: client name of the publisher.", metavar="NAME")
+    ] = None,
     operation: Annotated[
-        str, option("--operation", help="which entries", choices=("publish", "delete", "all"))
+        str, option("--operation", help="Which entries to process.", choices=("publish", "delete", "all"))
     ] = "all",
     available_now: Annotated[
-        bool, option("--available-now", help="end when what is there has been dealt with")
+        bool, option("--available-now", help="Stop after processing the available entries.")
     ] = False,
-    latest: Annotated[bool, option("--latest", help="begin behind what is there, not at the beginning")] = False,
+    latest: Annotated[
+        bool, option("--latest", help="Start at the end of the journal instead of the beginning.")
+    ] = False,
     max_entries: Annotated[
         int | None,
-        option("--max-entries", help="entries in a batch, at most; default 1000000", metavar="COUNT", minimum=1),
+        option(
+            "--max-entries", help="Maximum number of entries per batch. Default: 1000000.", metavar="COUNT", minimum=1
+        ),
     ] = None,
     max_bytes: Annotated[
         str | None,
-        option("--max-bytes", help="bytes of the journal, as stored, in a batch, such as 64MB", metavar="SIZE"),
+        option(
+            "--max-bytes", help="Maximum size of a batch in stored journal bytes, for example 64MB.", metavar="SIZE"
+        ),
     ] = None,
     interval: Annotated[
-        str | None, option("--interval", help="time between two batches, such as '5 seconds'", metavar="TIME")
+        str | None, option("--interval", help="Interval between two batches, for example '5 seconds'.", metavar="TIME")
     ] = None,
     message_type: MessageType = None,
     master: Master = None,
     conf: Conf = None,
     summary: Summary = None,
 ) -> int:
-    """Follow the journal with Spark: into Parquet files, into another topic, or to standard output.
+    """Follow the journal with Spark: to Parquet files, to another topic, or to standard output.
 
-    The checkpoint says what has been dealt with; a stream that is started again goes on there, and what comes twice is
-    written once. Without --available-now it goes on until it is interrupted. Deletions go to another topic only where
-    it makes the same keys.
+    The checkpoint records the progress; a restarted stream continues from it, and repeated entries are written once.
+    Without --available-now, the command runs until it is interrupted. Deletions are sent to another topic only if it
+    makes the same keys.
 
-    Which Parquet files of DIR count is written down in DIR/_spark_metadata, which Spark reads. A driver that was killed
-    may leave other files there, empty ones or such as hold entries twice: pyarrow, DuckDB and other programs, which do
-    not read that list, fail at them or count them. Let Spark read DIR, or take --output-format delta or iceberg.
+    DIR/_spark_metadata lists the valid Parquet files of DIR; Spark reads it. A killed driver may leave other files
+    there, which are empty or contain entries twice: pyarrow, DuckDB and other programs that do not read the list fail
+    on them or count them. Read DIR with Spark, or use --output-format delta or iceberg.
 
-    With --console a message is printed as it is. A deletion has none: its line has the members by which journal dump
-    tells of it, topic, sow_key, txid and operation. With --operation publish there are messages alone.
+    With --console, messages are printed unchanged. A deletion has no message: its line has the members topic, sow_key,
+    txid and operation, as in journal dump. --operation publish prints only messages.
 
-    Progress tells the batches and entries so far, and how far the stream is behind: entries and bytes of the journal,
-    as stored and of all topics, that no batch has read. With --progress json each batch is an object with batches,
-    read, records, bytes, behind and bytes_behind; the summary has the last of these.
+    Progress shows the batches and entries so far, and the lag of the stream: entries and bytes of the journal, as
+    stored and of all topics, that no batch has read. With --progress json, each batch is an object with batches, read,
+    records, bytes, behind and bytes_behind; the summary has the last of these.
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.spark.sessions import require_pyspark

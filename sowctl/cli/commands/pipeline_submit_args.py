@@ -16,16 +16,16 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    job: Annotated[list[str], Argument("JOB", "the job, its operands and, behind --, its options")],
+    job: Annotated[list[str], Argument("JOB", "Name of the job, its operands and, after --, its options.")],
     archive: Annotated[
         str,
-        option("--archive", help="write this package to FILE for the executors", metavar="FILE", complete="file"),
+        option("--archive", help="Write the package for the executors to FILE.", metavar="FILE", complete="file"),
     ] = "sowctl.zip",
     environment: Annotated[
         str | None,
         option(
             "--environment",
-            help="a packed environment that executors unpack and run, as venv-pack makes it",
+            help="Packed environment, as made by venv-pack, that executors unpack and run.",
             metavar="FILE",
             complete="file",
         ),
@@ -33,14 +33,15 @@ def run(
     master: Master = None,
     conf: Conf = None,
 ) -> int:
-    """Print the spark-submit line for a job, and write the archive that it sends to the executors.
+    """Print the spark-submit command line of a job, and write the archive that it sends to the executors.
 
-    The line can be run as it is, from any directory: it names the Java that Spark can be started with, spark-submit
-    and Python where a shell would find others or none, and the configuration that was found here.
+    The command line can be run unchanged from any directory: it has the full names of a suitable Java and, where a
+    shell would not find the right ones, of spark-submit and Python, and of the configuration.
 
-    The libraries that sowctl needs must be installed where executors run, or come in --environment: an archive of a
-    virtual environment with sowctl and pyarrow in it, for the Python version of the driver. pyspark is not needed in
-    it: executors have that of their Spark. Journals, stores and the staging directory must have the same paths there.
+    The libraries required by sowctl must be installed on the executors, or be part of --environment: an archive of a
+    virtual environment with sowctl and pyarrow, for the Python version of the driver. It does not need pyspark:
+    executors use that of their Spark. Journals, stores and the staging directory must have the same paths on the
+    executors.
     """
     from pathlib import Path
 

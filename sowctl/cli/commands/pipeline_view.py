@@ -31,18 +31,22 @@ def run(
     invocation: Invocation,
     output: Where,
     source: Annotated[
-        str | None, Argument("VIEW", "a view of the configuration, or a topic to project", complete="view")
+        str | None, Argument("VIEW", "View of the configuration, or a topic to project.", complete="view")
     ] = None,
     projection: Annotated[
         list[str] | None,
-        option("--projection", help="the fields of the result; may be repeated", metavar="FIELDS"),
+        option("--projection", help="Fields of the result. May be repeated.", metavar="FIELDS"),
     ] = None,
     grouping: Annotated[
-        list[str] | None, option("--grouping", help="what makes a group; may be repeated", metavar="FIELDS")
+        list[str] | None, option("--grouping", help="Fields to group by. May be repeated.", metavar="FIELDS")
     ] = None,
     join: Annotated[
         list[str] | None,
-        option("--join", help="such as '[a]./x = [b]./y', instead of a topic; may be repeated", metavar="JOIN"),
+        option(
+            "--join",
+            help="Join condition instead of a topic, for example '[a]./x = [b]./y'. May be repeated.",
+            metavar="JOIN",
+        ),
     ] = None,
     filter: Filter = None,
     format: Kind = None,
@@ -56,10 +60,10 @@ def run(
     conf: Conf = None,
     summary: Summary = None,
 ) -> int:
-    """Compute a view over the present records of its topics with Spark: a data set, or a new .sow file.
+    """Compute a view over the current records of its topics with Spark: a data set, or a new .sow file.
 
-    The view is one of the configuration, or made of --projection and --grouping over a topic or over joined topics.
-    Fields, joins and aggregates mean what they mean in a view.
+    The view is either configured, or defined by --projection and --grouping over a topic or over joined topics. Fields,
+    joins and aggregates have the same meaning as in a view.
     """
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.errors import UsageError

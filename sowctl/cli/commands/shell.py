@@ -19,23 +19,22 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     stop_on_error: Annotated[
-        bool, option("--stop-on-error", help="from a pipe or file: end behind the first command that fails")
+        bool, option("--stop-on-error", help="In batch mode: stop after the first command that fails.")
     ] = False,
 ) -> int:
-    """Run commands one after the other, without the name of the program, at a terminal or from a pipe.
+    """Run commands interactively or from a pipe, without repeating the program name.
 
-    All commands are there. They run in one process and share what they have read of configurations, and stores stay
-    open from one to the next; files that others change meanwhile are noticed. Global options given here are the
-    defaults of every command.
+    All commands are available. They run in one process and share parsed configurations and open stores; changes to the
+    files by others are detected. Global options of the shell are the defaults of every command.
 
-    At a terminal, TAB completes commands, options, names, fields, values and keys; the arrow keys go through the
-    history, which is kept in SOWCTL_HISTORY (default ~/.local/state/sowctl/history; nothing where it is empty), except
-    for lines that begin with a blank. Ctrl-C ends the command that runs, or drops the line; exit or Ctrl-D leaves. The
-    terminal needs the extra tui.
+    On a terminal, TAB completes commands, options, names, fields, values and keys; the arrow keys move through the
+    history, which is stored in SOWCTL_HISTORY (default ~/.local/state/sowctl/history; not stored if the variable is
+    empty), except for lines that begin with a space. Ctrl-C interrupts the running command or discards the line; exit
+    or Ctrl-D leaves the shell. The interactive shell requires the extra tui.
 
-    From a pipe or a file it is a batch: a command a line, # begins a comment, quotation marks and backslashes are those
-    of a POSIX shell, and nothing else is: no variables, no patterns, no redirections. Commands of a batch cannot read
-    standard input. A note says which line failed, and the status at the end is that of the first one.
+    Input from a pipe or a file is a batch with one command per line; # starts a comment. Quotes and backslashes work as
+    in a POSIX shell; variables, patterns and redirections are not supported. Commands in a batch cannot read standard
+    input. A note names each line that failed, and the exit status is that of the first one.
     """
     if not is_terminal(invocation.streams.stdin):
         from sowctl.cli.shell.running import batch

@@ -26,17 +26,19 @@ def run(
     invocation: Invocation,
     files: Annotated[
         list[str] | None,
-        Argument("CONFIG", "configuration files, - for standard input; default as for --config", complete="file"),
+        Argument("CONFIG", "Configuration files, or - for standard input. Default: as for --config.", complete="file"),
     ] = None,
     define: Define = None,
     fragment: Fragment = False,
-    format: Annotated[str, option("--format", "-F", help="how findings are written", choices=FINDING_FORMATS)] = "text",
+    format: Annotated[
+        str, option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS)
+    ] = "text",
 ) -> int:
-    """Report every error that would stop an instance with this configuration.
+    """Report all errors that would prevent an instance from starting with this configuration.
 
-    Findings go to standard output, file by file, each with file, line and column, the line itself and a hint; the
-    count goes to standard error. Ends with status 0 where there is no error and 4 where there is one, or where a file
-    cannot be read, after the others.
+    Findings are printed to standard output by file, each with file, line, column, the text of the line and a hint; the
+    count is printed to standard error. The exit status is 0 if there are no errors, and 4 if there are, or if a file
+    cannot be read (the others are still checked).
     """
     from sowctl.cli.configuring import defines, main_file
     from sowctl.cli.io.reporting import write_findings

@@ -35,16 +35,18 @@ DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
 Master: TypeAlias = Annotated[
     str | None,
-    option("--master", help="the cluster: local[*] (all processors here), spark://..., yarn", panel=SPARK),
+    option("--master", help="Spark master: local[*] (all processors of this machine), spark://..., yarn.", panel=SPARK),
 ]
 Conf: TypeAlias = Annotated[
-    list[str] | None, option("--conf", help="a setting of Spark's; may be repeated", metavar="NAME=VALUE", panel=SPARK)
+    list[str] | None,
+    option("--conf", help="Spark configuration property. May be repeated.", metavar="NAME=VALUE", panel=SPARK),
 ]
 Staging: TypeAlias = Annotated[
     str | None,
     option(
         "--staging",
-        help="where tasks leave what the driver commits, a directory or a URL; default beside the journal or the store",
+        help="Staging directory or URL, for output of tasks before the driver commits it. Default: beside the "
+        "journal or the store.",
         metavar="DIR",
         complete="directory",
         panel=SPARK,
@@ -52,30 +54,35 @@ Staging: TypeAlias = Annotated[
 ]
 Where: TypeAlias = Annotated[
     str,
-    option("--output", help="the directory to write, or a file that ends in .sow", metavar="PATH", complete="file"),
+    option("--output", help="Directory to write, or a file that ends in .sow.", metavar="PATH", complete="file"),
 ]
 Kind: TypeAlias = Annotated[
     str | None,
-    option("--output-format", help="default sow for a path that ends in .sow, else parquet", choices=DATA_SETS),
+    option(
+        "--output-format",
+        help="Output format. Default: sow for a path that ends in .sow, otherwise parquet.",
+        choices=DATA_SETS,
+    ),
 ]
 PartitionBy: TypeAlias = Annotated[
     list[str] | None,
-    option("--partition-by", help="a directory for every value of this field; may be repeated", metavar="PATH"),
+    option("--partition-by", help="Partition by this field. May be repeated.", metavar="PATH"),
 ]
 Fields: TypeAlias = Annotated[
     str | None,
     option(
         "--fields",
-        help="payload as a column of these fields (CSV: one each), as 'id INT, name STRING', or infer; else as bytes",
+        help="Write the payload as a column of these fields (CSV: one column each), such as 'id INT, name "
+        "STRING', or infer them. Default: as bytes.",
         metavar="DDL",
     ),
 ]
 WriterOptions: TypeAlias = Annotated[
     list[str] | None,
-    option("--writer", help="an option of Spark's writer; may be repeated", metavar="NAME=VALUE"),
+    option("--writer", help="Option of the Spark writer. May be repeated.", metavar="NAME=VALUE"),
 ]
-Replace: TypeAlias = Annotated[bool, option("--force", help="replace an output that exists")]
-Topic: TypeAlias = Annotated[str, Argument("TOPIC", "the topic", complete="topic")]
+Replace: TypeAlias = Annotated[bool, option("--force", help="Replace existing output.")]
+Topic: TypeAlias = Annotated[str, Argument("TOPIC", "Name of the topic.", complete="topic")]
 
 
 class Telling:
