@@ -26,8 +26,8 @@ from sowctl.output.display import clip, display
 from sowctl.output.members import dump
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import metadata
-from sowctl.output.reports import size
 from sowctl.values.differences import MISSING, path_text, tree_of, view_differences
+from sowctl.values.human import format_bytes
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class InstanceReader(DescribedStruct, frozen=True):
                 row.kind,
                 row.state,
                 f"{row.records:,}",
-                size(row.file_bytes),
+                format_bytes(row.file_bytes),
                 updated,
             )
             rows.append(TopicRow(target, tuple(map(display, cells))))

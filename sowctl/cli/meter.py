@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from sowctl.cli.streams import Streams
+from sowctl.values.human import format_duration
 
 PATIENCE = 2.0
 """Seconds before the first drawing."""
@@ -65,7 +66,7 @@ class Meter:
             return
         self._next = now + EVERY
         share = f"{100 * done // total} % of " if total else ""
-        rest = f", {words_of(left)} left" if left is not None else ""
+        rest = f", {format_duration(left, whole=True)} left" if left is not None else ""
         self._write(f"{self._name}: {share}{total or done:,} {what}{rest}")
         self._drawn = True
 
@@ -82,13 +83,3 @@ class Meter:
 
     def _write(self, text: str) -> None:
         self._on = self._streams.draw(text) and self._on
-
-
-def words_of(seconds: float) -> str:
-    """``12 s``, ``3 min 05 s``, ``2 h 07 min``."""
-    whole = int(seconds + 0.5)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from sowctl.output.display import display
 from sowctl.remote.place import RemotePath
+from sowctl.values.human import format_bytes, format_duration, format_rate
 from sowctl.values.jsonline import write_json_line
 from sowctl.values.times import format_time
 
@@ -32,7 +33,6 @@ _OF_A_QUERY = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is an answer, too."""
 _TIMES = ("now", "ahead", "oldest_read")
 """Fields that are times in microseconds, and are written as ISO-8601; None where there is none."""
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def as_dict(report: Any) -> dict[str, Any]:
@@ -85,14 +85,6 @@ def as_text(report: Any) -> str:
     return _in_words(as_dict(report))
 
 
-def size(count: int) -> str:
-    """Bytes for people: ``123 B``, ``4.0 KiB``, ``214.3 MiB``."""
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{count} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
-
-
 def _labelled(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
     """A row whose topic is written with its type where another one has that name."""
     twice = names[row["topic"]] > 1
@@ -138,18 +130,18 @@ def _counts(row: Mapping[str, Any]) -> list[str]:
 def _volume(row: Mapping[str, Any], messages: int | None) -> str:
     count = row.get("bytes") or row.get("payload_bytes")
     seconds = row.get("seconds")
-    text = size(count) if count else ""
+    text = format_bytes(count) if count else ""
     # So short a time gives no rate that means anything.
     if not seconds or seconds < 0.05:
         return text
-    rate = f" ({messages / seconds:,.0f} a second)" if messages else ""
-    return f"{text} in {seconds:.1f} s{rate}".strip()
+    rate = f" ({format_rate(messages / seconds)})" if messages else ""
+    return f"{text} in {format_duration(seconds)}{rate}".strip()
 
 
 def _shrunk(row: Mapping[str, Any]) -> str:
     if row.get("bytes_before") is None:
         return ""
-    return f"{size(row['bytes_before'])} before, {size(row['bytes_after'])} after"
+    return f"{format_bytes(row['bytes_before'])} before, {format_bytes(row['bytes_after'])} after"
 
 
 def _position(row: Mapping[str, Any]) -> str:

@@ -8,4 +8,5 @@
 * ``rawmembers``: the members of a JSON object with their bytes
 * ``times``: instants to text and back, and the clock
 * ``units``: intervals, sizes, counts and switches as they are written
+* ``human``: durations, ages, sizes, rates and numbers as people read them
 """

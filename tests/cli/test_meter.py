@@ -7,9 +7,7 @@ import json
 from pathlib import Path
 from shutil import rmtree
 
-import pytest
-
-from sowctl.cli.meter import Meter, words_of
+from sowctl.cli.meter import Meter
 from sowctl.cli.streams import Streams
 from tests.cli.conftest import Cli
 
@@ -92,13 +90,6 @@ def test_nothing_is_drawn_where_nobody_looks() -> None:
     lost = Desk("always")
     lost.err.close()
     lost.meter.tell("records", 1, 2)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3725, "1 h 02 min")]
-)
-def test_words_of_a_time(seconds: float, words: str) -> None:
-    assert words_of(seconds) == words
 
 
 def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:

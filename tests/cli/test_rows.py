@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, ipc, parquet
 
-from sowctl.cli.io.rows import age
 from sowctl.cli.io.tables import format_of
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import QueryOptions
@@ -322,14 +321,6 @@ def test_of_a_member_given_twice_each_format_has_the_value_that_the_manual_says(
     assert Path("x.ndjson").read_text() == '{"id":4,"dup":1,"dup":2}\n'
     assert shop("query", "t", "/dup = 1", "--format", "csv", "--columns", "/dup").out == "dup\n1\n"
     assert shop("sql", "select dup from t where id = 4", "--format", "csv").out == "dup\n2\n"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_800, "2d"), (27_873_188, "322d")],
-)
-def test_the_age_of_a_queue_in_words(seconds: float, words: str) -> None:
-    assert age(seconds) == words
 
 
 def test_a_rejected_row_of_a_table_has_a_line_and_no_offset(cli: Cli) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.reports import CompactReport, DeleteReport, ExpireReport, PublishReport, TopicCounts
-from sowctl.output.reports import as_dict, as_json, as_text, size, texts, total
+from sowctl.output.reports import as_dict, as_json, as_text, texts, total
 
 
 class Share(Struct, frozen=True):
@@ -96,11 +96,6 @@ def test_only_reports() -> None:
         as_dict({"inserted": 1})
     with pytest.raises(TypeError):
         as_dict((1, 2))
-
-
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 50, "5120.0 TiB")])
-def test_sizes(count: int, text: str) -> None:
-    assert size(count) == text
 
 
 def test_several_topics_are_followed_by_their_total() -> None:

@@ -68,6 +68,7 @@ def run(
     from sowctl.engine.topics.targets import resolve
     from sowctl.engine.verbs.query import query
     from sowctl.output.exports import Export, refuse_mixed_topics
+    from sowctl.values.human import format_bytes, format_duration
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -103,5 +104,6 @@ def run(
     for note in written.notes:
         invocation.note(note)
     seconds = time.monotonic() - started
-    invocation.note(f"{display(file)}: {written.records:,} records, {path.stat().st_size:,} bytes, in {seconds:.1f} s")
+    size = format_bytes(path.stat().st_size)
+    invocation.note(f"{display(file)}: {written.records:,} records, {size} in {format_duration(seconds)}")
     return 0

@@ -21,7 +21,8 @@ def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.topics.targets import Target, resolve
     from sowctl.engine.verbs.upkeep.clean import clean
-    from sowctl.output.reports import as_dict, size
+    from sowctl.output.reports import as_dict
+    from sowctl.values.human import format_bytes
 
     sink = Sink(invocation, Choice(format))
     with invocation.open_instance(*(targets or ())) as instance:
@@ -32,5 +33,7 @@ def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False
     sink.write_rows(as_dict(one) for one in gone)
     what = "would be removed" if dry_run else "removed"
     files = "1 file" if len(gone) == 1 else f"{len(gone)} files"
-    invocation.note(f"{files} {what}, {size(sum(one.bytes for one in gone))}" if gone else "nothing was left behind")
+    invocation.note(
+        f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "nothing was left behind"
+    )
     return 0

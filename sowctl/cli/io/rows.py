@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sowctl.output.reports import as_dict, size
+from sowctl.output.reports import as_dict
+from sowctl.values.human import format_age, format_bytes
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import TopicInfo
     from sowctl.engine.upkeep.searching.entries import EntryBatch
     from sowctl.journal.block import FileInfo
-
-
-def age(seconds: float) -> str:
-    """A length of time as people say it, in the largest unit of which there are two: ``90s``, ``3h``, ``322d``."""
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:,.0f}{unit}"
-    return f"{seconds:.0f}s"
 
 
 def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
@@ -33,7 +26,7 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     if topic.leased:
         state += f", {topic.leased:,} leased"
     if topic.age_seconds is not None:
-        state += f", oldest {age(topic.age_seconds)}"
+        state += f", oldest {format_age(topic.age_seconds)}"
     if topic.retained_pages:
         state += f", process {topic.reader_pid} keeps {topic.retained_pages:,} pages"
     return {
@@ -42,7 +35,7 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
         "kind": topic.kind,
         "state": state,
         "records": topic.records,
-        "size": size(topic.file_bytes),
+        "size": format_bytes(topic.file_bytes),
         "free": f"{topic.free_pages / topic.pages:.0%}" if topic.pages else None,
         "txid": topic.applied,
         "lag": topic.lag,

@@ -24,6 +24,7 @@ from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles
 from sowctl.store.opening.locks import holder
 from sowctl.store.upkeep.leftovers import leftovers
 from sowctl.store.upkeep.space import Space, space_at
+from sowctl.values.human import format_bytes, format_duration
 from sowctl.values.times import format_time
 from sowctl.waiting import holders
 
@@ -124,7 +125,7 @@ def file_system(place: Path, mounts: str, flushed: Callable[[Path], float | None
             "a power cut may lose what was acknowledged, unless the cache of the disk has a battery",
         )
     else:
-        yield Diagnosis(f"flush in {place}", "ok", f"{taken * 1e6:,.0f} us")
+        yield Diagnosis(f"flush in {place}", "ok", f"{format_duration(taken)}")
 
 
 def kind_of(place: Path, mounts: str) -> str | None:
@@ -186,7 +187,7 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
     yield from lock_of(f"writer lock of {topic.name}", files.writer, words, facts.get("holder_pid"))
     if left := leftovers(path):
         size = sum(one.bytes for one in left)
-        detail = f"{len(left)} files of killed processes, {size:,} bytes"
+        detail = f"{len(left)} files of killed processes, {format_bytes(size)}"
         yield Diagnosis(
             f"leftovers of {topic.name}", "warning", detail, f"sowctl store clean {topic.name} removes them"
         )
@@ -195,7 +196,7 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
     ]
     if kept:
         size = sum(one.stat().st_size for one in kept)
-        detail = f"{len(kept)} former files of the store, {size:,} bytes"
+        detail = f"{len(kept)} former files of the store, {format_bytes(size)}"
         yield Diagnosis(f"kept of {topic.name}", "warning", detail, "remove them when nobody needs them any more")
     if path.stat().st_mode & 0o007:
         detail = f"everybody on this machine may use {path.name}"
@@ -205,12 +206,10 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
 def space_use(name: str, topic: str, detail: str, space: Space, room: int) -> Iterator[Diagnosis]:
     """Free pages, pages that are kept for readers, and whether there is ``room`` (bytes) for the store once more."""
     free = space.free_pages / space.pages
-    detail += (
-        f", {space.file_bytes / (1 << 20):,.1f} of {space.map_bytes / (1 << 20):,.0f} MiB of its map, {free:.0%} free"
-    )
+    detail += f", {format_bytes(space.file_bytes)} of {format_bytes(space.map_bytes)} of its map, {free:.0%} free"
     large = space.pages >= LEAST_PAGES
     if room < space.used_bytes:
-        words = f"{detail}; {room / (1 << 20):,.0f} MiB of the disk are left"
+        words = f"{detail}; {format_bytes(room)} of the disk are left"
         yield Diagnosis(name, "warning", words, "make room: a rebuild or a compaction needs as much as the store has")
     elif large and free >= FREE_SHARE:
         yield Diagnosis(name, "warning", detail, f"sowctl store compact {topic} makes it smaller")
@@ -225,7 +224,9 @@ def space_use(name: str, topic: str, detail: str, space: Space, room: int) -> It
         yield Diagnosis(f"readers of {topic}", "warning", f"a place of {who}", hint)
     elif large and space.retained_pages >= KEPT_SHARE * space.pages:
         hint = f"the file grows until it ends: see what process {oldest.pid} waits for"
-        yield Diagnosis(f"readers of {topic}", "warning", f"{who}, runs for {oldest.seconds:,.0f} s", hint)
+        yield Diagnosis(
+            f"readers of {topic}", "warning", f"{who}, runs for {format_duration(oldest.seconds, whole=True)}", hint
+        )
 
 
 def _room(path: Path) -> int:
@@ -259,7 +260,10 @@ def lock_of(name: str, path: Path, words: str, pid: int | None, *, dated: bool =
         )
     elif dated and since > HELD_LONG:
         yield Diagnosis(
-            name, "warning", f"held for {since:,.0f} s{words}", "others wait for it: see what its process does"
+            name,
+            "warning",
+            f"held for {format_duration(since, whole=True)}{words}",
+            "others wait for it: see what its process does",
         )
     else:
         yield Diagnosis(name, "ok", f"held at the moment{words}")
@@ -313,7 +317,7 @@ def clock_against(now: int, latest: int, topic: str) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "clock",
             "problem",
-            f"{format_time(now)} is {(latest - now) / 1e6:,.1f} s behind the newest entry, of {topic}",
+            f"{format_time(now)} is {format_duration((latest - now) / 1e6)} behind the newest entry, of {topic}",
             "set the clock right: until it has caught up, new messages get the time of that entry",
         )
     else:

@@ -33,6 +33,7 @@ from sowctl.engine.topics.targets import QUEUES, Target
 from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
+from sowctl.values.human import format_bytes
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class CheckRun:
         if covered.unlocked:
             note_unlocked(self._instance, path)
         versions = f", {covered.versions:,} versions" if covered.versions else ""
-        self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {covered.bytes_read:,} bytes")
+        self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {format_bytes(covered.bytes_read)}")
         if self._reading is not None:
             self._part(path, covered)
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
@@ -306,7 +307,7 @@ class CheckRun:
                 continue
             count, changes, size = count + 1, changes + len(run), size + run.bytes
         if count:
-            self._lines.append(f"{store.name}-runs: {count:,} runs, {changes:,} changes, {size:,} bytes")
+            self._lines.append(f"{store.name}-runs: {count:,} runs, {changes:,} changes, {format_bytes(size)}")
             self._read.runs += count
             self._read.bytes += size
 
@@ -372,7 +373,8 @@ class CheckRun:
             yield from self._not_read(error, "journal", instance.log.directory)
         read = self._read
         read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
-        self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {coverage.bytes:,} bytes")
+        size = format_bytes(coverage.bytes)
+        self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {size}")
         self._missed.extend(coverage.missed)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sowctl.values.human import format_duration
+
 if TYPE_CHECKING:
     from sowctl.engine.views.cache import CacheState
 
@@ -92,7 +94,8 @@ def why_computed(state: CacheState, changed: int, records: int) -> str:
     if state.kept or not _wasted(state.full, changed, records):
         return "that is cheaper than catching up"
     if keeps_rows(state, changed, records):
-        return f"to keep rows from now on, after {state.spent:.1f} s without them"
+        return f"to keep rows from now on, after {format_duration(state.spent)} without them"
     if not state.spent:
         return "no rows and groups are kept yet"
-    return f"rows are kept once doing without has cost {keeping_cost(state):.1f} s; so far {state.spent:.1f} s"
+    cost, spent = format_duration(keeping_cost(state)), format_duration(state.spent)
+    return f"rows are kept once doing without has cost {cost}; so far {spent}"

@@ -18,6 +18,7 @@ from msgspec import Struct
 from sowctl.config.model import OtherEntry
 from sowctl.errors import SowError
 from sowctl.extras import install_hint
+from sowctl.values.human import format_bytes
 from sowctl.values.times import format_time
 from sowctl.version import VERSION
 
@@ -240,7 +241,7 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
     facts = os.statvfs(there)
     # What this user may take: file systems keep a share back.
     free = facts.f_bavail * facts.f_frsize
-    detail = f"{directory}: usable{missing}, {free / (1 << 30):.1f} GiB free"
+    detail = f"{directory}: usable{missing}, {format_bytes(free)} free"
     if free < _SCARCE:
         return Check(name, "problem", detail, "make room: a full disk ends every write with status 6")
     return Check(name, "ok", detail)

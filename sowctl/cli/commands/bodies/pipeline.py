@@ -114,9 +114,9 @@ class Telling:
 
     def batch(self, progress: Progress) -> None:
         """A stream has dealt with a batch more."""
-        from sowctl.output.reports import size
+        from sowctl.values.human import format_bytes
 
-        lag = f", {progress.behind:,} entries ({size(progress.bytes_behind)}) behind" if progress.behind else ""
+        lag = f", {progress.behind:,} entries ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
         self._words = f"{progress.batches:,} batches, {progress.read:,} entries{lag}; "
         self._say({"counted": "batches", **asdict(progress)}, self._words.removesuffix("; "), at_once=True)
 
@@ -312,7 +312,7 @@ def line_of(row: ShownEntry) -> bytes:
 def in_words(report: JobReport) -> str:
     """``load orders: 812 records, 3 rejected; 214.0 MiB in 6.1 s, 12 partitions``."""
     from sowctl.output.display import display
-    from sowctl.output.reports import size
+    from sowctl.values.human import format_bytes, format_duration
 
     # A view is told by its own name; the topics that it reads are in the report as JSON.
     names = (report.details["view"],) if "view" in report.details else report.topics
@@ -322,7 +322,8 @@ def in_words(report: JobReport) -> str:
         counts.append(f"{report.rejected:,} rejected")
     if duplicates := report.details.get("commit", {}).get("duplicates"):
         counts.append(f"{duplicates:,} duplicates: the publisher had got as far before")
-    volume = f"{size(report.bytes)} in {report.seconds:.1f} s" if report.bytes else f"{report.seconds:.1f} s"
+    lasted = format_duration(report.seconds)
+    volume = f"{format_bytes(report.bytes)} in {lasted}" if report.bytes else lasted
     where = f"; {display(report.output)}" if report.output else ""
     return f"{what}: {', '.join(counts)}; {volume}, {report.partitions} partitions{where}"
 

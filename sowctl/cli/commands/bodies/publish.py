@@ -23,11 +23,12 @@ from sowctl.cli.io.sources import (
     refuse_unreadable,
 )
 from sowctl.cli.io.tables import LINES, TEXTS, Reading, format_of, row_sources
-from sowctl.cli.meter import Meter, words_of
+from sowctl.cli.meter import Meter
 from sowctl.engine.reports import Rest
 from sowctl.engine.writing.rejects import reject_line
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.frames import framed
+from sowctl.values.human import format_duration, format_rate
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -246,6 +247,6 @@ class Publishing:
         rate = self.published / (now - self._started)
         # A file that still grows is longer by now than it was.
         known = 0 < place <= self._size
-        left = words_of((now - self._started) * (self._size - place) / place) if known else ""
+        left = format_duration((now - self._started) * (self._size - place) / place, whole=True) if known else ""
         rest = f", {100 * place // self._size} % of the file, {left} left" if known else ""
-        self.invocation.streams.draw(f"{self.published:,} published, {rate:,.0f} a second{rest} ")
+        self.invocation.streams.draw(f"{self.published:,} published, {format_rate(rate)}{rest} ")

@@ -10,7 +10,7 @@ from sowctl.cli.words.when import position, seconds, size
 from sowctl.engine.upkeep.retention.pruning import KeepRule
 from sowctl.output.display import display
 from sowctl.output.reports import as_dict, as_json
-from sowctl.output.reports import size as sized
+from sowctl.values.human import format_bytes
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None)
         say("no file is to go")
     else:
         say(
-            f"{report.removed:,} of {len(report.files):,} files {would}, {sized(report.bytes)}; the first txid "
+            f"{report.removed:,} of {len(report.files):,} files {would}, {format_bytes(report.bytes)}; the first txid "
             f"{'would be' if report.dry_run else 'is'} {report.first_txid}"
         )
 

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sowctl.output.display import display
-from sowctl.output.reports import as_dict, size
+from sowctl.output.reports import as_dict
+from sowctl.values.human import format_ago, format_bytes, format_duration
 from sowctl.values.times import format_time
-from sowctl.values.units import INTERVALS, format_interval
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.view import ViewDefinition, ViewInfo
@@ -27,7 +27,7 @@ def info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
         "next": one.next,
         "lag": one.lag,
         "records": one.records,
-        "size": size(one.bytes),
+        "size": format_bytes(one.bytes),
         "refreshed": refreshed,
     }
 
@@ -48,18 +48,11 @@ def shown(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json: bool)
     lines += [f"  hash index  {', '.join(index)}" for index in definition.hash_indexes]
     lag = "" if one.lag is None else f", {one.lag:,} changed records"
     lines.append(f"  next        {one.next}: {one.why}{lag}")
-    if one.refreshed is not None and one.made is not None:
+    if one.refreshed is not None and one.made is not None and one.full_seconds is not None:
         rows = "" if one.rows is None else f" of {one.rows:,} rows"
-        lines.append(f"  cache       {one.records:,} messages{rows}, {size(one.bytes)}, {one.path}")
-        lines.append(f"  refreshed   {format_time(one.refreshed)}, {_age(now - one.refreshed)} ago")
-        lines.append(f"  computed    {format_time(one.made)}, in {one.full_seconds:.2f} s")
+        lines.append(f"  cache       {one.records:,} messages{rows}, {format_bytes(one.bytes)}, {one.path}")
+        lines.append(f"  refreshed   {format_time(one.refreshed)}, {format_ago((now - one.refreshed) / 1e6)}")
+        lines.append(f"  computed    {format_time(one.made)}, in {format_duration(one.full_seconds)}")
     if one.change_seconds is not None:
-        lines.append(f"  caught up   with {one.changes:,} changed records in {one.change_seconds:.3f} s")
+        lines.append(f"  caught up   with {one.changes:,} changed records in {format_duration(one.change_seconds)}")
     return "\n".join(display(line) for line in lines)
-
-
-def _age(microseconds: int) -> str:
-    """In the largest unit that there is a whole one of."""
-    nanoseconds = 1000 * max(microseconds, 0)
-    unit = next((factor for factor in reversed(INTERVALS.values()) if nanoseconds >= factor), INTERVALS["s"])
-    return format_interval(nanoseconds // unit * unit)

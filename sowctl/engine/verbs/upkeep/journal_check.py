@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.reports import JournalCheckReport
 from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.journal.check import JournalCoverage
+from sowctl.values.human import format_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ class JournalCheckRun:
         read = self._covered
         where = f" ({read.packed:,} compressed, {read.archived:,} archived)" if read.packed or read.archived else ""
         done = (
-            f"checked {read.files:,} files{where}, {read.bytes:,} bytes, {read.blocks:,} blocks, "
+            f"checked {read.files:,} files{where}, {format_bytes(read.bytes)}, {read.blocks:,} blocks, "
             f"{read.entries:,} entries in {read.groups:,} groups" + (f", {read.gaps:,} gaps" if read.gaps else "")
         )
         return done + (f"; not verified: {'; '.join(read.missed)}" if read.missed else "; all of it was read")
