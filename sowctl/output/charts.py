@@ -7,11 +7,14 @@ other the characters ``#`` and ``.:-=+*%@``. No text is drawn but through ``disp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sowctl.output.display import clip, display, width
 from sowctl.output.drawing import drawing
 from sowctl.output.options import Terminal
+from sowctl.values.human import format_duration, format_number
+from sowctl.values.units import format_interval
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +29,13 @@ _LABEL = 24
 _LONGEST_BAR = 40
 SHORTEST = 8
 """Columns that a sparkline has at least."""
+MAX_GAPS = 3
+"""Times without messages that are left out of a sparkline, at most."""
+LEAST_GAP = 10
+"""Intervals without messages that are always drawn."""
+_GAP_MARK = "┊"
+_SHORT_SPAN = 4
+"""Characters of a length of time that nobody has to calculate with."""
 
 
 def bar(part: float, columns: int, *, unicode: bool = True) -> str:
@@ -44,10 +54,32 @@ def sparkline(counts: Sequence[int], highest: int, *, unicode: bool = True) -> s
     return "".join(marks[min(7, count * 8 // (highest + 1))] if count else " " for count in counts)
 
 
-def grouped(counts: Sequence[int], columns: int) -> tuple[list[int], int]:
-    """Sums of so many counts in a row that they fit ``columns``, and how many that are."""
-    size = max(1, -(-len(counts) // max(1, columns)))
-    return [sum(counts[start : start + size]) for start in range(0, len(counts), size)], size
+def grouped(counts: Sequence[int], size: int) -> list[int]:
+    """The sums of ``size`` counts in a row."""
+    return [sum(counts[start : start + size]) for start in range(0, len(counts), size)]
+
+
+def busy_parts(series: Sequence[Sequence[int]]) -> list[range]:
+    """The intervals that are worth a mark: all, without the longest times in which nothing happened in any series.
+
+    A time is left out that has more intervals than have messages: drawn, it would take more than half of the line.
+    """
+    busy = [number for number, counts in enumerate(zip(*series, strict=True)) if any(counts)]
+    gaps = sorted(((after - before, before, after) for before, after in pairwise(busy)), reverse=True)[:MAX_GAPS]
+    cuts = sorted((before, after) for length, before, after in gaps if length > max(len(busy), LEAST_GAP))
+    begins = [0, *(after for _, after in cuts)]
+    ends = [*(before + 1 for before, _ in cuts), len(series[0])]
+    return [range(begin, end) for begin, end in zip(begins, ends, strict=True)]
+
+
+def mark_size(parts: Sequence[range], columns: int) -> int:
+    """How many intervals a mark stands for, so that all parts and the marks between them fit ``columns``."""
+    room = max(1, columns - len(parts) + 1)
+    size = max(1, -(-sum(map(len, parts)) // room))
+    # Each part ends with a mark of its own, which may be no full one.
+    while size < max(map(len, parts)) and sum(-(-len(part) // size) for part in parts) > room:
+        size += 1
+    return size
 
 
 def draw_fields(rows: Iterable[Row], terminal: Terminal, out: BinaryIO, topic: str | None = None) -> None:
@@ -106,7 +138,7 @@ def _draw_numbers(page: _Page, row: Row) -> None:
 
     quantiles = row["quantiles"]
     figures = [("min", row["minimum"]), *quantiles.items(), ("max", row["maximum"]), ("mean", row["mean"])]
-    parts = [f"{name} {number(value)}" for name, value in figures if value is not None]
+    parts = [f"{name} {format_number(value)}" for name, value in figures if value is not None]
     if row["rank_error"] is not None:
         parts.append(f"(ranks within {row['rank_error']:.2%})")
     if row["infinite"]:
@@ -121,7 +153,7 @@ def _draw_numbers(page: _Page, row: Row) -> None:
     page.line(Text(line))
     histogram = row["histogram"]
     if len(histogram) > 1:
-        bars = [(f"{number(one['low'])} ..", one["count"], "") for one in histogram]
+        bars = [(f"{format_number(one['low'])} ..", one["count"], "") for one in histogram]
         _draw_bars(page, bars, max(one["count"] for one in histogram), right=True)
 
 
@@ -161,22 +193,41 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         # Where there is no room beside the figures, the sparkline has a line of its own.
         below = left < SHORTEST
         room = page.columns - 2 if below else left
-        count = len(rows[0]["counts"])
-        size = grouped(rows[0]["counts"], room)[1]
+        parts = busy_parts([row["counts"] for row in rows])
+        size = mark_size(parts, room)
         interval = rows[0]["interval_seconds"]
-        mark = f"{-(-count // size):,} marks of {span(interval * size)} each, from {begins}"
-        page.fold(Text(f"{mark}; peak: messages in {span(interval)}"))
+        marks = sum(-(-len(part) // size) for part in parts)
+        page.fold(
+            Text(
+                f"{marks:,} marks of {_span(interval * size)} each, from {begins}; peak: messages in {_span(interval)}"
+            )
+        )
+        if len(parts) > 1:
+            gaps = [after.start - before.stop for before, after in pairwise(parts)]
+            times = ", ".join(_span(interval * gap) for gap in gaps)
+            page.fold(
+                Text(f"{_GAP_MARK if page.unicode else '|'} is a time without messages that is left out: {times}")
+            )
         page.line(Text(_cells(heads, widths), style="bold"))
-        series = [grouped(row["counts"], room)[0] for row in rows]
-        highest = max(map(max, series))
-        for texts, counts in zip(cells, series, strict=True):
+        series = [[grouped(row["counts"][part.start : part.stop], size) for part in parts] for row in rows]
+        highest = max(max(sums) for one in series for sums in one)
+        for texts, sums_of_parts in zip(cells, series, strict=True):
             line = Text(_cells(texts, widths))
             if below:
                 page.line(line)
                 line = Text("")
             line.append("  ")
-            line.append(sparkline(counts, highest, unicode=page.unicode), style="cyan")
+            for number, sums in enumerate(sums_of_parts):
+                if number:
+                    line.append(_GAP_MARK if page.unicode else "|", style="dim")
+                line.append(sparkline(sums, highest, unicode=page.unicode), style="cyan")
             page.line(line)
+
+
+def _span(seconds: float) -> str:
+    """A length of time as options spell it where that is short, ``90s``, ``2h``, else as people read it."""
+    exact = format_interval(round(seconds * 1e9))
+    return exact if len(exact) <= _SHORT_SPAN else format_duration(seconds, whole=True)
 
 
 def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
@@ -187,26 +238,10 @@ def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells)
 
 
-def number(value: int | float) -> str:
-    """A number for people: integers with separators, others with at most six digits."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    # Six digits would make an exponent of these; behind 15 digits a double has no more to tell.
-    return f"{value:,.0f}" if 999_999.5 <= abs(value) < 1e15 else f"{value:,.6g}"
-
-
-def span(seconds: float) -> str:
-    """A length of time in the largest unit that it is a multiple of: ``90s``, ``2m``, ``1h``."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:,.0f}{unit}"
-    return f"{seconds:g}s"
-
-
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return display(value) if isinstance(value, str) else number(value)  # type: ignore[arg-type]  # a number then
+    return display(value) if isinstance(value, str) else format_number(value)  # type: ignore[arg-type]  # a number then
 
 
 class _Page:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from sowctl.output.charts import draw_rates, number
+from sowctl.output.charts import busy_parts, draw_rates
 from sowctl.output.drawing import drawing
 from sowctl.output.options import Terminal
 
@@ -33,24 +33,22 @@ def test_the_stream_stays_open() -> None:
     assert out.getvalue() == b"a \\u2713\nand\n"
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (10_001, "10,001"),
-        (40_207_109.25, "40,207,109"),
-        (-52_778_500.5, "-52,778,500"),
-        (999_999.7, "1,000,000"),
-        (99_999.95, "99,999.9"),
-        (1234.5, "1,234.5"),
-        (2.5e300, "2.5e+300"),
-    ],
-)
-def test_numbers_have_separators_and_no_exponents_that_people_would_write_out(value: float, words: str) -> None:
-    assert number(value) == words
-
-
 def test_what_a_mark_of_a_sparkline_is_is_said() -> None:
     out = io.BytesIO()
     row = {"messages": 3, "peak": 2, "topic": "t", "client": None, "counts": [1, 2], "interval_seconds": 60.0}
     draw_rates([row], "2026-01-05", Terminal(), out)
     assert b"2 marks of 1m each, from 2026-01-05; peak: messages in 1m" in out.getvalue()
+
+
+def test_long_times_without_messages_take_no_room() -> None:
+    out = io.BytesIO()
+    counts = [3] * 30 + [0] * 400_000 + [1]
+    row = {"messages": 91, "peak": 3, "topic": "t", "client": None, "counts": counts, "interval_seconds": 60.0}
+    draw_rates([row], "2026-01-05", Terminal(), out)
+    text = out.getvalue().decode()
+    assert "31 marks of 1m each" in text
+    assert "277 d" in text
+    assert text.splitlines()[-1].endswith("▇" * 30 + "┊▃")
+    assert max(map(len, text.splitlines())) <= 80
+    # Every mark is drawn where messages come now and then: nothing else tells the times between them.
+    assert busy_parts([[1, *[0] * 5, 1]]) == [range(7)]

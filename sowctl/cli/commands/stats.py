@@ -80,8 +80,9 @@ def run(
     at most the number printed after +.
 
     With --journal, the messages in the journal are counted by topic, client and minute, for TARGET or all topics,
-    within --since, --until, --txid and --client; on a terminal, a sparkline is printed. If there are more than 10,000
-    intervals, their length is doubled until there are fewer.
+    within --since, --until, --txid and --client; on a terminal, a sparkline is printed, which leaves out long times
+    without messages. Other formats print at most 10,000 intervals, or 1,000,000 with --interval: if there are more,
+    their length is doubled until there are fewer.
     """
     from sowctl.cli.commands.bodies.looking import RecordOptions
     from sowctl.cli.commands.bodies.stats import CountOptions, FieldOptions, FigureOptions, count_journal, show_fields
@@ -96,7 +97,7 @@ def run(
             "--fresh": fresh,
             "--strict": strict,
         }
-        counting = CountOptions(target, interval or "1m", since, until, txid, client, message_type)
+        counting = CountOptions(target, interval, since, until, txid, client, message_type)
         return count_journal(invocation, counting, shown, about)
     about = {"--interval": interval, "--since": since, "--until": until, "--txid": txid, "--client": client}
     wanted = RecordOptions(target or "", filter, at, message_type, literal_topic, fresh, fix_names, strict=strict)

@@ -23,6 +23,10 @@ MINUTE = 60_000_000
 """Microseconds."""
 MOST_INTERVALS = 10_000
 """Intervals from the first message to the last: a week of minutes."""
+MAX_ASKED_INTERVALS = 1_000_000
+"""Intervals where their length was asked for, or where only a person sees them: two years of minutes."""
+MAX_CELLS = 10_000_000
+"""Intervals of all topics and clients together, which the report holds one by one; each may have a week of minutes."""
 MOST_COUNTS = 500_000
 """Intervals with messages, of all topics and clients together."""
 
@@ -79,7 +83,8 @@ class Rates:
         ends = [slot for of in self._found.values() for slot in (min(of), max(of))]
         total = sum(map(len, self._found.values()))
         # Series as many as that keep what they have: no interval is long enough to make them fewer.
-        return max(ends) - min(ends) >= self._most or (total > self._most_counts and total > len(self._found))
+        most = min(self._most, max(MOST_INTERVALS, MAX_CELLS // len(self._found)))
+        return max(ends) - min(ends) >= most or (total > self._most_counts and total > len(self._found))
 
     def _double(self) -> None:
         self._interval *= 2

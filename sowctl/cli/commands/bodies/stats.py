@@ -36,6 +36,9 @@ class FigureOptions(Struct, frozen=True):
     force: bool
 
 
+DEFAULT_INTERVAL = "1m"
+
+
 class FieldOptions(Struct, frozen=True):
     """Which fields are looked at, and how closely, as given."""
 
@@ -49,7 +52,7 @@ class CountOptions(Struct, frozen=True):
     """Which messages of the journal are counted, as given."""
 
     target: str | None
-    interval: str
+    interval: str | None
     since: str | None
     until: str | None
     txid: str | None
@@ -118,12 +121,14 @@ def count_journal(
 ) -> int:
     """``stats --journal``. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
     from sowctl.cli.words.when import numbers, position, seconds
+    from sowctl.engine.profile.rates import MAX_ASKED_INTERVALS, MOST_INTERVALS
     from sowctl.engine.verbs.looking.stats import Range, rates
+    from sowctl.values.units import format_interval
 
     _refuse(others, "does not go with --journal")
     txids = numbers("--txid", counting.txid)
     begins, ends = position(invocation, counting.since), position(invocation, counting.until)
-    interval = round((seconds("--interval", counting.interval) or 0) * 1_000_000)
+    interval = round((seconds("--interval", counting.interval or DEFAULT_INTERVAL) or 0) * 1_000_000)
     if interval < 1:
         raise UsageError("SOW-CLI-022", "--interval is no time that passes", hint="such as 10s, 1m, 1h")
     sink = Sink(invocation, Choice(shown.format, output=shown.output, force=shown.force))
@@ -137,12 +142,14 @@ def count_journal(
             client=counting.client,
         )
         topics = [_typed(counting)] if counting.target else []
-        report = rates(instance, topics, within, interval=interval)
+        # A person sees no interval in which nothing happened; a program gets each, unless it asked for fewer.
+        asked = counting.interval is not None or sink.format == "table"
+        most = MAX_ASKED_INTERVALS if asked else MOST_INTERVALS
+        report = rates(instance, topics, within, interval=interval, most=most)
     invocation.note(f"{report.messages:,} messages")
     if report.interval != report.wanted:
-        from sowctl.output.charts import span
-
-        invocation.note(f"intervals are {span(report.interval / 1_000_000)} long: shorter ones would be too many")
+        length = format_interval(1000 * report.interval)
+        invocation.note(f"intervals are {length} long: shorter ones would be too many")
     rows = rate_rows(report)
     if sink.format == "table":
         from sowctl.output.charts import draw_rates

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.profile.numbers import QUANTILES, Bar, NumberBudget, NumberProfile
-from sowctl.engine.profile.rates import MINUTE, Rates, RatesReport
+from sowctl.engine.profile.rates import MINUTE, MOST_INTERVALS, Rates, RatesReport
 from sowctl.engine.profile.sample import BATCH, Sampled, SampleShare
 from sowctl.engine.profile.shape import Shapes
 from sowctl.engine.profile.tally import Frequent, Room, Tally
@@ -318,16 +318,19 @@ def rates(
     within: Range,
     *,
     interval: int = MINUTE,
+    most: int = MOST_INTERVALS,
     directory: FilePath | None = None,
 ) -> RatesReport:
     """The messages of ``topics``, of all where none is named, per ``interval`` of microseconds, by topic and client.
+
+    The interval becomes longer where there would be more than ``most`` from the first message to the last.
 
     Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
     what reading the journal raises.
     """
     from sowctl.identity.hashes import client_hash
 
-    found = Rates(interval)
+    found = Rates(interval, most)
     with open_whole_log(instance, directory) as log:
         names, message_type = named_topics(instance, log, [split_target(text) for text in topics])
         wanted = Criteria(
