@@ -14,6 +14,7 @@
 * ``template``: one text per record
 * ``delimited``: csv and tsv
 * ``table``: columns for people
+* ``onerecord``: one record for a person
 * ``exports``: which format a file gets by its ending
 * ``charts``: bars and sparklines, and the figures of fields drawn with them
 * ``reports``: what a verb did

@@ -115,3 +115,15 @@ def clip(text: str, columns: int, mark: str = "...") -> str:
             break
         kept.append(character)
     return "".join(kept) + mark
+
+
+def clip_front(text: str, columns: int, mark: str = "...") -> str:
+    """``text`` without its beginning, at most ``columns`` columns, beginning with ``mark`` where something was cut."""
+    if width(text) <= columns:
+        return text
+    if columns <= len(mark):
+        return mark[:columns]
+    kept = text
+    while width(kept) > columns - len(mark):
+        kept = kept[1:]
+    return mark + kept

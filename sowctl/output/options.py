@@ -32,11 +32,30 @@ class Terminal(Struct, frozen=True):
         return self.encoding.lower().replace("-", "") == "utf8"
 
 
+class TableFit(Struct, frozen=True):
+    """What gives way first where a table is wider than the terminal.
+
+    ``spare``: columns that are left out, the first one first. ``repeated``: so are those that have one value in all
+    rows, and a note has their values. ``paths``: columns that are cut in front, since the end of a path tells it apart.
+    ``state``: the column whose words have colours.
+    """
+
+    spare: tuple[str, ...] = ()
+    repeated: bool = False
+    paths: tuple[str, ...] = ()
+    state: str | None = None
+
+
+NO_FIT = TableFit()
+"""Texts are cut, and nothing is left out."""
+
+
 class OutputOptions(Struct, frozen=True):
     """What a renderer is made with.
 
     ``front`` are the columns of metadata. ``facts``: rows that are no records, so that no column is metadata.
     ``headers``: whether the names of columns stand before the rows of csv, tsv and table.
+    ``fit``: what gives way where a table is too wide for it.
     ``terminal`` is None where the output goes anywhere else: then nothing depends on widths or encodings.
     """
 
@@ -48,6 +67,7 @@ class OutputOptions(Struct, frozen=True):
     template: str | None = None
     headers: bool = True
     facts: bool = False
+    fit: TableFit = NO_FIT
     terminal: Terminal | None = None
 
 

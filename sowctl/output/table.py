@@ -1,20 +1,22 @@
 """Format ``table``: columns for people.
 
-Columns are as wide as the first 200 rows need. On a terminal texts are cut, the widest first, until a line fits;
-numbers never are, and neither are SOW keys and the times of the metadata: a part of one is of no use. Where that is not
-enough, each record becomes a block of lines. A short result on a terminal has no column for metadata that none of its
-records has. Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by rich,
-everything else streams. No cell is printed but through ``display``.
+Columns are as wide as the first 200 rows need. On a terminal what is least telling gives way until a line fits: the
+fractions and seconds of times, then columns that the caller can spare, then objects and arrays, then texts, the widest
+first. Numbers and SOW keys are never cut: a part of one is of no use. Where that is not enough, each record becomes a
+block of lines. A short result on a terminal has no column for metadata, or for facts, that none of its rows has.
+Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by rich, everything else
+streams. No cell is printed but through ``display``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, BinaryIO, NamedTuple
 
 from sowctl.output.columns import cell_texts, open_columns
-from sowctl.output.display import clip, display, width
+from sowctl.output.display import clip, clip_front, display, width
 from sowctl.output.drawing import drawing
 from sowctl.output.formats import Rendered
 from sowctl.output.options import Column, OutputOptions, Terminal
@@ -27,16 +29,102 @@ _READABLE = 8
 """Columns of text are not cut below this width."""
 _LONGEST_KEY = 20
 """Digits of the largest SOW key."""
-_TIMES = frozenset({"timestamp", "expiration", "until"})
-"""Columns of metadata that hold times."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
+_TIME_WIDTHS = (19, 16)
+"""Columns that a time takes to the second, and to the minute."""
+_STATE_STYLES = {
+    "damaged": "bold red",
+    "unreadable": "red",
+    "missing": "red",
+    "behind": "yellow",
+}
+_ELLIPSIS = "…"
 
 
 class Layout(NamedTuple):
-    """The columns of one table: what stands above them, their widths, and which stand on the right."""
+    """The columns of one table: what stands above them, their widths, which stand on the right, which hold times, and
+    which are cut in front."""
 
     headings: list[str]
     widths: list[int]
     right: list[bool]
+    times: list[bool]
+    paths: list[bool]
+
+    def cell(self, at: int, text: str, mark: str) -> str:
+        """The text of a cell of column ``at``, cut to its width; ``mark`` stands where something was cut."""
+        room = self.widths[at]
+        if width(text) <= room:
+            return text
+        if self.times[at]:
+            return text[:room]
+        return clip_front(text, room, mark) if self.paths[at] else clip(text, room, mark)
+
+
+class _Fitting:
+    """The first rows of a table, and what becomes of their columns so that a line fits ``columns`` of a terminal."""
+
+    def __init__(
+        self, headings: list[str], rows: list[list[Any]], texts: list[list[str]], options: OutputOptions
+    ) -> None:
+        self.headings, self.rows, self.texts, self.options = headings, rows, texts, options
+        self.shown = list(range(len(headings)))
+        columns = list(zip(*rows, strict=True))
+        self.right = [_numeric(cells) for cells in columns]
+        self.whole = [_whole(cells) for cells in columns]
+        self.times = [_are_times(cells) for cells in columns]
+        self.nested = [_are_nested(cells) for cells in columns]
+        above = [headings] if options.headers else []
+        self.widths = [max(map(width, column)) for column in zip(*above, *texts, strict=True)]
+
+    def drop(self, numbers: set[int]) -> None:
+        """Leave columns out, but not all."""
+        left = [at for at in self.shown if at not in numbers]
+        self.shown = left or self.shown
+
+    def layout(self) -> Layout:
+        """The columns that are shown, as they are now."""
+        paths = self.options.fit.paths
+        return Layout(
+            [self.headings[at] for at in self.shown],
+            [self.widths[at] for at in self.shown],
+            [self.right[at] for at in self.shown],
+            [self.times[at] for at in self.shown],
+            [self.headings[at] in paths for at in self.shown],
+        )
+
+    def _lacks(self, columns: int) -> bool:
+        return sum(self.widths[at] for at in self.shown) + len(_GAP) * (len(self.shown) - 1) > columns
+
+    def fit(self, columns: int) -> bool:
+        """Make it fit; whether that is possible."""
+        for room in _TIME_WIDTHS:
+            for at in self.shown:
+                if self._lacks(columns) and self.times[at]:
+                    self.widths[at] = min(self.widths[at], max(room, width(self.headings[at])))
+        for name in self.options.fit.spare:
+            if self._lacks(columns) and name in self.headings:
+                self.drop({self.headings.index(name)})
+        return self._shrink(columns, self.nested) or self._shrink(columns, [True] * len(self.headings))
+
+    def leave_out_repeated(self, columns: int) -> list[str]:
+        """Leave out columns with one value in all rows where a line does not fit; names and values of those."""
+        if not self.options.fit.repeated or len(self.rows) < 2 or not self._lacks(columns):
+            return []
+        same = [at for at in self.shown if all(row[at] == self.texts[0][at] for row in self.texts)]
+        self.drop(set(same))
+        return [f"{self.headings[at]} {self.texts[0][at]}" for at in same if at not in self.shown and self.texts[0][at]]
+
+    def _shrink(self, columns: int, may: list[bool]) -> bool:
+        """Take from the widest column that may give way until a line fits; whether it does."""
+        elastic = [at for at in self.shown if may[at] and not self.whole[at] and not self.times[at]]
+        while self._lacks(columns):
+            widest = max(elastic, key=self.widths.__getitem__, default=None)
+            # Narrower texts would say nothing.
+            if widest is None or self.widths[widest] <= _READABLE:
+                return False
+            self.widths[widest] -= 1
+        return True
 
 
 class TableRenderer:
@@ -58,28 +146,30 @@ class TableRenderer:
         if terminal is not None and not columns.chosen and len(first) <= FEW:
             # All rows are known here, so that a column left out is empty in each of them.
             empty = {at for at in shown if all(cells[at] is None for cells in first)}
-            shown = [at for at in shown if at not in empty or not _is_metadata(columns.columns[at])]
+            shown = [
+                at for at in shown if at not in empty or not (_is_metadata(columns.columns[at]) or self.options.facts)
+            ]
             first = [[cells[at] for at in shown] for cells in first]
-        right = [_numeric(cells) for cells in zip(*first, strict=True)]
-        whole = [
-            columns.columns[at] in _TIMES or _whole(cells)
-            for at, cells in zip(shown, zip(*first, strict=True), strict=True)
-        ]
-        texts = [_texts(cells) for cells in first]
-        headings = [display(columns.headings[at]) for at in shown]
-        above = [headings] if self.options.headers else []
-        widths = [max(map(width, column)) for column in zip(*above, *texts, strict=True)]
-        uncut = Layout(headings, widths, right)
+        fitting = _Fitting(
+            [display(columns.headings[at]) for at in shown], first, [_texts(cells) for cells in first], self.options
+        )
+        notes = list(columns.notes())
+        fits = True
         # In a file nothing is cut, however wide the lines are.
-        layout = uncut if terminal is None else _fit(uncut, whole, terminal.columns)
-        everything = chain(texts, map(_texts, rows))
-        if layout is None:
-            count = _blocks(headings, everything, terminal or Terminal(), out)
+        if terminal is not None:
+            if not columns.chosen and len(first) <= FEW:
+                same = fitting.leave_out_repeated(terminal.columns)
+                notes += ["the same in each: " + ", ".join(same)] if same else []
+            fits = fitting.fit(terminal.columns)
+        layout, kept = fitting.layout(), fitting.shown
+        everything = ([row[at] for at in kept] for row in chain(fitting.texts, map(_texts, rows)))
+        if not fits:
+            count = _blocks(layout.headings, everything, terminal or Terminal(), out)
         elif terminal is not None and terminal.unicode and len(first) <= FEW:
-            count = _draw(layout, texts, terminal, out, headers=self.options.headers)
+            count = _draw(layout, list(everything), terminal, out, self.options)
         else:
             count = _stream(layout, everything, terminal, out, headers=self.options.headers)
-        return Rendered(count, columns.notes())
+        return Rendered(count, tuple(notes))
 
 
 def _is_metadata(column: Column) -> bool:
@@ -105,32 +195,31 @@ def _texts(cells: list[Any]) -> list[str]:
     return [display(text or "") for text in cell_texts(cells)]
 
 
-def _fit(layout: Layout, whole: list[bool], columns: int) -> Layout | None:
-    """Take from the widest column that is not to stay ``whole`` until a line fits; None where it cannot."""
-    room = columns - len(_GAP) * (len(whole) - 1)
-    fitted = list(layout.widths)
-    elastic = [position for position, kept in enumerate(whole) if not kept]
-    while sum(fitted) > room:
-        widest = max(elastic, key=fitted.__getitem__, default=None)
-        # Narrower texts would say nothing, so records become blocks of lines.
-        if widest is None or fitted[widest] <= _READABLE:
-            return None
-        fitted[widest] -= 1
-    return layout._replace(widths=fitted)
+def _are_times(cells: tuple[Any, ...]) -> bool:
+    present = [cell for cell in cells if cell is not None]
+    return bool(present) and all(isinstance(cell, str) and _TIME.fullmatch(cell) is not None for cell in present)
 
 
-def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO, *, headers: bool) -> int:
+def _are_nested(cells: tuple[Any, ...]) -> bool:
+    return any(isinstance(cell, dict | list) for cell in cells)
+
+
+def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO, options: OutputOptions) -> int:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.show_header = headers
-    for heading, room, numeric in zip(*layout, strict=True):
+    table.show_header = options.headers
+    for heading, room, numeric in zip(layout.headings, layout.widths, layout.right, strict=True):
         table.add_column(Text(heading), width=room, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         # As texts, because rich would take brackets in a plain string for markup.
-        table.add_row(*(Text(clip(text, room, "…")) for text, room in zip(row, layout.widths, strict=True)))
+        cells = [Text(layout.cell(at, text, _ELLIPSIS)) for at, text in enumerate(row)]
+        if options.fit.state in layout.headings:
+            state = layout.headings.index(options.fit.state)
+            cells[state].stylize(_STATE_STYLES.get(row[state].split(",")[0], ""))
+        table.add_row(*cells)
     with drawing(out, terminal, "utf-8") as console:
         console.print(table, crop=False)
     return len(rows)
@@ -143,10 +232,10 @@ def _stream(
 
     def line(texts: list[str]) -> str:
         cells = []
-        for text, room, right in zip(texts, layout.widths, layout.right, strict=True):
-            shown = clip(text, room) if terminal is not None else text
-            blank = " " * max(0, room - width(shown))
-            cells.append(blank + shown if right else shown + blank)
+        for at, text in enumerate(texts):
+            shown = layout.cell(at, text, "...") if terminal is not None else text
+            blank = " " * max(0, layout.widths[at] - width(shown))
+            cells.append(blank + shown if layout.right[at] else shown + blank)
         return _GAP.join(cells).rstrip() + "\n"
 
     # A terminal of another encoding shows escapes for what it lacks, rather than ending the query.

@@ -9,7 +9,7 @@ import pytest
 
 from sowctl.output.display import width
 from sowctl.output.formats import make
-from sowctl.output.options import Column, OutputOptions, Terminal
+from sowctl.output.options import Column, OutputOptions, TableFit, Terminal
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.output.table import FEW
 
@@ -118,6 +118,50 @@ def test_a_terminal_shows_no_metadata_that_no_record_has() -> None:
     assert "bookmark" in envelopes(Terminal(120), columns=("bookmark", "txid")), "asked for by name"
 
 
-@pytest.mark.parametrize("columns", [80, 100, 120])
-def test_times_of_the_metadata_are_never_cut(columns: int) -> None:
-    assert "2026-01-05T10:01:05.123456Z" in envelopes(Terminal(columns))
+@pytest.mark.parametrize(
+    ("columns", "time"),
+    [(120, "2026-01-05T10:01:05.123456Z"), (80, "2026-01-05T10:01:05 "), (72, "2026-01-05T10:01 ")],
+)
+def test_times_give_way_before_anything_else(columns: int, time: str) -> None:
+    text = envelopes(Terminal(columns))
+    assert time in text
+    assert "…" not in text
+
+
+def facts(rows: list[dict[str, object]], columns: int, fit: TableFit) -> tuple[str, tuple[str, ...]]:
+    out = io.BytesIO()
+    records = [OutputRecord(json.dumps(row).encode()) for row in rows]
+    batch = OutputBatch("", "json", lambda payload: payload, records)
+    options = OutputOptions(terminal=Terminal(columns), facts=True, fit=fit)
+    rendered = make("table", options).write([batch], out)
+    return out.getvalue().decode(), rendered.notes
+
+
+def test_columns_that_can_be_spared_go_before_texts_are_cut() -> None:
+    rows: list[dict[str, object]] = [{"name": "n" * 20, "more": "m" * 20, "less": "l" * 20, "nothing": None}]
+    fit = TableFit(spare=("less", "more"))
+    assert facts(rows, 70, fit)[0].splitlines()[0].split() == ["name", "more", "less"]
+    assert facts(rows, 50, fit)[0].splitlines()[0].split() == ["name", "more"]
+    assert facts(rows, 30, fit)[0].splitlines()[-1] == "n" * 20
+
+
+def test_objects_are_cut_before_names() -> None:
+    text = table([{"name": "Bela Brandt of APAC", "address": {"city": "Sydney", "postalCode": "96901"}}], Terminal(40))
+    assert "Bela Brandt of APAC" in text
+    assert '{"city":' in text
+    assert "96901" not in text
+
+
+def test_paths_are_cut_in_front() -> None:
+    rows: list[dict[str, object]] = [{"path": "/a/long/directory/orders.json.sow", "n": 1}]
+    text, _ = facts(rows, 24, TableFit(paths=("path",)))
+    assert "…tory/orders.json.sow" in text
+
+
+def test_what_all_rows_have_in_common_is_said_once_where_a_line_does_not_fit() -> None:
+    rows: list[dict[str, object]] = [{"key": "k" * 30, "v": "x" * 30}, {"key": "k" * 30, "v": "y" * 30}]
+    fit = TableFit(repeated=True)
+    assert facts(rows, 70, fit)[1] == ()
+    text, notes = facts(rows, 50, fit)
+    assert text.splitlines()[0].split() == ["v"]
+    assert notes == (f"the same in each: key {'k' * 30}",)

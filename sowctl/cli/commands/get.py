@@ -70,7 +70,7 @@ def run(
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         where = one(instance, target, message_type)
         batch, missing = get(instance, where, keys, fields=fields, at=when.of(instance))
-        sink.write([batch])
+        sink.write_one(batch)
         # A view is not computed once more for this.
         if columns is not None and (where.topic is None or where.topic.derived is None):
             from sowctl.cli.words.queryoptions import with_unknown

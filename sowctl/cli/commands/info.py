@@ -38,14 +38,19 @@ def run(
     listed, and the exit status is that of the first such error.
     """
     from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.rows import topic_row
+    from sowctl.cli.io.rows import INFO_FIT, person_rows, topic_row
     from sowctl.engine.verbs.info import info, named
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance(*(targets or ())) as instance:
         problems: list[SowError] = []
         found = [named(instance, text, problems) for text in targets] if targets else [info(instance, None, problems)]
-    sink.write_rows(topic_row(row, brief=sink.format == "table") for rows in found for row in rows)
+        now = instance.now
+    rows = [row for some in found for row in some]
+    if sink.is_for_person and columns is None:
+        sink.write_rows(person_rows(rows, now), INFO_FIT)
+    else:
+        sink.write_rows(topic_row(row, brief=sink.format == "table") for row in rows)
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

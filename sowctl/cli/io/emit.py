@@ -16,7 +16,7 @@ from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
 from sowctl.output.display import escaped
-from sowctl.output.options import OutputOptions, Terminal, parse_columns, parse_delimiter
+from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import Step
@@ -78,6 +78,23 @@ class Sink:
         if front is not None:
             self.options = replace(self.options, front=front)
         self.renderer = formats.make(self.format, self.options)
+        self._shaped = choice.format is not None or bool(_shaping(choice))
+
+    @property
+    def is_for_person(self) -> bool:
+        """Whether what is written is a table on a terminal."""
+        return self.options.terminal is not None and self.format == "table"
+
+    def write_one(self, batch: Batch) -> None:
+        """Write a batch as :meth:`write`; one record on a terminal, where no format was chosen, in lines."""
+        terminal = self.options.terminal
+        if not self.is_for_person or terminal is None or self._shaped or len(batch.payloads) != 1:
+            self.write([batch])
+            return
+        from sowctl.output.onerecord import write_record
+
+        self.invocation.page()
+        write_record(batch, terminal, self.invocation.streams.stdout, meta=self.options.meta)
 
     def write(self, batches: Iterable[Batch], targets: Sequence[Target] = ()) -> int:
         """Write all batches; returns the number of records. ``targets``: what they are of.
@@ -120,15 +137,15 @@ class Sink:
         ) as stream:
             stream.write(text.encode())
 
-    def write_rows(self, rows: Iterable[Mapping[str, Any] | bytes]) -> int:
+    def write_rows(self, rows: Iterable[Mapping[str, Any] | bytes], fit: TableFit = NO_FIT) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number.
 
         A row in bytes is a JSON object, such as one whose numbers have the digits of a message. Columns that no row has
-        are told: they would be empty, as fields are that have no value.
+        are told: they would be empty, as fields are that have no value. ``fit``: what gives way on a terminal.
         """
         # Facts are no records: their members may be called like metadata without meaning it.
         columns = tuple(FieldPath((Step(one),)) if isinstance(one, str) else one for one in self.options.columns)
-        self.renderer = formats.make(self.format, replace(self.options, columns=columns, facts=True))
+        self.renderer = formats.make(self.format, replace(self.options, columns=columns, facts=True, fit=fit))
         members: dict[str, None] = {}
         written = self.write(_row_batches(_noting(rows, members) if columns else rows))
         for column in columns if members else ():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
-from sowctl.values.human import format_age, format_bytes
+from sowctl.values.human import format_age, format_ago, format_bytes
 from sowctl.values.times import format_time
+
+INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state")
+"""Of the brief row of a topic, what gives way on a narrow terminal."""
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import TopicInfo
@@ -41,6 +45,16 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
         "lag": topic.lag,
         "last update": updated,
     }
+
+
+def person_rows(topics: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
+    """The brief rows for a terminal: the last update as an age at ``now``, a lag only where a topic has one."""
+    rows = [topic_row(topic, brief=True) for topic in topics]
+    for row, topic in zip(rows, topics, strict=True):
+        del row["last update"]
+        row["updated"] = format_ago((now - topic.last_update) / 1e6) if topic.last_update else None
+        row["lag"] = row["lag"] or None
+    return rows
 
 
 def file_row(file: FileInfo) -> dict[str, Any]:
