@@ -55,7 +55,8 @@ class Meter:
             self._counted, self._begin, self._from = (what, total), now, done
             # Who asked to see it always sees each thing that is counted, however soon it is done.
             self._next = now if self._always else self._next
-        if now < self._next:
+        # The last word of a line that is there is written at once: nothing may be told for a while behind it.
+        if now < self._next and not (self._drawn and total and done >= total):
             return
         seconds = now - self._begin
         left = seconds * (total - done) / (done - self._from) if total and done > self._from else None
@@ -66,7 +67,9 @@ class Meter:
             return
         self._next = now + EVERY
         share = f"{100 * done // total} % of " if total else ""
-        rest = f", {format_duration(left, whole=True)} left" if left is not None else ""
+        # What ends a phase, such as a sync, is not counted: no time is promised for it.
+        rest = f", {format_duration(left, whole=True)} left" if left is not None and left >= 0.5 else ""
+        rest = ", finishing" if total and done >= total else rest
         self._write(f"{self._name}: {share}{total or done:,} {what}{rest}")
         self._drawn = True
 

@@ -65,6 +65,10 @@ class OpenTopic(Protocol):
         """Keys and stored values in key order, up to ``count`` at a time, without those that are over at ``now``."""
 
 
+Watch = Callable[[str, int, int], None]
+"""What an instance tells of its long readings: what is counted, how many are done, of how many."""
+
+
 def unwatched(what: str, done: int, total: int) -> None:
     """The :attr:`Instance.watch` of an instance whose progress is shown nowhere."""
 

@@ -53,11 +53,19 @@ def test_a_line_after_two_seconds_at_most_five_times_a_second() -> None:
 def test_who_asked_to_see_it_always_sees_each_thing_that_is_counted() -> None:
     desk = Desk("always")
     assert desk.tell(0, 5, 10, "bytes to compare") == "\r\x1b[Kreplay: 50 % of 10 bytes to compare"
-    assert desk.tell(0, 10, 10, "bytes to compare") == ""
+    assert desk.tell(0, 9, 10, "bytes to compare") == ""
+    assert desk.tell(0, 10, 10, "bytes to compare").endswith("100 % of 10 bytes to compare, finishing")
     assert desk.tell(0, 0, 7) == "\r\x1b[Kreplay: 0 % of 7 records"
     auto = Desk("auto")
     assert auto.tell(2, 1)
     assert auto.tell(0, 1, 7, "bytes") == ""
+
+
+def test_no_time_is_promised_for_what_is_not_counted() -> None:
+    desk = Desk("auto")
+    desk.tell(0, 0)
+    assert desk.tell(3, 998).endswith("99 % of 1,000 records")
+    assert desk.tell(0.01, 1000) == "\r\x1b[Kreplay: 100 % of 1,000 records, finishing"
 
 
 def test_what_is_said_or_printed_takes_the_line_away() -> None:
@@ -100,7 +108,8 @@ def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:
     for argv, *told in (
         (("query", "orders", "--no-index", "/qty > 1", "--count"), "900 records"),
         (("query", "orders", "--count", "--at", "2026-01-05T10:00:00Z"), "journal entries"),
-        (("replay", "orders", "--rebuild"), "journal entries"),
+        (("replay", "orders", "--rebuild"), "journal entries", "records to write"),
+        (("delete", "customers", "--filter", "1=1", "--yes"), "deletions to journal", "changes of the store"),
         (("check", "orders"), "records"),
         (("journal", "check"), "bytes of the journal"),
         (("journal", "search", "--filter", "/qty > 1", "--count"), "journal entries"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
     from sowctl.engine.instance import Instance
     from sowctl.engine.queues.queue import OpenQueue
+    from sowctl.engine.queues.worker import WorkReport
 
+STATUS_EVERY_SECONDS = 0.5
 EXAMPLES = (
     "sowctl queue run work -- ./process-order",
     "sowctl queue run work --concurrency 4 --until-empty -- python3 load.py {}",
@@ -66,8 +69,9 @@ def run(
     line feeds occupies several lines. The environment has SOWCTL_QUEUE, SOWCTL_COUNT (the number of messages),
     SOWCTL_BOOKMARK and SOWCTL_DELIVERIES of the first message, and SOWCTL_BARRIER if that is a barrier.
 
-    On SIGTERM and Ctrl-C, the commands are stopped and their messages returned. Several workers can process a queue,
-    also on several machines that share the files of one host. The exit status is 1 if a message died, or if a command
+    On SIGTERM and Ctrl-C, the commands are stopped, their messages returned and the counts printed. On a terminal, a
+    line shows how many messages are done, failed and waiting. Several workers can process a queue, also on several
+    machines that share the files of one host. The exit status is 1 if a message died, or if a command
     failed and the queue delivers at most once, so that its message is lost. A dead message that is rejected by the
     --dead-letter topic stays in the queue.
     """
@@ -77,7 +81,6 @@ def run(
         )
     import os
 
-    from sowctl.cli.io.reporting import show_report
     from sowctl.engine.queues.worker import Worker, WorkOptions
     from sowctl.engine.verbs.queue import open_queue
     from sowctl.values.units import parse_seconds
@@ -96,16 +99,65 @@ def run(
             pause,
             dict(invocation.environ),
             None if dead_letter is None else _publisher(instance, queue, dead_letter),
+            line.tell if (line := _StatusLine(invocation, queue)).is_shown else None,
         )
         if batch > (most := queue.queue.max_per_subscription_backlog):
             invocation.note(f"--batch {batch:,}: MaxPerSubscriptionBacklog lets a command have {most:,} at most")
-        report = Worker(queue, options).run()
+        work = Worker(queue, options)
+        try:
+            work.run()
+        except BaseException:
+            # Also where a signal ends it: what was done until then is done.
+            if work.report.delivered:
+                _show(invocation, work.report, summary)
+            raise
+        finally:
+            line.erase()
+    _show(invocation, work.report, summary)
+    return 1 if work.report.dead or work.report.failed else 0
+
+
+def _show(invocation: Invocation, report: WorkReport, summary: str | None) -> None:
+    from sowctl.cli.io.reporting import show_report
+
     if summary == "json":
         show_report(invocation, report, summary)
-    else:
-        counted = [(getattr(report, field), field) for field in report.__struct_fields__]
-        invocation.note(", ".join(f"{count:,} {field}" for count, field in counted if count) or "nothing was pending")
-    return 1 if report.dead or report.failed else 0
+        return
+    counted = [(getattr(report, field), field) for field in report.__struct_fields__]
+    invocation.note(", ".join(f"{count:,} {field}" for count, field in counted if count) or "nothing was pending")
+
+
+class _StatusLine:
+    """One line on standard error with what a worker has done and what waits, at most twice a second."""
+
+    def __init__(self, invocation: Invocation, queue: OpenQueue, clock: Callable[[], float] = time.monotonic) -> None:
+        self._streams, self._queue, self._clock = invocation.streams, queue, clock
+        self._next = clock() + STATUS_EVERY_SECONDS
+        self._drawn = False
+        self.is_shown = invocation.shows_progress()
+        if self.is_shown:
+            self._streams.under = self.erase
+
+    def erase(self) -> None:
+        """Take the line away, before something else is written."""
+        if self._drawn:
+            self._drawn = False
+            self._streams.draw("")
+
+    def tell(self, report: WorkReport) -> None:
+        """Draw the line, unless it was drawn just now."""
+        from sowctl.engine.queues.figures import depth_of
+
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + STATUS_EVERY_SECONDS
+        depth = depth_of(self._queue)
+        waiting = depth.ready + depth.blocked
+        parts = [f"{report.acknowledged:,} done", f"{report.failed + report.dead:,} failed", f"{waiting:,} waiting"]
+        if report.cancelled or depth.delayed:
+            parts.append(f"{report.cancelled:,} retries, {depth.delayed:,} of them later")
+        self._drawn = self._streams.draw(f"queue run: {', '.join(parts)}")
 
 
 def _publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callable[[list[bytes]], None]:

@@ -6,7 +6,7 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
     from sowctl.store.write import WriteTxn
+
+
+OnChange = Callable[[int, int], None]
 
 
 class Applied(Struct, frozen=True):
@@ -41,6 +44,7 @@ def apply(
     block: AppliedBlock | None = None,
     remove_expired_at: int | None = None,
     sequences: dict[int, int] | None = None,
+    on_change: OnChange | None = None,
 ) -> Applied:
     """Apply ``overlay`` to ``store`` and set its position to ``upto`` in the log ``lineage``; then empty the overlay.
 
@@ -48,7 +52,7 @@ def apply(
 
     ``remove_expired_at``: also remove the records that have expired at that clock (microseconds). ``sequences``: the
     highest numbers of publishers, for a topic without a journal. What the store has applied already is passed over, so
-    two processes may apply the same entries.
+    two processes may apply the same entries. ``on_change`` is told how many of how many keys are changed.
     """
 
     def run(txn: WriteTxn) -> Applied:
@@ -60,7 +64,7 @@ def apply(
             # what the journal holds behind this store (``StoreWriter.renew``).
             return Applied(0, 0)
         if upto > applied or txn.meta.lineage != lineage:
-            changes = into_store(txn, overlay, applied, rule)
+            changes = into_store(txn, overlay, applied, rule, on_change)
             # Records and position change in one transaction: after a crash the store stands before all of it or behind.
             txn.set_applied(lineage, max(upto, applied), block)
             txn.raise_last_time(overlay.last_time)
@@ -77,14 +81,19 @@ def apply(
     return done
 
 
-def into_store(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | None) -> int:
-    """The overlay's changes above ``applied`` into a store's transaction; returns how many keys changed."""
+def into_store(
+    txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | None, on_change: OnChange | None = None
+) -> int:
+    """The overlay's changes above ``applied`` into a store's transaction; returns how many keys changed.
+
+    ``on_change`` as in :func:`apply`.
+    """
     if rule is None:
-        return _apply_latest(txn, overlay, applied)
-    return _apply_versions(txn, overlay, applied, rule)
+        return _apply_latest(txn, overlay, applied, on_change)
+    return _apply_versions(txn, overlay, applied, rule, on_change)
 
 
-def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
+def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int, on_change: OnChange | None) -> int:
     """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
     # In key order, so that neighbours on a page of the store are changed together.
     changes = 0
@@ -105,10 +114,12 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int) -> int:
             values = [value for value in values if value is not None]
         if keys:
             (txn.bulk_append if appending else txn.put)(keys, cast("list[bytes]", values))
+        if on_change is not None:
+            on_change(changes, count)
     return changes
 
 
-def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention) -> int:
+def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention, on_change: OnChange | None) -> int:
     updates: dict[bytes, list[bytes]] = {}
     for key, value in overlay.changes or ():
         if stamps(value)[0] > applied:
@@ -117,6 +128,8 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
     # In parts, as above: memory holds the records and versions of one part besides the overlay.
     for start in range(0, len(keys), PART):
         _extend(txn, keys[start : start + PART], updates, rule)
+        if on_change is not None:
+            on_change(min(start + PART, len(keys)), len(keys))
     return len(keys)
 
 

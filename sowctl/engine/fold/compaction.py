@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold.apply import Applied
-from sowctl.engine.fold.folding import PART, append_sorted
+from sowctl.engine.fold.folding import PART, append_sorted, watched_parts
 from sowctl.engine.fold.inorder import merged, side_by_side
 from sowctl.engine.topics.expiration import unexpired
 from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
@@ -97,7 +97,9 @@ class Merging:
         """Write all of the new store and sync it; no lock is needed. Raises StorageError, DamageError."""
         snapshot, builder = self._snapshot, self._builder
         if self._rule is None:
-            append_sorted(builder, self._kept(self._records()))
+            # At most: a changed record of the store, or one that is deleted, counts twice.
+            most = self._meta.records + len(self._overlay)
+            append_sorted(builder, watched_parts(self._kept(self._records()), most, self._instance.watch))
         else:
             self._fill_with_versions(self._rule)
 

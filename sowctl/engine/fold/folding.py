@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from sowctl.engine.fold.blocks import mask_of, taken, values_of
 from sowctl.engine.fold.spill import Buckets, Pairs
+from sowctl.engine.instance import Watch, unwatched
 from sowctl.engine.topics.retention import Retention, extend, value_of
 from sowctl.identity.keyspace import last_of_each
 from sowctl.journal.format import PUBLISH
@@ -73,8 +74,8 @@ class RecordCheck(Protocol):
 class _Blocks:
     """A topic's blocks, twice: kept in memory if they are few, read again if not."""
 
-    def __init__(self, log: Journal, ref: Topic, span: EntrySpan) -> None:
-        self._log, self._ref, self._span = log, ref, span
+    def __init__(self, log: Journal, ref: Topic, span: EntrySpan, watch: Watch) -> None:
+        self._log, self._ref, self._span, self._watch = log, ref, span, watch
         self._kept: list[Block] | None = []
         self._size = 0
 
@@ -92,7 +93,12 @@ class _Blocks:
     def again(self) -> Iterator[Block]:
         kept, self._kept = self._kept, []
         if kept is None:
-            yield from self._read()
+            # Told under another name: a journal that is read twice would seem to begin again.
+            tell, self._log.on_read = self._log.on_read, partial(self._watch, "entries to gather")
+            try:
+                yield from self._read()
+            finally:
+                self._log.on_read = tell
             return
         # Reversed, so that each block is taken off the end and its memory is free.
         kept.reverse()
@@ -111,16 +117,18 @@ def fold(
     span: EntrySpan,
     rule: Retention | None,
     check: RecordCheck | None = None,
+    watch: Watch = unwatched,
 ) -> tuple[int, int, int]:
     """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid.
 
-    ``check`` looks at records of every block that has records left.
+    ``check`` looks at records of every block that has records left. ``watch`` is told how many of how many records
+    are gathered and written; of the first reading, ``log`` tells by itself.
     """
     ref = topic.name, topic.message_type
-    blocks = _Blocks(log, ref, span)
+    blocks = _Blocks(log, ref, span, watch)
     directory = builder.files.directory
     if rule is not None:
-        return _fill_history(builder, blocks, ref, span, rule, directory, check)
+        return _fill_history(builder, blocks, ref, span, rule, directory, check, watch)
     last = LastPerKey()
     size = 0
     for block in blocks.first():
@@ -140,9 +148,20 @@ def fold(
                 # Every block is looked at, because each was written by one run, which had one definition.
                 check.see(keys, values)
             buckets.add(b"".join(keys), values)
+        count = len(winners)
         del winners
-        append_sorted(builder, buckets.sorted(PART))
+        append_sorted(builder, watched_parts(buckets.sorted(PART), count, watch))
     return done
+
+
+def watched_parts(parts: Iterator[Pairs], count: int, watch: Watch) -> Iterator[Pairs]:
+    """``parts`` as they come, of ``count`` records; ``watch`` is told how many of them were taken."""
+    done = 0
+    for keys, values in parts:
+        watch("records to write", done, count)
+        yield keys, values
+        done += len(keys)
+    watch("records to write", done, count)
 
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
@@ -256,6 +275,7 @@ def _fill_history(
     rule: Retention,
     directory: Path,
     check: RecordCheck | None,
+    watch: Watch,
 ) -> tuple[int, int, int]:
     """Every entry of every key, in txid order, through the retention rule."""
     size = entries = latest = 0
@@ -273,7 +293,9 @@ def _fill_history(
                 buckets.add(b"".join(keys), values)
                 if check is not None:
                     noted.update(stamps(value)[0] for value in values[:: -(-len(values) // NOTED)])
-        entries_in_order = chain.from_iterable(zip(*part, strict=True) for part in buckets.sorted(PART))
+        entries_in_order = chain.from_iterable(
+            zip(*part, strict=True) for part in watched_parts(buckets.sorted(PART), entries, watch)
+        )
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
             # All entries of a key come together and in txid order: the retention rule sees them as live writes did, and
             # so keeps the same versions.

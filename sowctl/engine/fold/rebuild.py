@@ -123,7 +123,7 @@ def assemble(
         if fill is not None:
             entries, last_time, last_txid = fill(builder, check)
         else:
-            entries, last_time, last_txid = fold(builder, log, topic, span, rule, check)
+            entries, last_time, last_txid = fold(builder, log, topic, span, rule, check, instance.watch)
         if check is not None:
             # Before the store is put in place: a record under a key of another definition stops the rebuild with
             # nothing changed.

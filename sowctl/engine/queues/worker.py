@@ -46,7 +46,8 @@ _TICK = 0.02
 
 class WorkOptions(DescribedStruct, frozen=True):
     """What a worker is asked for. ``batch`` messages at most go to one command; ``backoff`` seconds before a message
-    that was cancelled once is delivered again. ``bury`` is given the payloads of dead messages and publishes them."""
+    that was cancelled once is delivered again. ``bury`` is given the payloads of dead messages and publishes them.
+    ``on_round`` is told after each round of work what was done until then."""
 
     command: Sequence[str]
     name: str
@@ -56,6 +57,7 @@ class WorkOptions(DescribedStruct, frozen=True):
     backoff: float = 1.0
     environment: Mapping[str, str] = {}
     bury: Callable[[list[bytes]], None] | None = None
+    on_round: Callable[[WorkReport], None] | None = None
 
 
 class WorkReport(Struct):
@@ -130,7 +132,10 @@ class Worker:
         try:
             while True:
                 try:
-                    if self._step():
+                    ended = self._step()
+                    if options.on_round is not None:
+                        options.on_round(self.report)
+                    if ended:
                         return self.report
                 except LockedError as problem:
                     # A process that was stopped may hold the lock; messages of ours are safe until their leases end.

@@ -137,7 +137,7 @@ def _delete(
         # Time within a topic never goes back, also for deletions (behaviour 11.41).
         at = max(now, writer.last_time)
         if writer.journalled:
-            _into_journal(session, writer, selected, at, now)
+            _into_journal(session, writer, selected, at, now, report.matched)
         else:
             _into_store(writer, selected, at)
     report.deleted = report.matched
@@ -179,8 +179,8 @@ def _keep(found: Iterable[Matched], writer: StoreWriter, report: DeleteReport, s
         cut(len(keys))
 
 
-def _into_journal(session: WriteSession, writer: StoreWriter, selected: Spool, at: int, now: int) -> None:
-    """One group, however large; then the store follows in transactions of bounded size."""
+def _into_journal(session: WriteSession, writer: StoreWriter, selected: Spool, at: int, now: int, count: int) -> None:
+    """The ``count`` deletions as one group, however large; then the store follows in transactions of bounded size."""
     # The overlay is empty then, so memory holds no more than some parts of what is deleted.
     session.apply(force=True)
     journal = session.journal
@@ -193,6 +193,8 @@ def _into_journal(session: WriteSession, writer: StoreWriter, selected: Spool, a
             # take the whole group for one that was never written.
             group = deletion_group(writer.ref, Deletions(*part), at)
             journal.append(group, now, last=number == len(selected))
+            done = min(number * PART, count)
+            session.instance.watch("deletions to journal", done, count)
         journal.sync()
         # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
         # writer goes on from there.

@@ -220,7 +220,10 @@ class StoreWriter:
         with ExitStack() as held, naming_replay(self.config):
             snapshot = held.enter_context(self.store.snapshot())
             path = self.config.file if self.config.durability == "persistent" else None
-            with closing(CurrentSource(held.pop_all(), snapshot, self.overlay, self.config, now, path)) as source:
+            watch = self._instance.watch if self._instance.is_watched else None
+            with closing(
+                CurrentSource(held.pop_all(), snapshot, self.overlay, self.config, now, path, watch)
+            ) as source:
                 yield source
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -350,6 +353,7 @@ class StoreWriter:
                 block=block,
                 remove_expired_at=self.remove_expired_at,
                 sequences=sequences,
+                on_change=self._instance.watching("changes of the store") if self._instance.is_watched else None,
             )
         self._applied += count
         # When nothing was left of it, that is enough for a session: what expires later is hidden from readers, and the
