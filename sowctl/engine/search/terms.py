@@ -33,7 +33,7 @@ def check_aggregated(
     """Raise UsageError ``SOW-QRY-015`` for a projection that is not fully said, or does not go with the rest."""
     if (projection is None) != (grouping is None):  # C71
         missing = "projection" if projection is None else "grouping"
-        more = "; an empty one, --grouping '', makes one group of all records" if grouping is None else ""
+        more = "" if projection is None else "; --grouping '' makes one group; fields of each record: --select"
         raise UsageError("SOW-QRY-015", f"an aggregated query needs a {missing} as well", hint=f"add --{missing}{more}")
     if projection is not None and select is not None:
         hint = "name the fields that are wanted in --projection"
