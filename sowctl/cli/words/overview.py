@@ -57,7 +57,7 @@ def short_text(*, colored: bool = False, columns: int = COLUMNS) -> str:
         # of two words only the first: "journal" stands for list, dump, check ...
         names = dict.fromkeys(command.words[0] for command in COMMANDS if command.group == group)
         lines += entry(title(group, False), " ".join(names), columns)
-    lines += ["", "Summaries: sowctl --help. One command: sowctl COMMAND --help, sowctl man COMMAND"]
+    lines += ["", "More: sowctl --help, sowctl COMMAND -h"]
     return "\n".join(lines) + "\n"
 
 
