@@ -84,6 +84,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rate_max_gap": ("rate_max_gap", parse_seconds),
 }
 """Name in the text, field of the options, and how its value is read."""
+_PAGE = ("top_n", "skip_n", "orderby")
+"""Names in the text of what makes a page."""
 _ALWAYS = "timestamp"
 """What a server adds where it is asked to, and every event has."""
 
@@ -132,15 +134,16 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
     new = options if control.filter is None else replace(options, filter=control.filter or None)
     if control.sow_keys is not None:
         new = replace(new, sow_keys=split_keys(control.sow_keys) if control.sow_keys.strip() else None)
-    shaping = ("top_n", "skip_n", "order_by")
-    given = {row[0] for name, row in _OPTIONS.items() if name in parse_option_text(control.options or "")}
-    missing = [name for name in shaping if getattr(options, name) is not None and name not in given]
+    given = parse_option_text(control.options or "")
+    page = {name: getattr(options, _OPTIONS[name][0]) for name in _PAGE}
+    missing = [name for name, value in page.items() if value is not None and name not in given]
     if missing:
+        present = ",".join(f"{name}=[{page[name]}]" if name == "orderby" else f"{name}={page[name]}" for name in missing)
         raise UsageError(
             "SOW-FOL-008",
             f"a subscription with {', '.join(missing)} is replaced with {'that' if len(missing) == 1 else 'those'} "
             "given again",
-            hint="name them in the options of the control line, changed or not",
+            hint=f"name them in the options of the control line, changed or not; as they are: {present}",
         )
     new = new if control.options is None else with_text(new, control.options)
     if (new.bookmark_not_found, new.rate, new.rate_max_gap) != (

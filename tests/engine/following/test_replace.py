@@ -91,6 +91,18 @@ def test_what_makes_a_page_is_given_again(lab: Lab) -> None:
         assert caught.value.code == "SOW-FOL-009"
 
 
+def test_the_hint_for_a_page_is_an_option_text_that_is_taken(lab: Lab) -> None:
+    lab.publish("t", *(message(id=number) for number in range(6)))
+    with following(lab, "t", order_by="/id DESC, /v", top_n=2, skip_n=1, oof=True) as subscription:
+        news(subscription)
+        with pytest.raises(UsageError) as caught:
+            _control(lab, subscription, filter="/id < 3")
+        assert caught.value.hint is not None
+        text = caught.value.hint.rpartition(": ")[2]
+        events = _control(lab, subscription, filter="/id < 3", options=text)
+        assert [row[-1] for row in told(events[1:-1], *OOF) if row[0] == "sow"] == [1, 0]
+
+
 def test_what_cannot_be_changes_nothing(lab: Lab) -> None:
     lab.publish("t", message(id=1))
     with following(lab, "t", "/id = 1") as subscription:
