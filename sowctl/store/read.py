@@ -131,16 +131,17 @@ class Reader:
             cursor = self._txn.cursor(self._handle.databases.records)
             # In parts, so that the pages which the first search of a key has met are in the processor's cache when its
             # neighbours are looked at.
-            for start in range(0, len(keys), TOGETHER):
-                asked = keys[start : start + TOGETHER]
+            absent: list[bytes] = []
+            for asked, pairs in cursor.read_parts(keys, TOGETHER):
                 # What was found is proven by its checksum, which covers the key. What was not found has no checksum:
                 # its absence is proven by the pages in which it would be.
-                there: dict[bytes, bytes] = dict(cursor.getmulti(asked))
+                there: dict[bytes, bytes] = dict(pairs)
                 refuse_damaged(list(there), list(there.values()), self._path)
-                if len(there) < len(asked) and self.meta.records:
-                    absent = [key for key in asked if key not in there]
-                    cursor.verify_absence(absent, codec.KEY_SIZE, codec.KEY_SIZE)
+                if len(there) < len(asked):
+                    absent += [key for key in asked if key not in there]
                 found |= there
+            if absent and self.meta.records:
+                cursor.verify_absence(absent, codec.KEY_SIZE, codec.KEY_SIZE)
         return found
 
     def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:

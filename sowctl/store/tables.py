@@ -83,12 +83,7 @@ class Table:
     def delete(self, keys: Iterable[bytes]) -> None:
         """Remove keys; what is not there is left alone."""
         with explained(self._path, "write a table"):
-            self._seam.call("lmdb.put", self._remove, keys)
-
-    def _remove(self, keys: Iterable[bytes]) -> None:
-        delete, database = self._txn.delete, self._database
-        for key in keys:
-            delete(key, db=database)
+            self._seam.call("lmdb.put", self._txn.delete_many, keys, db=self._database)
 
     def _sound(self, key: bytes, value: bytes) -> bytes:
         if crc32(value, crc32(key)) != RESIDUE:

@@ -119,15 +119,13 @@ class WriteTxn(Reader):
         wanted = sorted(set(keys))
         found = self.get_many(wanted)
         with explained(self._path, "delete records"):
-            self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.records, list(found))
+            self._remove(self._handle.databases.records, list(found))
             self._account((), (), list(found), list(found.values()))
         self._touched += b"".join(found)
         return found
 
     def _remove(self, database: Any, keys: Iterable[bytes]) -> None:
-        delete = self._txn.delete
-        for key in keys:
-            delete(key, db=database)
+        self._handle.seam.call("lmdb.put", self._txn.delete_many, keys, db=database)
 
     def _account(
         self, keys: Sequence[bytes], values: Sequence[bytes], old_keys: Sequence[bytes], old_values: Sequence[bytes]
@@ -137,7 +135,7 @@ class WriteTxn(Reader):
         added, removed = expiry_entries(keys, values), expiry_entries(old_keys, old_values)
         expiry = self._handle.databases.expiry
         if gone := sorted(removed - added):
-            self._handle.seam.call("lmdb.put", self._remove, expiry, gone)
+            self._remove(expiry, gone)
         if fresh := sorted(added - removed):
             cursor = self._txn.cursor(expiry)
             self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, expiry_value(key)) for key in fresh])
@@ -181,7 +179,7 @@ class WriteTxn(Reader):
         """
         olds = self._old_versions(sorted(set(history_keys)))
         with explained(self._path, "delete versions"):
-            self._handle.seam.call("lmdb.put", self._remove, self._handle.databases.history, list(olds))
+            self._remove(self._handle.databases.history, list(olds))
             self._account_versions((), (), olds)
         return len(olds)
 

@@ -425,7 +425,7 @@ class StateRows:
             self._put(name, key, value)
 
     def _delete(self, name: str, key: bytes) -> None:
-        self._seam.call("lmdb.put", self._txn.delete, key, db=self._databases[name])
+        self._seam.call("lmdb.put", self._txn.delete_many, (key,), db=self._databases[name])
 
     def _keys(self, name: str, start: bytes = b"") -> Iterator[bytes]:
         """The keys from ``start`` on; nothing may be written to this database meanwhile."""

@@ -5,6 +5,7 @@ with a plain read and proven before LMDB is sent to it: it has its own number an
 a gap, its keys ascend and lie between those of the branch above, its children and overflow pages lie in the file.
 
     page         one page by itself
+    columns      many leaves at once, with numpy, where thousands are read or written
     tree         the pages of a sub-database: paths from the root, the leaves beside them
     freelist     the list of free pages, which a writer takes pages from
     transaction  LMDB's transaction and cursors; each operation is preceded by the proof of the pages that it touches

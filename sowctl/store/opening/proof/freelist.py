@@ -7,7 +7,6 @@ noticed here, as finding that out takes every branch of every tree: checks do it
 from __future__ import annotations
 
 import sys
-from operator import gt
 
 from sowctl.store.opening.pages import BIG_DATA, NO_PAGE, PAGE, MetaPage
 from sowctl.store.opening.proof.page import PAGE_NUMBER
@@ -67,7 +66,7 @@ def _verify_numbers(file: PageFile, meta: MetaPage, page: int, lists: list[bytes
         numbers = words[1:].tolist()
         if not numbers:
             continue
-        if numbers[-1] < 2 or numbers[0] > meta.last_page or not all(map(gt, numbers, numbers[1:])):
+        if numbers[-1] < 2 or numbers[0] > meta.last_page or numbers != sorted(numbers, reverse=True):
             raise file.fault(page, "a list of free pages names what is none")
         counted += numbers
     if len(set(counted)) != len(counted):

@@ -185,6 +185,7 @@ def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchP
 
 
 __all__ = [
+    "NODE_HEAD",
     "OVERFLOW",
     "OVERFLOW_HEAD",
     "PAGE_NUMBER",

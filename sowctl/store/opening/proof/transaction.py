@@ -13,7 +13,6 @@ search in a changed tree ends in a page of that way or in one that LMDB has touc
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
@@ -25,13 +24,15 @@ from sowctl.store.codec import RESIDUE
 from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
 from sowctl.store.opening.proof.freelist import verify_free_list
-from sowctl.store.opening.proof.page import LeafPage
 from sowctl.store.opening.proof.tree import LeafPlace, PageFile, Tree, sub_databases
 
 _FIRST = itemgetter(0)
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.0005
 _MANY_LEAVES = 256
+_WORD = 8
+_PARTS = 64
+"""Parts of a reading whose leaves are proven together."""
 _LEAST_CHILDREN = 2
 """With fewer children a branch page takes some of the one beside it, or is merged with it."""
 
@@ -48,6 +49,8 @@ class ProvenTree:
         self._reach: dict[int, int] = {}
         self._bearing: dict[int, int] = {}
         self._is_whole = False
+        self._written: set[int] = set()
+        self._is_mixed = False
 
     def verify_reading(self, keys: Iterable[bytes]) -> None:
         """Before ``keys``, in order, are looked up, each of which proves itself where it is there."""
@@ -57,16 +60,18 @@ class ProvenTree:
         """Before ``keys``, in order, are looked up and written."""
         self._tree.visit(keys, whole=True)
 
+    def verify_setting(self, keys: Iterable[bytes]) -> None:
+        """Before values are set under ``keys``, in order."""
+        # Half of a page that is divided is soon too empty, and so is one whose values became shorter.
+        self._written.update(self._tree.visit(keys, whole=True))
+        if self._deletions:
+            self._is_mixed = True
+
     def verify_places(self, keys: Iterable[bytes]) -> None:
         """Prove the leaves in which ``keys`` would be, without the values that stand there."""
-        tree, leaf, first, last = self._tree, None, b"", b""
-        for key in keys:
-            if leaf is None or not leaf.holds(key):
-                leaf = tree.find(key)
-                if leaf is None:
-                    return
-                first, last = tree.ends(leaf)
-            if not first < key < last and (beside := tree.beside(leaf, forward=key > first)) is not None:
+        tree = self._tree
+        for leaf, is_last in tree.edges(sorted(keys)):
+            if (beside := tree.beside(leaf, forward=is_last)) is not None:
                 tree.ends(beside)
 
     def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
@@ -77,34 +82,36 @@ class ProvenTree:
         sides has to be sound, too. Its keys have a ``length`` (None: any), and the checksum over the first ``covered``
         bytes of the key (None: all) and the value is RESIDUE.
         """
-        tree, leaf, page, data, proven = self._tree, None, None, b"", -1
+        tree = self._tree
+        keys = sorted(keys)
+        numbers = tree.visit(keys, whole=True)
+        if length == covered == _WORD:
+            entries, edges = tree.gaps(keys, numbers)
+            # Which of many is damaged is told by looking at them one by one.
+            if not set(map(crc32, entries)) - {RESIDUE}:
+                keys = list(edges)
+        leaf, proven, count = None, -1, 0
         for key in keys:
-            if leaf is None or page is None or not leaf.holds(key):
+            if leaf is None or not leaf.holds(key):
                 leaf = tree.find(key)
                 if leaf is None:
                     return
-                data, page = tree.read_entries(leaf)
                 proven = -1
-            index = bisect_left(page.keys, key)
+            index, count = tree.search(leaf, key)
             # Keys in the same gap are answered by one look at its two ends.
             if index == proven:
                 continue
             proven = index
             for place in (index - 1, index):
-                if 0 <= place < len(page.keys):
-                    self._verify_entry(leaf, data, page, place, length, covered)
+                if 0 <= place < count:
+                    self._verify_entry(leaf, place, length, covered)
                 elif (beside := tree.beside(leaf, forward=place > 0)) is not None:
-                    other, entries = tree.read_entries(beside)
-                    self._verify_entry(beside, other, entries, 0 if place > 0 else -1, length, covered)
+                    self._verify_entry(beside, 0 if place > 0 else -1, length, covered)
 
-    def _verify_entry(
-        self, leaf: LeafPlace, data: bytes, page: LeafPage, place: int, length: int | None, covered: int | None
-    ) -> None:
-        key, start = page.keys[place], page.places[place]
-        if page.flags[place]:
+    def _verify_entry(self, leaf: LeafPlace, place: int, length: int | None, covered: int | None) -> None:
+        key, flags, value = self._tree.read_entry(leaf, place)
+        if flags:
             value = self._txn.get(key, b"", self._database)
-        else:
-            value = data[start : start + page.sizes[place]]
         if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != RESIDUE:
             reason = (
                 f"what stands at {int.from_bytes(key[:8], 'big')}, beside what was looked for, has a wrong checksum"
@@ -143,8 +150,10 @@ class ProvenTree:
         deletions[leaf.number] = count = deletions.get(leaf.number, 0) + 1
         bearing = self._bearing.get(leaf.number)
         if bearing is None:
-            # What was written to it may have become shorter, and what is merged with it takes some of its entries.
-            bearing = self._bearing[leaf.number] = 0 if self.is_changed else self._tree.bearing(leaf) // 2
+            # What is merged with it takes some of its entries.
+            bearing = self._bearing[leaf.number] = self._tree.bearing(leaf) // 2
+        if self._is_mixed or leaf.number in self._written:
+            bearing = 0
         if count > max(bearing, self._reach.get(leaf.number, 0)):
             # Twice as far as needed now, so that many deletions in one place go over its neighbours a few times only.
             self._reach[leaf.number] = 2 * count
@@ -204,8 +213,7 @@ class ProvenTree:
             return
         keys = self._tree.entries(leaf.number).keys
         yield len(keys) - keys.index(key) if forward else keys.index(key) + 1
-        while (leaf := self._tree.beside(leaf, forward=forward)) is not None:
-            yield self._tree.probe(leaf)
+        yield from self._tree.run_lengths(leaf, forward=forward)
 
 
 class ProvenCursor:
@@ -252,6 +260,16 @@ class ProvenCursor:
         (self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading)(keys)
         return self._cursor.getmulti(keys)
 
+    def read_parts(self, keys: Sequence[bytes], size: int) -> Iterator[tuple[Sequence[bytes], Any]]:
+        """``size`` of ``keys`` at a time, and what :meth:`getmulti` gives of them."""
+        verify = self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading
+        for start in range(0, len(keys), size):
+            # Proven for many parts ahead, as many leaves are proven faster together.
+            if start % (_PARTS * size) == 0:
+                verify(keys[start : start + _PARTS * size])
+            part = keys[start : start + size]
+            yield part, self._cursor.getmulti(part)
+
     def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
         """Prove that ``keys``, in order, which were not found, are not there (:meth:`ProvenTree.verify_absence`)."""
         if self._owner.is_writing:
@@ -266,13 +284,13 @@ class ProvenCursor:
         if append:
             self._tree.verify_end(last=True)
         else:
-            self._tree.verify_writing(map(_FIRST, pairs))
+            self._tree.verify_setting(map(_FIRST, pairs))
         self._owner.begin_change(self._tree)
         return self._cursor.putmulti(pairs, append=append)
 
     def put(self, key: bytes, value: bytes) -> bool:
         """Set a value."""
-        self._tree.verify_writing((key,))
+        self._tree.verify_setting((key,))
         self._owner.begin_change(self._tree)
         return bool(self._cursor.put(key, value))
 
@@ -390,16 +408,20 @@ class ProvenTransaction:
     def put(self, key: bytes, value: bytes, *, db: Any) -> bool:
         """Set a value."""
         tree = self._tree(db)
-        tree.verify_writing((key,))
+        tree.verify_setting((key,))
         self.begin_change(tree)
         return bool(self.raw.put(key, value, db=db))
 
-    def delete(self, key: bytes, *, db: Any) -> bool:
-        """Remove an entry; whether there was one."""
-        tree = self._tree(db)
-        tree.verify_deletion(key)
+    def delete_many(self, keys: Iterable[bytes], *, db: Any) -> None:
+        """Remove entries; those that are not there are left alone."""
+        tree, keys, delete = self._tree(db), list(keys), self.raw.delete
+        if not keys:
+            return
+        tree.verify_writing(keys)
         self.begin_change(tree)
-        return bool(self.raw.delete(key, db=db))
+        for key in keys:
+            tree.verify_deletion(key)
+            delete(key, db=db)
 
     def drop(self, database: Any) -> None:
         """Remove all entries of a sub-database."""

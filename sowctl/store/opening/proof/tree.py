@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from operator import lt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD, explained
 from sowctl.store.opening.pages import BIG_DATA, DEEPEST, NO_PAGE, PAGE, TREE, MetaPage, sound_meta_pages
 from sowctl.store.opening.proof.page import (
+    NODE_HEAD,
     OVERFLOW,
     OVERFLOW_HEAD,
     PAGE_NUMBER,
@@ -35,10 +37,16 @@ from sowctl.store.opening.proof.page import (
 
 KEPT_BRANCHES = 4096
 """Branch pages that are kept from one transaction to the next, with their bytes: 16 MiB of 4 KiB pages."""
+KEPT_LEAVES = 1 << 17
+"""Leaves of a sub-database that are known to be proven, some 250 bytes each."""
+COLUMN_LEAVES = 2048
+"""Leaves that are proven one by one, which takes 20 ms, before the proof in columns is loaded, which takes longer."""
+LEAST_COLUMN_LEAVES = 32
+"""Fewer are proven one by one in any case."""
+BATCH_LEAVES = 2048
+"""Leaves that are proven together."""
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
-_NODE_ROOM = 8 + 2 + 1
-"""Bytes that a node takes besides its key and value: its head, its place, and one of alignment, perhaps."""
 
 
 class PageFile:
@@ -59,8 +67,11 @@ class PageFile:
         """The main tree that was proven last: root, depth and last page; its pages; names, roots and depths."""
         self.names: dict[Any, bytes] = {}
         """The names of sub-databases by LMDB's handles of them, which do not tell."""
+        self.trees: tuple[MetaPage, dict[bytes, Tree]] | None = None
+        """The sub-databases of the state that was read last, with what is proven of them."""
         self.is_list_proven = False
         """Whether its free list was proven (:mod:`sowctl.store.opening.proof.freelist`)."""
+        self._leaves = 0
 
     def close(self) -> None:
         """Close the file."""
@@ -136,6 +147,39 @@ class PageFile:
         except PageFault as problem:
             raise self.fault(number, problem) from None
 
+    def takes_columns(self, leaves: int) -> bool:
+        """Whether so many more leaves are proven in columns, which takes a third of the time and more to begin."""
+        self._leaves += leaves
+        return leaves >= LEAST_COLUMN_LEAVES and self._leaves > COLUMN_LEAVES
+
+    def counts_leaves(self, ahead: int) -> bool:
+        """One leaf more is proven; whether that is done in columns, with those up to ``ahead``."""
+        self._leaves += 1
+        return ahead >= LEAST_COLUMN_LEAVES and self._leaves > COLUMN_LEAVES
+
+    def map_pages(self, numbers: list[int]) -> mmap.mmap:
+        """A map in which pages lie. Raises DamageError where the file ends before one, StorageError."""
+        last = max(numbers)
+        found = self._mapped((last + 1) * self.page_size)
+        if len(found) < (last + 1) * self.page_size:
+            raise self.fault(last, "the file ends before")
+        return found
+
+    def entry(self, number: int, index: int) -> tuple[bytes, int, int, int]:
+        """Key, flags, size and place in the file of an entry of a leaf that is proven."""
+        data, base = self._mapped(0), number * self.page_size
+        place = base + int.from_bytes(
+            data[base + PAGE.size + 2 * index : base + PAGE.size + 2 * index + 2], sys.byteorder
+        )
+        head = NODE_HEAD.unpack_from(data, place)[0]
+        start = place + NODE_HEAD.size
+        end = start + (head >> 48)
+        return data[start:end], head >> 32 & 0xFFFF, head & 0xFFFFFFFF, end
+
+    def bytes_at(self, start: int, size: int) -> bytes:
+        """Bytes of the file."""
+        return self._bytes(start, size)
+
     def probe(self, number: int) -> int | None:
         """How many entries leaf page ``number`` has; None where the short proof does not do (:func:`probe_leaf`).
 
@@ -210,6 +254,8 @@ class Tree:
         self._branches: dict[int, PlacedBranch] = {}
         self._ends: dict[int, tuple[bytes, bytes]] = {}
         self._probed: dict[int, int] = {}
+        self._last: tuple[Steps, PlacedBranch] | None = None
+        self._counts: dict[int, tuple[int, int, int]] = {}
 
     def fault(self, number: int, reason: object) -> DamageError:
         """The error for a page of it."""
@@ -262,45 +308,149 @@ class Tree:
             raise self._file.fault(number, "its keys are not those of its place")
         return ends
 
-    def visit(self, keys: Iterable[bytes], *, whole: bool) -> None:
-        """Prove the leaf in which a search for each of ``keys`` ends: all of it, or what reading takes."""
+    def visit(self, keys: Iterable[bytes], *, whole: bool) -> list[int]:
+        """Prove the leaf in which a search for each of ``keys`` ends: all of it, or what reading takes; the leaves."""
         if self.is_empty:
-            return
-        branch: PlacedBranch | None = None
-        starts: list[bytes] = []
-        number, done = -1, -1
-        for key in keys:
-            if branch is None or key < branch.low or (branch.high is not None and key >= branch.high):
-                leaf = self.find(key)
-                if leaf is None or not leaf.steps:
-                    if leaf is not None:
-                        (self.ends if whole else self.probe)(leaf)
-                    return
-                branch = leaf.steps[-1][0]
-                starts = branch.page.starts
-            index = bisect_right(starts, key)
-            number = branch.page.children[index]
-            # Keys in order end in one leaf after the other.
-            if number == done:
-                continue
-            done = number
-            if whole:
-                self._prove(*branch.child(index))
+            return []
+        keys = sorted(keys)
+        numbers: list[int] = []
+        found: list[tuple[PlacedBranch, list[int]]] = []
+        at = leaves = 0
+        while at < len(keys):
+            leaf = self.find(keys[at])
+            if leaf is None or not leaf.steps:
+                if leaf is not None:
+                    (self.ends if whole else self.probe)(leaf)
+                    numbers.append(leaf.number)
+                break
+            branch = leaf.steps[-1][0]
+            high, starts = branch.high, branch.page.starts
+            stop = len(keys) if high is None or keys[-1] < high else bisect_left(keys, high, at)
+            if stop == at + 1:
+                indexes = [leaf.steps[-1][1]]
             else:
-                self._probe(number)
+                indexes = sorted({bisect_right(starts, key) for key in keys[at:stop]})
+            found.append((branch, indexes))
+            at, leaves = stop, leaves + len(indexes)
+            if leaves >= BATCH_LEAVES or at == len(keys):
+                numbers += self._prove_places(found, whole=whole)
+                found, leaves = [], 0
+        return numbers
 
-    def read_entries(self, leaf: LeafPlace) -> tuple[bytes, LeafPage]:
-        """The bytes and the entries of a leaf, all of it proven."""
+    def _prove_places(self, found: list[tuple[PlacedBranch, list[int]]], *, whole: bool) -> list[int]:
+        """Prove leaves below some branches; their numbers."""
+        numbers = [branch.page.children[index] for branch, indexes in found for index in indexes]
+        if whole:
+            self._learn(numbers)
+            for branch, indexes in found:
+                for index in indexes:
+                    self._prove(*branch.child(index))
+        else:
+            self._probe_leaves(numbers)
+        return numbers
+
+    def _probe_leaves(self, numbers: list[int]) -> None:
+        probed, ends = self._probed, self._ends
+        numbers = [number for number in numbers if number not in probed and number not in ends]
+        if not numbers:
+            return
+        self._make_room(probed)
+        if self._file.takes_columns(len(numbers)):
+            probed.update(self._probe_columns(numbers))
+            numbers = [number for number in numbers if number not in probed]
+        for number in numbers:
+            self._probe(number)
+
+    def _probe_columns(self, numbers: list[int]) -> dict[int, int]:
+        from sowctl.store.opening.proof.columns import probe_leaves
+
+        return probe_leaves(self._file.map_pages(numbers), self._file.page_size, numbers)
+
+    def _learn(self, numbers: list[int]) -> None:
+        """Prove leaves in columns, if they are many, but for their bounds, as far as that goes."""
+        numbers = [number for number in numbers if number not in self._ends]
+        if not numbers or not self._file.takes_columns(len(numbers)):
+            return
+        from sowctl.store.opening.proof.columns import read_leaves
+
+        self._make_room(self._ends)
+        found = read_leaves(self._file.map_pages(numbers), self._file.page_size, numbers)
+        if found is None:
+            return
+        self._ends.update(zip(found.numbers, zip(found.firsts, found.lasts, strict=True), strict=True))
+        self._counts.update(zip(found.numbers, zip(found.counts, found.used, found.largest, strict=True), strict=True))
+
+    def gaps(self, keys: Sequence[bytes], numbers: Sequence[int]) -> tuple[Iterable[bytes], Sequence[bytes]]:
+        """The entries, key and value in a row, beside the places where ``keys`` would be in the leaves ``numbers``,
+        which are proven; and those keys of which that is not told."""
+        if not numbers or not self._file.takes_columns(len(numbers)):
+            return (), keys
+        from sowctl.store.opening.proof.columns import find_gaps
+
+        data = self._file.map_pages(list(numbers))
+        found = find_gaps(data, self._file.page_size, numbers, keys)
+        if found is None:
+            return (), keys
+        return map(data.__getitem__, map(slice, found.starts, found.stops)), found.edges
+
+    def edges(self, keys: Sequence[bytes]) -> Iterator[tuple[LeafPlace, bool]]:
+        """Prove the leaves in which ``keys``, in order, would be; those of them whose first or last entry one of the
+        keys would be, and whether the last one."""
+        self.visit(keys, whole=True)
+        branch: PlacedBranch | None = None
+        for key in keys:
+            # Most keys are in the middle of a leaf, and are passed with one search below the branch of the one before.
+            if branch is not None and branch.low <= key and (branch.high is None or key < branch.high):
+                ends = self._ends.get(branch.page.children[bisect_right(branch.page.starts, key)])
+                if ends is not None and ends[0] < key < ends[1]:
+                    continue
+            leaf = self.find(key)
+            if leaf is None:
+                return
+            branch = leaf.steps[-1][0] if leaf.steps else None
+            first, last = self.ends(leaf)
+            if not first < key < last:
+                yield leaf, key > first
+
+    def _make_room(self, known: dict[int, Any]) -> None:
+        if len(known) >= KEPT_LEAVES:
+            known.clear()
+
+    def search(self, leaf: LeafPlace, key: bytes) -> tuple[int, int]:
+        """Where ``key`` is or would be among the entries of a leaf, all of which is proven, and how many they are."""
         self.ends(leaf)
-        return self._file.leaf(leaf.number)
+        count = self._count(leaf.number)
+        return bisect_left(range(count), key, key=lambda index: self._file.entry(leaf.number, index)[0]), count
+
+    def read_entry(self, leaf: LeafPlace, index: int) -> tuple[bytes, int, bytes]:
+        """Key, flags and value of an entry of a leaf, all of which is proven; of a large value, where it is."""
+        self.ends(leaf)
+        if index < 0:
+            index += self._count(leaf.number)
+        key, flags, size, start = self._file.entry(leaf.number, index)
+        return key, flags, self._file.bytes_at(start, PAGE_NUMBER.size if flags else size)
+
+    def _count(self, number: int) -> int:
+        known = self._counts.get(number)
+        if known is None:
+            known = self._counts[number] = self._measure(number)
+        return known[0]
+
+    def _measure(self, number: int) -> tuple[int, int, int]:
+        """How many entries a leaf has, how many bytes they take, and the largest of them."""
+        page = self.entries(number)
+        sizes = [PAGE_NUMBER.size if flags else size for flags, size in zip(page.flags, page.sizes, strict=True)]
+        nodes = [len(key) + size + NODE_HEAD.size + 1 & -2 for key, size in zip(page.keys, sizes, strict=True)]
+        return len(nodes), sum(nodes), max(nodes)
 
     def bearing(self, leaf: LeafPlace) -> int:
         """How many of its entries may be removed before LMDB merges it with another one, at least."""
-        page = self.entries(leaf.number)
-        sizes = [8 if flags else size for flags, size in zip(page.flags, page.sizes, strict=True)]
-        nodes = [len(key) + size + _NODE_ROOM for key, size in zip(page.keys, sizes, strict=True)]
+        if leaf.number not in self._counts:
+            self._counts[leaf.number] = self._measure(leaf.number)
+        count, used, largest = self._counts[leaf.number]
         room = self._file.page_size - PAGE.size
-        return min((sum(nodes) - len(nodes) - room // _LEAST_SHARE) // max(nodes), len(nodes) - 1)
+        # LMDB counts what is used with the places of the nodes, two bytes each.
+        return min((used + 2 * count - room // _LEAST_SHARE - 1) // (largest + 2), count - 1)
 
     def probe(self, leaf: LeafPlace) -> int:
         """Prove what reading takes of a leaf (:meth:`PageFile.probe`); how many entries it has."""
@@ -312,6 +462,21 @@ class Tree:
             found = self._file.probe(number)
             count = self._probed[number] = len(self.entries(number).keys) if found is None else found
         return count
+
+    def run_lengths(self, leaf: LeafPlace, *, forward: bool) -> Iterator[int]:
+        """How many entries the leaves beside one have, which are proven for reading: one or many leaves at a time."""
+        while (beside := self.beside(leaf, forward=forward)) is not None:
+            leaf = beside
+            branch, index = leaf.steps[-1]
+            children = branch.page.children[index:] if forward else branch.page.children[: index + 1]
+            # One by one at first: most readers do not go far.
+            if not self._file.counts_leaves(len(children)):
+                yield self.probe(leaf)
+                continue
+            counts = self._probe_columns(children)
+            yield sum(counts[child] if child in counts else self._probe(child) for child in children)
+            end = len(branch.page.children) - 1 if forward else 0
+            leaf = self._down((*leaf.steps[:-1], (branch, end)), *branch.child(end), last=False)
 
     def _down(self, steps: Steps, number: int, low: bytes, high: bytes | None, *, last: bool) -> LeafPlace:
         """The first or the last leaf below a page."""
@@ -326,11 +491,18 @@ class Tree:
         """The leaf in which a search for ``key`` ends; None where there is no leaf."""
         if self.is_empty:
             return None
+        # Most searches end below the branch of the one before.
+        if self._last is not None:
+            above, branch = self._last
+            if branch.low <= key and (branch.high is None or key < branch.high):
+                index = bisect_right(branch.page.starts, key)
+                return LeafPlace((*above, (branch, index)), *branch.child(index))
         steps: Steps = ()
         number, low, high = self._root, b"", None
         for _ in range(self._depth - 1):
             branch = self._branch(number, low, high)
             index = bisect_right(branch.page.starts, key)
+            self._last = steps, branch
             steps = (*steps, (branch, index))
             number, low, high = branch.child(index)
         return LeafPlace(steps, number, low, high)
@@ -402,11 +574,15 @@ class _MainTree(Tree):
 def sub_databases(file: PageFile, meta: MetaPage) -> dict[bytes, Tree]:
     """The sub-databases of a state by their names. Raises DamageError SOW-STO-023, StorageError."""
     state = meta.main_root, meta.main_depth, meta.last_page
+    if file.trees is not None and file.trees[0] == meta:
+        return file.trees[1]
     known = file.main
     # The main tree of a store is one page. One with the bytes that were proven before is not taken apart again.
     if known is None or known[0] != state or meta.main_depth != 1 or known[1] != [file.read(meta.main_root)]:
         known = file.main = (state, *_MainTree(file, *state).describe())
-    return {name: Tree(file, root, depth, meta.last_page) for name, root, depth in known[2]}
+    trees = {name: Tree(file, root, depth, meta.last_page) for name, root, depth in known[2]}
+    file.trees = meta, trees
+    return trees
 
 
 __all__ = ["LeafPlace", "PageFile", "Tree", "sub_databases"]

@@ -1,0 +1,188 @@
+"""The proof of many leaf pages at once, in columns (:mod:`sowctl.store.opening.proof.page` has that of one page).
+
+Loads numpy. What is proven here has a plain form: no value lies elsewhere. A leaf that is not proven here may be sound
+all the same: it is proven by itself, which also says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from sowctl.store.opening.pages import LEAF, PAGE
+from sowctl.store.opening.proof.page import NODE_HEAD
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_HEAD_SIZE, _NODE_SIZE = PAGE.size, NODE_HEAD.size
+_PAIR = 2
+"""Bytes of the place of a node in its page."""
+_WORD = 8
+
+
+class LeafColumns(NamedTuple):
+    """Leaves that are proven: page numbers, counts of entries, first and last keys, bytes of all nodes and of the
+    largest one."""
+
+    numbers: list[int]
+    counts: list[int]
+    firsts: list[bytes]
+    lasts: list[bytes]
+    used: list[int]
+    largest: list[int]
+
+
+class Gaps(NamedTuple):
+    """Where the entries beside keys that are absent begin and end in the file, key and value in a row; and the keys
+    which would be the first or the last one of a page."""
+
+    starts: list[int]
+    stops: list[int]
+    edges: list[bytes]
+
+
+class _Nodes(NamedTuple):
+    """The nodes of some pages, page by page: ``begins`` has the index of the first one of each page."""
+
+    pages: Array
+    bases: Array
+    counts: Array
+    uppers: Array
+    begins: Array
+    rows: Array
+    places: Array
+    heads: Array
+    ends: Array
+
+
+def probe_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> dict[int, int]:
+    """How many entries those of ``pages`` have that :func:`~sowctl.store.opening.proof.page.probe_leaf` proves.
+
+    All of ``pages`` lie in the file.
+    """
+    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    return dict(zip(nodes.pages.tolist(), nodes.counts.tolist(), strict=True))
+
+
+def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafColumns | None:
+    """Those of ``pages``, which lie in the file, whose nodes fill their end, with keys of one size that ascend.
+
+    Keys are a multiple of 8 bytes. None where no page is proven.
+    """
+    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    if not len(nodes.pages):
+        return None
+    key_size = int(nodes.heads[0] >> np.uint64(48))
+    if not key_size or key_size % _WORD:
+        return None
+    longs = _longs(data)
+    wrong = nodes.heads >> np.uint64(48) != key_size
+    keys = nodes.rows + nodes.places + _NODE_SIZE
+    # A key of another size would not lie within its page.
+    keys[wrong] = 0
+    wrong[1:] |= ~_ascends(longs, keys, key_size)
+    # The first key of a page is compared with none.
+    wrong[nodes.begins] = nodes.heads[nodes.begins] >> np.uint64(48) != key_size
+    sound = ~np.logical_or.reduceat(wrong, nodes.begins)
+    ends = nodes.ends + 1 & -2
+    # Each node ends where another one begins, but for the last, and begins where another one ends, but for the first.
+    # A page's part of the numbers below lies in its own range, so that one sort puts each page in order.
+    ranges = np.arange(len(nodes.pages)) << 17
+    node_ranges = np.repeat(ranges, nodes.counts)
+    begun = np.sort(np.concatenate((node_ranges + nodes.places, ranges + page_size)))
+    ended = np.sort(np.concatenate((node_ranges + ends, ranges + nodes.uppers)))
+    both = nodes.begins + np.arange(len(nodes.pages))
+    sound &= np.logical_and.reduceat(begun == ended, both)
+    lasts = np.append(nodes.begins[1:], len(keys)) - 1
+    sizes = ends - nodes.places
+    return LeafColumns(
+        nodes.pages[sound].tolist(),
+        nodes.counts[sound].tolist(),
+        [data[at : at + key_size] for at in keys[nodes.begins][sound].tolist()],
+        [data[at : at + key_size] for at in keys[lasts][sound].tolist()],
+        (page_size - nodes.uppers)[sound].tolist(),
+        np.maximum.reduceat(sizes, nodes.begins)[sound].tolist(),
+    )
+
+
+def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Sequence[bytes]) -> Gaps | None:
+    """Between which entries ``keys``, in order, would be; ``pages`` are leaves in order, which are proven all, with all
+    entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value lies elsewhere.
+    """
+    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    if len(nodes.pages) != len(pages) or (nodes.heads >> np.uint64(48) != _WORD).any():
+        return None
+    joined = b"".join(keys)
+    if len(joined) != _WORD * len(keys) or set(map(len, keys)) != {_WORD}:
+        return None
+    starts = nodes.rows + nodes.places + _NODE_SIZE
+    there = _longs(data)[starts].view(">u8").astype(np.uint64)
+    if (there[1:] <= there[:-1]).any():
+        return None
+    wanted = np.frombuffer(joined, ">u8").astype(np.uint64)
+    places = np.searchsorted(there, wanted)
+    # Of a key that is the first or the last one of its page, what stands beside it may lie in another one.
+    bounds = np.zeros(len(there) + 1, bool)
+    bounds[nodes.begins] = bounds[-1] = True
+    edges = bounds[places]
+    inner = places[~edges]
+    both = np.unique(np.concatenate((inner, inner - 1)))
+    stops = nodes.rows + nodes.ends
+    return Gaps(starts[both].tolist(), stops[both].tolist(), [keys[at] for at in np.flatnonzero(edges).tolist()])
+
+
+def _longs(data: mmap.mmap) -> Array:
+    # A stride of one byte: number i begins at byte i.
+    return np.ndarray((len(data) - _WORD + 1,), "=u8", data, 0, (1,))
+
+
+def _ascends(longs: Array, keys: Array, key_size: int) -> Array:
+    """Whether each key, at a place of ``keys``, is greater than the one before it."""
+    greater = np.zeros(len(keys) - 1, bool)
+    equal = np.ones(len(keys) - 1, bool)
+    for at in range(0, key_size, _WORD):
+        words = longs[keys + at].view(">u8").astype(np.uint64)
+        greater |= equal & (words[1:] > words[:-1])
+        if at + _WORD < key_size:
+            equal &= words[1:] == words[:-1]
+    return greater
+
+
+def _read_nodes(data: mmap.mmap, page_size: int, pages: Array) -> _Nodes:
+    """The nodes of those pages that are leaves with values of their own only, all of which lie within them."""
+    longs = _longs(data)
+    pairs = np.frombuffer(data, np.uint16, len(data) // _PAIR)
+    bases = pages * page_size
+    heads = longs[bases + _WORD]
+    lowers = (heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64) - _HEAD_SIZE
+    uppers = (heads >> np.uint64(48)).astype(np.int64)
+    sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == LEAF)
+    sound &= (lowers >= _PAIR) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
+    if not sound.all():
+        pages, bases, lowers, uppers = pages[sound], bases[sound], lowers[sound], uppers[sound]
+    counts = lowers // _PAIR
+    begins = np.cumsum(counts) - counts
+    rows = np.repeat(bases, counts)
+    first = np.repeat((bases + _HEAD_SIZE) // _PAIR - begins, counts)
+    first += np.arange(len(rows))
+    places = pairs[first].astype(np.int64)
+    wrong = places > page_size - _NODE_SIZE
+    if wrong.any():
+        places[wrong] = 0
+    heads = longs[rows + places]
+    # Flags and the upper part of the size are 0 in what lies within a page, or the end is far beyond it.
+    ends = places + (heads >> np.uint64(48)).astype(np.int64)
+    ends += (heads & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64) + _NODE_SIZE
+    wrong |= ends > page_size
+    nodes = _Nodes(pages, bases, counts, uppers, begins, rows, places, heads, ends)
+    if not wrong.any():
+        return nodes
+    kept = ~np.logical_or.reduceat(wrong, begins)
+    if not kept.any():
+        return _Nodes(*(column[:0] for column in nodes))
+    return _read_nodes(data, page_size, pages[kept])
+
+
+__all__ = ["Gaps", "LeafColumns", "find_gaps", "probe_leaves", "read_leaves"]
