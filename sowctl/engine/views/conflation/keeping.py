@@ -8,7 +8,6 @@ deletions count from when they were seen. Either way it is a store of the messag
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,18 +134,31 @@ class Keeper:
             with lock.held(instance.lock_wait):
                 return self._build(lock)
         with store, store.writer_lock():
-            with store.snapshot() as snapshot:
-                kept = read_kept(snapshot)
-            if kept is not None and kept.definition == self._digest:
-                if self._moment.fresh and self.recorded:
-                    return self._build(store.lock)
-                if self.is_current(kept) and self.recorded:
-                    return AdvanceReport(0, 0, self._count(store), "as it was")
-                if kept.clock > self._moment.now:
-                    return AdvanceReport(0, 0, self._count(store), "further on already")
-                with suppress(LateError):
-                    return self._advance(store, kept)
-            return self._build(store.lock)
+            try:
+                report = self._advance_if_usable(store)
+            except DamageError:
+                # What is recorded follows from the journal, whatever has become of the file.
+                if not self.recorded:
+                    raise
+                report = None
+            return self._build(store.lock) if report is None else report
+
+    def _advance_if_usable(self, store: Store) -> AdvanceReport | None:
+        """Bring the state in an open store to the moment; None where it has to be made anew. Raises DamageError."""
+        with store.snapshot() as snapshot:
+            kept = read_kept(snapshot)
+        if kept is None or kept.definition != self._digest:
+            return None
+        if self._moment.fresh and self.recorded:
+            return None
+        if self.is_current(kept) and self.recorded:
+            return AdvanceReport(0, 0, self._count(store), "as it was")
+        if kept.clock > self._moment.now:
+            return AdvanceReport(0, 0, self._count(store), "further on already")
+        try:
+            return self._advance(store, kept)
+        except LateError:
+            return None
 
     def _opened(self) -> Store | None:
         """The kept store, open to be written; None where there is none that can be used."""

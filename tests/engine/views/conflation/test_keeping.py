@@ -58,6 +58,24 @@ def test_a_state_goes_on_from_where_it_stands(tmp_path: Path) -> None:
     assert tick(lab).way == "as it was"
 
 
+def test_a_state_with_a_damaged_page_is_made_anew(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, logged=True)
+    lab.publish("t", *(message(id=n, v=0) for n in range(60)))
+    lab.clock.tick(5)
+    tick(lab)
+    lab.publish("t", *(message(id=n, v=1) for n in range(60)))
+    tick(lab)
+    lab.clock.tick(1)
+    lab.publish("t", message(id=1, v=2))
+    whole, ways = kept(lab).read_bytes(), set()
+    for page in range(2, len(whole) // 4096):
+        data = bytearray(whole)
+        data[page * 4096 + 10 : page * 4096 + 12] = b"\x22\0"
+        kept(lab).write_bytes(data)
+        ways.add(tick(lab).way)
+    assert ways == {"advanced", "computed"}
+
+
 def test_a_state_is_made_anew_where_it_does_not_fit(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, logged=True)
     lab.publish("t", message(id=1, v=1))
