@@ -22,9 +22,9 @@ CONTAINERS = frozenset({"section", "open", "opaque", "mixed"})
 _ADDRESS = r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/]+):)?(?P<port>[0-9]{1,5})"
 _LEVELS = ["none", "developer", "trace", "stats", "info", "warning", "error", "critical", "emergency", "debug"]
 _TLS = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
-_STRUCT = r"/[^\s=/]+(?:/[^\s=/]+)*\s*=\s*(?P<order>[@=<>]?)(?P<count>\d*)(?P<code>[xcbB?hHiIlLqQnNfdsSp])"
+_STRUCT = r"/[^\s=/]+(?:/[^\s=/]+)*\s*=\s*(?P<order>[@=<>]?)(?P<count>[0-9]*)(?P<code>[xcbB?hHiIlLqQnNfdsSp])"
 _EXCLUDABLE = ("txlog", "replicate", "sow", "cascade", "keys", "replicate_filter", "queue_passthrough")
-_UNIT = r"(?i)[kmgt](?=i?b?$)"
+_UNIT = r"(?ai)[kmgt](?=i?b?$)"
 
 
 class Wrong(ValueError):
@@ -100,7 +100,7 @@ def _address(text: str) -> int:
 
 
 def _percent(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%?", text)
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%?", text, re.ASCII)
     if match is None or float(match[1]) > 100:
         raise ValueError(f"{text!r} is not a percentage from 0% to 100%")
     return float(match[1])
@@ -138,7 +138,7 @@ def _level(text: str) -> tuple[str, ...]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    if re.fullmatch(r"\d+(\.\d+){0,3}", text) is None:
+    if re.fullmatch(r"\d+(\.\d+){0,3}", text, re.ASCII) is None:
         raise ValueError(f"{text!r} is not a version such as 5.3.5")
     return tuple(int(part) for part in text.split("."))
 
@@ -174,7 +174,7 @@ def _every(text: str) -> None:
 
 
 def _usage(text: str) -> None:
-    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", text)
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", text, re.ASCII)
     if match is None or float(match[1]) > 100:
         raise ValueError(f"{text!r} is not a percentage such as 90%")
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _AT = re.compile(
-    rf"(?:(?P<day>{'|'.join(DAYS)})\s+at\s+)?(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?P<utc>Z?)", re.IGNORECASE
+    rf"(?:(?P<day>{'|'.join(DAYS)})\s+at\s+)?(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?P<utc>Z?)",
+    re.IGNORECASE | re.ASCII,
 )
 _SECOND: Micros = 1_000_000
 

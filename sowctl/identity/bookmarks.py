@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sowctl.errors import UsageError
 
-_ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?")
+_ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
 U64 = 1 << 64
 SHOWN = 80
 """Characters of what is no bookmark, in an error."""

@@ -17,9 +17,10 @@ INTERVALS = {
 }
 LONGEST = 10_000 * 366 * INTERVALS["d"]
 SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE)
-_COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE)
+# ASCII: without it other digits are digits, too, and U+017F and U+212A are the letters s and k.
+_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE | re.ASCII)
+_COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE | re.ASCII)
 MAX_U64 = (1 << 64) - 1
 """The largest sequence number, txid and SOW key."""
 MAX_COUNT = 10**18

@@ -91,6 +91,10 @@ def test_instants(text: str, expected: int) -> None:
         ("9" * 5000 + "s", "SOW-VAL-020"),
         ("12", "SOW-VAL-010"),
         ("", "SOW-VAL-010"),
+        ("-5\u017f", "SOW-VAL-010"),
+        ("-\u0661m", "SOW-VAL-010"),
+        ("\u0662026-01-05", "SOW-VAL-010"),
+        ("\u0661s", "SOW-VAL-010"),
     ],
 )
 def test_texts_that_are_no_instant(text: str, code: str) -> None:
@@ -144,6 +148,10 @@ def test_units() -> None:
     for parse, text in (
         (parse_interval, "1h30m"),
         (parse_interval, "-1s"),
+        (parse_interval, "5\u017f"),
+        (parse_interval, "\u0665s"),
+        (parse_size, "5\u212a"),
+        (parse_count, "5\u212a"),
         (parse_size, "5x"),
         (parse_count, "1.5"),
         (parse_switch, "yes"),

@@ -17,7 +17,7 @@ from sowctl.values.times import SECOND
 from sowctl.values.units import parse_size
 
 Unit = Literal["messages", "bytes", "times"]
-_RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 BURST = 0.1
 """Seconds by which a replay that was held up may be behind and hurry on; beyond them it goes on at its rate."""
 

@@ -320,7 +320,7 @@ def _usage(instance: Instance, options: Mapping[str, str]) -> tuple[bool, str]:
 
     assert instance.config is not None
     path = instance.config.root / options.get("Path", "")
-    limit = re.fullmatch(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*", options.get("GreaterThan", ""))
+    limit = re.fullmatch(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*", options.get("GreaterThan", ""), re.ASCII)
     if limit is None:
         raise ConfigError("SOW-UPK-007", f"GreaterThan: {options.get('GreaterThan', '')!r} is not a percentage")
     try:
