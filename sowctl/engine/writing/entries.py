@@ -286,6 +286,8 @@ class _Step:
         # Without a stored record nothing is compared: a first load inserts every key.
         same = unchanged(befores, payloads) if stored else None
         deletes = pick(self.ready.deletes) if self.ready.deletes is not None else None
+        if deletes is not None and self.ready.times is not None:
+            self._find_lapsed(mine, deletes, befores)
         decided = decide(mine, pick(checks), payloads, befores, same, deletes)
         statuses: Sequence[str] = decided.statuses
         places = list(self.keep)
@@ -302,6 +304,15 @@ class _Step:
             # ``keep`` has lost these messages, so statuses lose them too, and both are of one length again.
             statuses = [status for status in statuses if status != "collided"]
         return list(statuses), missing
+
+    def _find_lapsed(self, keys: Sequence[bytes], deletes: Sequence[bool], befores: list[bytes | None]) -> None:
+        """Put into ``befores`` the records that deletions with times of their own met, though they are over by now.
+
+        Without the deletion such a record would be there, in states of the past, until its lifetime ended.
+        """
+        for index, (key, time) in enumerate(zip(keys, self._pick(self.times), strict=True)):
+            if deletes[index] and befores[index] is None and time < self.now:
+                befores[index] = self.writer.stored([key], time).get(key)
 
     def _expirations(self, times: list[int]) -> list[int]:
         lifetimes: list[Lifetime] | None = None

@@ -52,6 +52,17 @@ def test_a_deletion_has_its_publisher_and_number(lab: Lab) -> None:
     assert lab.query("t") == ['{"id":2}']
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_deletion_counts_at_its_own_time_however_late_it_is_published(lab: Lab, batch: int) -> None:
+    # The record lives for 30 s: at the clock it is over, between the deletion and its end the deletion alone ends it.
+    times = ["2020-01-01T00:00:00Z", "2020-01-01T00:00:10Z"]
+    rows = [put(1) | {"timestamp": times[0]}, gone(1, timestamp=times[1]), gone(1, timestamp=times[1])]
+    report = sent(lab, "quotes", *rows, batch=batch)
+    assert (report.inserted, report.deleted, report.missing) == (1, 1, 1)
+    assert sent(lab, "quotes", put(1) | {"timestamp": times[1]}, batch=batch).inserted == 1
+    assert sent(lab, "quotes", gone(1, timestamp="2020-01-01T00:00:40Z")).missing == 1
+
+
 def test_publishers_name_the_keys_that_they_chose(lab: Lab) -> None:
     lab.publish("own", message(id=1), sow_key="k1")
     lab.publish("own", message(id=2), sow_key="k2")
