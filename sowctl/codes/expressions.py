@@ -162,7 +162,8 @@ CODES: dict[str, str] = {
     "SOW-EXP-034": """7 patterns whose long matches take too many steps in all; found while data is read
 
         Why: Each match stays below the limit of one match (SOW-EXP-030), but many messages take nearly as many steps:
-        more than 1,000,000,000 in one run.
+        more than 1,000,000,000 in one run and 100,000 more for each record examined. The first 16,000 steps of a match
+        are not counted, nor are 16 for each byte of the text, up to 64 KiB of it.
         Do: Make nested quantifiers possessive, or anchor the pattern.
         See: sowctl-expressions(7)
         """,

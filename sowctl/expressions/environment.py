@@ -13,6 +13,8 @@ from sowctl.values.times import Micros
 
 MAX_PATTERN_STEPS = 1_000_000_000
 """Steps of long pattern matches in one run: some seconds of work (``sowctl-expressions(7)``, limits)."""
+MAX_RECORD_STEPS = 100_000
+"""Steps more for each record that was examined, some 0.3 ms: the length of a scan is no reason to end it."""
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of a text that a function makes: no message may be longer, either."""
 MAX_BATCH_BYTES = 512 << 20
@@ -24,11 +26,13 @@ LONG_TEXT_BYTES = 64 << 10
 class EvaluationLimits(Struct, frozen=True):
     """Bounds of one evaluation run: one query, deletion or view's refresh, or one task of a job.
 
-    ``pattern_steps`` of long matches in all; ``value_bytes`` of one text that a function makes, ``batch_bytes`` of all
-    long ones in one batch of messages; ``seconds`` since the first message, None for no bound.
+    ``pattern_steps`` of long matches in all, and ``record_steps`` more for each record examined; ``value_bytes`` of
+    one text that a function makes, ``batch_bytes`` of all long ones in one batch of messages; ``seconds`` since the
+    first message, None for no bound.
     """
 
     pattern_steps: int = MAX_PATTERN_STEPS
+    record_steps: int = MAX_RECORD_STEPS
     value_bytes: int = MAX_VALUE_BYTES
     batch_bytes: int = MAX_BATCH_BYTES
     seconds: float | None = None
@@ -46,7 +50,8 @@ def local_offset(seconds: int) -> int:
 class Environment(Struct):
     """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks); ``offset``
     gives the seconds that local time is ahead of UTC at an instant in seconds (only functions of modules ask).
-    ``limits`` bound the work of the run, or of each batch of messages where it is ``endless``."""
+    ``limits`` bound the work of the run, or of each batch of messages where it is ``endless``; ``examined`` counts
+    the records of whole batches that bounded expressions were asked of."""
 
     now: Callable[[], Micros]
     instance_name: str | None = None
@@ -57,6 +62,7 @@ class Environment(Struct):
     endless: bool = False
     timer: Callable[[], float] = time.monotonic
     _reading: Micros | None = None
+    examined: int = 0
     _steps: int = 0
     _batch_bytes: int = 0
     _end: float | None = None
@@ -72,7 +78,7 @@ class Environment(Struct):
         """A batch of messages follows. Raises BoundExceededError where the time is over."""
         self._batch_bytes = 0
         if self.endless:
-            self._steps, self._end = 0, None
+            self._steps, self.examined, self._end = 0, 0, None
         if self.limits.seconds is None:
             return
         now = self.timer()
@@ -93,8 +99,9 @@ class Environment(Struct):
     def spend_steps(self, steps: int) -> None:
         """Count ``steps`` of a pattern match. Raises BoundExceededError where the run has had all of its steps."""
         self._steps += steps
-        if self._steps > self.limits.pattern_steps:
-            words = f"patterns took more than {self.limits.pattern_steps:,} steps"
+        most = self.limits.pattern_steps + self.examined * self.limits.record_steps
+        if self._steps > most:
+            words = f"patterns took more than {most:,} steps"
             raise BoundExceededError("SOW-EXP-034", words)
 
     def hold_text(self, size: int) -> None:

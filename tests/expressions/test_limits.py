@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from sowctl.engine.search.conditions import conditions_of
 from sowctl.errors import LimitError
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.compile import compile_filter, compile_value
@@ -63,6 +64,34 @@ def test_the_bound_is_that_of_the_run_and_not_of_a_batch() -> None:
 def test_ordinary_patterns_cost_nothing(text: str) -> None:
     env = environment(EvaluationLimits(pattern_steps=0))
     assert compile_filter(text).matches([("abab" * 20 + "d",)] * 1000, env) == []
+
+
+def test_the_bound_grows_with_the_records_examined() -> None:
+    runaway = compile_filter(RUNAWAY)
+    for record_steps, ends in ((0, True), (20_000_000, False)):
+        env = environment(EvaluationLimits(pattern_steps=20_000_000, record_steps=record_steps))
+        found = None
+        try:
+            for _ in range(20):
+                runaway.matches([(LONG,)], env)
+        except LimitError as error:
+            found = error.code
+        assert found == ("SOW-EXP-034" if ends else None)
+
+
+def test_ordinary_patterns_cost_nothing_in_long_texts() -> None:
+    env = environment(EvaluationLimits(pattern_steps=0, record_steps=0))
+    body = "line of a log, 17 bytes\n" * 20_000
+    assert compile_filter("/s LIKE '(line|of|a|log)+x'").matches([(body,)] * 3, env) == []
+    made = compile_value("LENGTH(REGEXP_REPLACE(/s, 'bytes[\\n]', 'x'))").values([(body,)] * 3, env)
+    assert made == [len(body) - 20_000 * 5] * 3
+
+
+@pytest.mark.parametrize("call", ["CONCAT(/s, 'x')", "REPLACE(/s, 'a', 'b')"])
+def test_functions_with_bounds_are_pure(call: str) -> None:
+    # Indexes answer conditions on these, as they do on other functions of the message alone.
+    (asked,), others = conditions_of(compile_filter(f"{call} = 'y'"), environment())
+    assert (str(asked.slot.path), others) == ("/s", [])
 
 
 def test_all_steps_find_what_one_match_finds() -> None:

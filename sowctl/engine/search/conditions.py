@@ -68,4 +68,4 @@ def _steady(node: n.Node, extra: Mapping[str, Function]) -> bool:
     if not isinstance(node, n.Call):
         return True
     function = FUNCTIONS.get(node.name) or extra.get(node.name)
-    return node.name == "IF" or (function is not None and function.deterministic and not function.gets)
+    return node.name == "IF" or (function is not None and function.is_pure)

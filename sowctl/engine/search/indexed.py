@@ -197,12 +197,16 @@ def find(
     memos = open_memos(instance, source, tuple(dict.fromkeys((*slots, *plan.fields))))
     if memos is None:
         return None
+    environment = question.matcher.environment
+    steps = 0 if environment is None else environment.steps
     try:
         return _found(source, memos, question, statistics, plan)
     except (BadMemo, ImportError):
         return None  # what cannot be read, or needs numpy where there is none
     except SowError:
         # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
+        if environment is not None:
+            environment.recount(steps)
         return None
 
 

@@ -15,7 +15,7 @@ class Function(Struct, frozen=True):
 
     ``parameters`` are kinds: ``text`` (bytes), ``number`` (Integer or Double), ``double``, ``integer`` (truncated;
     NaN counts as NULL), ``scalar``, ``values`` (the value list of an identifier), ``pattern``. ``strict``: any NULL
-    gives NULL without a call; else the implementation gets None.``gets``: what comes first:
+    gives NULL without a call; else the implementation gets None. ``gets``: what comes first:
     ``header``, ``environment``, or for ``bounds`` the environment that bounds what the function makes.
     ``result``: ``text`` (bytes; empty is NULL), ``number``, ``scalar`` or ``truth``.
     """
@@ -31,6 +31,12 @@ class Function(Struct, frozen=True):
     deterministic: bool
     gets: str
     lookup: bool
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether equal arguments give equal results, in every run and for every record."""
+        # The bounds end a run or leave it alone: they change no result.
+        return self.deterministic and self.gets in ("", "bounds")
 
     def kind(self, position: int) -> str:
         """The kind of the argument at ``position``; the last parameter repeats."""

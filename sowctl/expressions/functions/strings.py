@@ -8,6 +8,8 @@ from sowctl.expressions.syntax.patterns import Matcher
 
 _FEW = 4
 """Texts that are joined before their length is looked at: four of the longest take 256 MiB."""
+_MAX_PARTS = 1000
+"""Parts between matches that are held before they are joined."""
 
 
 def instr(text: bytes, wanted: bytes) -> int:
@@ -22,12 +24,12 @@ def instr_i(text: bytes, wanted: bytes) -> int:
 
 def concat(env: Environment, *texts: bytes | None) -> bytes:
     """The texts joined; NULLs add nothing."""
-    found = [text for text in texts if text is not None]
     # A few texts are joined before their sum is known, which costs a third less.
-    if len(found) > _FEW:
-        env.hold_text(sum(map(len, found)))
-    made = b"".join(found)
-    if len(made) > LONG_TEXT_BYTES and len(found) <= _FEW:
+    if len(texts) > _FEW:
+        env.hold_text(sum([len(text) for text in texts if text is not None]))
+        return b"".join([text for text in texts if text is not None])
+    made = b"".join([text for text in texts if text is not None])
+    if len(made) > LONG_TEXT_BYTES:
         env.hold_text(len(made))
     return made
 
@@ -78,9 +80,10 @@ def replace(env: Environment, text: bytes | None, old: bytes | None, new: bytes 
     # NULL is the empty text, and an empty text to look for would be found everywhere.
     if text is None or old is None:
         return text
-    new = new or b""
-    # At most: every byte belongs to one that is replaced.
-    if len(text) * max(len(new), len(old)) > LONG_TEXT_BYTES * len(old):
+    if new is None:
+        return text.replace(old, b"")
+    # The product is the most that can come of it; what is replaced by nothing only becomes shorter.
+    if len(text) * len(new) > LONG_TEXT_BYTES:
         env.hold_text(len(text) + text.count(old) * (len(new) - len(old)))
     return text.replace(old, new)
 
@@ -99,18 +102,30 @@ def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None
     if text is None or pattern is None:
         return text
     new = new or b""
-    made = bytearray()
-    position, most = 0, env.limits.value_bytes
-    # Put together while matches are found: a list of the parts would take fifty bytes for each.
+    # Joined while matches are found: a list of all parts would take fifty bytes for each.
+    most = _MAX_PARTS if len(new) * _MAX_PARTS < LONG_TEXT_BYTES else 1 + LONG_TEXT_BYTES // len(new)
+    parts: list[bytes] = []
+    made: bytearray | None = None
+    position = 0
     for start, end in pattern.spans(text):
-        made += text[position:start]
-        made += new
+        parts.append(text[position:start])
         position = end
-        if len(made) > most:
-            break
-    made += text[position:]
-    env.hold_text(len(made))
-    return bytes(made)
+        if len(parts) >= most:
+            if made is None:
+                made = bytearray()
+            made += new.join((*parts, b""))
+            parts.clear()
+            if len(made) > env.limits.value_bytes:
+                break
+    if not parts and made is None:
+        return text
+    parts.append(text[position:])
+    rest = new.join(parts)
+    if made is None and len(rest) <= LONG_TEXT_BYTES:
+        return rest
+    whole = rest if made is None else bytes(made + rest)
+    env.hold_text(len(whole))
+    return whole
 
 
 STRINGS = (

@@ -62,7 +62,7 @@ def _is_pure(call: n.Call) -> bool:
         return True
     function = FUNCTIONS.get(call.name)
     # A function that asks the clock, the header or a name has another result in another run or record.
-    if function is None or not function.deterministic or function.gets not in ("", "bounds"):
+    if function is None or not function.is_pure:
         return False
     # A match may exceed the limit of the engine, and that error belongs to a message.
     return "pattern" not in function.parameters

@@ -164,8 +164,9 @@ class Code:
         loop = [f" for i, {each} in enumerate({pairs}):", *("  " + line for line in unpack), *self.lines, "  " + final]
         # One try around the loop costs nothing per row; ``i`` tells afterwards which row it was.
         if self.is_bounded:
-            loop = [" i = 0", " try:", *(" " + line for line in loop)]
+            loop = [" i = -1", " try:", *(" " + line for line in loop)]
             loop += [
+                "  env.examined += i + 1",
                 " except BoundExceededError as error:",
                 "  raise error.at(i) from None",
             ]

@@ -33,12 +33,19 @@ MATCH_STEPS = 10_000_000
 """The engine's own limit of one match."""
 FREE_STEPS = 16_000
 """Steps of one match that are not counted: some 50 us, of which a scan may take as many as it has messages."""
+FREE_STEPS_PER_BYTE = 16
+"""The same for each of the first :data:`FREE_STEPS_BYTES` of a text: an ordinary pattern takes one or less."""
+FREE_STEPS_BYTES = 64 << 10
 BRIEF_STEPS = 1_000
 """The same where many matches are looked for in one text."""
-_TIERS = (FREE_STEPS, 8 * FREE_STEPS, 64 * FREE_STEPS, MATCH_STEPS)
-"""Limits with which a match is tried, one after the other; what all tries took is below 1.2 times the last."""
+_TIERS = (FREE_STEPS, *(FREE_STEPS << shift for shift in (2, 4, 6, 8)), MATCH_STEPS)
+"""Limits with which a match is tried, one after the other; what all tries took is below 1.5 times the last."""
 FREE_MATCHES = 100
-"""Matches in one text that are not counted; each further one counts as :data:`BRIEF_STEPS`."""
+"""Matches in one text that are not counted, and one more for each :data:`BYTES_PER_FREE_MATCH` of its first MiB."""
+BYTES_PER_FREE_MATCH = 8
+FREE_MATCHES_BYTES = 1 << 20
+COUNTED_MATCH_STEPS = 300
+"""What each further one counts as: the time of a call."""
 _INTERPRETED = 10
 """Steps of machine code that one of the interpreter takes as long as."""
 
@@ -97,7 +104,7 @@ class Regex:
     ``bound`` counts the steps of long matches; without one each match may take :data:`MATCH_STEPS`.
     """
 
-    __slots__ = ("_bound", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
+    __slots__ = ("_bound", "_brief", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
 
     def __init__(self, source: bytes) -> None:
         from pcre2 import _cy
@@ -109,6 +116,7 @@ class Regex:
         self.compiled = True
         self._tiers: dict[tuple[int, bool], Any] = {}
         self._whole = self._code = self._tier(0, machine=True)
+        self._brief: Any = None
         self._bound: Bound | None = None
 
     @property
@@ -118,8 +126,9 @@ class Regex:
 
     @bound.setter
     def bound(self, bound: Bound) -> None:
+        if self._bound is None:
+            self._code, self._brief = self._tier(FREE_STEPS, machine=True), None
         self._bound = bound
-        self._code = self._tier(FREE_STEPS, machine=True)
 
     def _tier(self, steps: int, *, machine: bool) -> Any:
         """The pattern compiled with a limit of ``steps``, 0 for the engine's own, in machine code or not."""
@@ -135,19 +144,6 @@ class Regex:
                     self.compiled = False
             self._tiers[steps, machine] = code
         return code
-
-    def match(self, subject: bytes, start: int, options: int = 0) -> tuple[int, int] | None:
-        """The place of the first match at or behind ``start``."""
-        engine = self._engine
-        code = self._whole if self._bound is None else self._tier(BRIEF_STEPS, machine=True)
-        try:
-            data, _, _ = engine.match(code, subject, len(subject), start, _context(), options)
-        except engine.LibraryError as error:
-            data = self._again(subject, start, options, error, (BRIEF_STEPS, *_TIERS))
-        if data is None:
-            return None
-        first, last = engine.match_substring_span_bynumber(data, subject, 0)
-        return first, last
 
     def _again(self, subject: bytes, start: int, options: int, error: Any, tiers: Sequence[int]) -> Any:
         """Match with higher limits, and without machine code where its stack, which does not grow, was too small."""
@@ -166,8 +162,9 @@ class Regex:
                 if place == len(tiers):
                     raise MatchLimitExceededError(self.source) from None
             if self._bound is not None:
+                steps = tiers[place] if machine else _INTERPRETED * tiers[place]
                 # In advance: what is not to be had is not begun.
-                self._bound.spend_steps(tiers[place] if machine else _INTERPRETED * tiers[place])
+                self._bound.spend_steps(max(0, steps - FREE_STEPS_PER_BYTE * min(len(subject), FREE_STEPS_BYTES)))
             try:
                 code = self._tier(tiers[place], machine=machine)
                 return engine.match(code, subject, len(subject), start, _context(), options)[0]
@@ -202,16 +199,31 @@ class Regex:
 
     def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
-        start, options, count = 0, 0, 0
+        engine, context, size = self._engine, _context(), len(subject)
+        # Compiled when it is asked for: LIKE, which most patterns are of, never does.
+        code = self._brief
+        if code is None:
+            code = self._brief = self._whole if self._bound is None else self._tier(BRIEF_STEPS, machine=True)
+        free = FREE_MATCHES + min(size, FREE_MATCHES_BYTES) // BYTES_PER_FREE_MATCH
+        start = options = count = 0
         before = None
-        while (span := self.match(subject, start, options)) is not None and span != before:
+        while True:
+            try:
+                data = engine.match(code, subject, size, start, context, options)[0]
+            except engine.LibraryError as error:
+                data = self._again(subject, start, options, error, (BRIEF_STEPS, *_TIERS))
+            if data is None:
+                return
+            span: tuple[int, int] = engine.match_substring_span_bynumber(data, subject, 0)
+            if span == before:
+                return
             yield span
             count += 1
-            if self._bound is not None and count > FREE_MATCHES:
-                self._bound.spend_steps(BRIEF_STEPS)
+            if count > free and self._bound is not None:
+                self._bound.spend_steps(COUNTED_MATCH_STEPS)
             before, start = span, span[1]
             # Without this option the same empty match would be found again and again.
-            options = _NOTEMPTY_ATSTART if span[0] == span[1] else 0
+            options = _NOTEMPTY_ATSTART if span[0] == start else 0
 
 
 Matcher = Simple | Regex
