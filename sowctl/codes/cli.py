@@ -3,384 +3,391 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-CLI-001": """2 an unknown command
+    "SOW-CLI-001": """2 unknown command
 
-        Why: The word that should name a command names none, or the word behind ``journal``, ``store``, ``config`` or
-        ``pipeline`` does not.
-        Do: Take the command that the hint suggests; ``sowctl --help`` lists them all.
+        Why: The command does not exist, or the word after a group such as ``journal``, ``store``, ``config`` or
+        ``pipeline`` is not one of its commands.
+        Do: Use the command in the hint; ``sowctl --help`` lists all commands.
         """,
-    "SOW-CLI-002": """2 no command
+    "SOW-CLI-002": """2 missing command
 
-        Why: The command line ends before a command is named, or after the first of the two words that it takes.
-        Do: Add the command, or ``--help`` for the list.
+        Why: The command line has no command, or only the first of its two words.
+        Do: Add the command, or ``--help`` for a list.
         """,
-    "SOW-CLI-003": """2 an unknown option, or one that cannot be read
+    "SOW-CLI-003": """2 invalid option or argument
 
-        Why: An option is not known to this command, lacks its value, has a value that it does not take, or an
-        argument is missing or one too many. Nothing was read or written.
-        Do: Compare with ``COMMAND --help``; the hint names the nearest option, also where another tool calls it
-        otherwise.
+        Why: The command does not have this option, an option has no value or an invalid one, or there are too
+        few or too many arguments. Nothing was read or written.
+        Do: Check ``COMMAND --help``; the hint names the closest option, including for names used by other
+        tools.
         """,
-    "SOW-CLI-004": """2 several configurations to choose from
+    "SOW-CLI-004": """2 ambiguous configuration
 
-        Why: No configuration was given, and the working directory has more than one of the names that are looked for.
-        Guessing could change the wrong instance.
-        Do: Say which one is meant with ``--config`` or ``SOWCTL_CONFIG``.
+        Why: No configuration was named, and the working directory has more than one of the default file names.
+        A guess could change the wrong instance.
+        Do: Name the configuration with ``--config`` or ``SOWCTL_CONFIG``.
         """,
-    "SOW-CLI-005": """4 no configuration
+    "SOW-CLI-005": """4 missing configuration
 
-        Why: The command needs one, none was given, and the working directory has none of the usual names.
-        Do: Go to the directory of the instance, or give ``--config`` or ``SOWCTL_CONFIG``.
+        Why: The command requires a configuration, none was named, and the working directory has none of the
+        default file names.
+        Do: Change to the directory of the instance, or use ``--config`` or ``SOWCTL_CONFIG``.
         """,
-    "SOW-CLI-006": """2 an interval that cannot be read, or a keyword's value out of its bounds
+    "SOW-CLI-006": """2 invalid interval, or keyword argument out of range
 
-        Why: The value of ``--lock-wait`` or of another option is no length of time; or, in a program, a whole number
-        lies outside the bounds of its keyword, or a word is none of the choices. The message names the bounds.
-        Do: Write an interval as a number with a unit, such as ``500ms`` or ``10s``; ``--lock-wait 0`` does not wait,
-        ``forever`` does. Give a number or word that the message names.
+        Why: The value of ``--lock-wait`` or of another option is not a time interval; or, in a program, an
+        integer is out of range or a word is not one of the choices of its keyword. The message has the valid
+        values.
+        Do: Write an interval as a number with a unit, such as ``500ms`` or ``10s``; ``--lock-wait 0`` does not
+        wait, ``forever`` waits without limit. For a keyword, use a value from the message.
         """,
-    "SOW-CLI-007": """8 a confirmation that cannot be asked for
+    "SOW-CLI-007": """8 confirmation not possible
 
-        Why: The command removes or replaces something and asks first, but standard input or standard error is no
-        terminal, so the question could not be answered. Nothing was changed.
-        Do: Look with ``--dry-run`` what would happen, then give ``--yes``.
+        Why: The command removes or replaces data and asks for confirmation, but standard input or standard
+        error is not a terminal. Nothing was changed.
+        Do: Check the effect with ``--dry-run``, then use ``--yes``.
         """,
     "SOW-CLI-008": """8 not confirmed
 
-        Why: The question was answered with something other than yes. Nothing was changed.
-        Do: Run it again and answer ``yes``, or give ``--yes``.
+        Why: The answer to the confirmation prompt was not yes. Nothing was changed.
+        Do: Run the command again and answer ``yes``, or use ``--yes``.
         """,
-    "SOW-CLI-010": """2 a definition without name or value
+    "SOW-CLI-010": """2 invalid definition
 
-        Why: ``--define`` sets a variable of the configuration and needs a name, an equals sign and a value.
-        Do: Write it as ``NAME=VALUE``; the value may be empty.
+        Why: ``--define`` sets a variable of the configuration and requires a name, an equals sign and a value.
+        Do: Write ``NAME=VALUE``; the value may be empty.
         """,
-    "SOW-CLI-011": """8 an output file that is there already
+    "SOW-CLI-011": """8 output file exists
 
-        Why: ``--output`` names a file that exists, and it is never replaced unasked.
-        Do: Name another file, or give ``--force``; the new file takes its place as a whole.
+        Why: The file named by ``--output`` exists; existing files are not replaced by default.
+        Do: Name another file, or use ``--force`` to replace it atomically.
         """,
-    "SOW-CLI-012": """2 options that exclude each other
+    "SOW-CLI-012": """2 conflicting options
 
-        Why: Two options were given that say different things about the same output: two ways to end a record, or a
-        report in two forms.
-        Do: Keep one of them.
+        Why: Two options contradict each other, such as two record terminators or two output formats of a
+        report.
+        Do: Remove one of them.
         """,
-    "SOW-CLI-013": """2 the same thing asked for twice
+    "SOW-CLI-013": """2 duplicate filter or instant
 
-        Why: A filter was given both as an argument and as an option, or an instant both with ``--at`` and as the
-        option ``bookmark`` of ``--options``.
-        Do: Keep one of them.
+        Why: A filter was given both as an argument and as an option, or an instant both with ``--at`` and as
+        ``bookmark`` in ``--options``.
+        Do: Remove one of them.
         """,
-    "SOW-CLI-014": """2 no selector of what to delete, or several
+    "SOW-CLI-014": """2 missing or conflicting selection for a delete
 
-        Why: A delete takes exactly one of a filter, SOW keys and messages with their keys. Several at once could mean
-        either or both.
-        Do: Give one. Every record is meant only by a filter that says so, ``1 = 1``.
+        Why: A delete requires exactly one of a filter, SOW keys, and messages with the keys. The meaning of a
+        combination would be ambiguous.
+        Do: Give one of them. To delete every record, use the filter ``1 = 1``.
         See: sowctl-delete(1)
         """,
-    "SOW-CLI-015": """2 a bound that would set stores back
+    "SOW-CLI-015": """2 --until for live stores
 
-        Why: ``--until`` was given for the live stores. A store that stands before acknowledged entries would show an
-        old state as the present one.
-        Do: Build the stores of that moment somewhere else with ``--into``, or compare with ``--verify``.
+        Why: ``--until`` was given for the live stores. A store that ends before acknowledged entries would show
+        an old state as the current one.
+        Do: Build stores with that state elsewhere with ``--into``, or compare with ``--verify``.
         See: sowctl-replay(1)
         """,
-    "SOW-CLI-016": """2 a digest that cannot be read
+    "SOW-CLI-016": """2 invalid digest
 
-        Why: The value of ``--expect`` has not the form of a digest, 32 hexadecimal digits in small letters.
-        Do: Copy it from the output of ``sowctl hash``.
+        Why: The value of ``--expect`` is not a digest of 32 lowercase hexadecimal digits.
+        Do: Copy the digest from the output of ``sowctl hash``.
         See: sowctl-hash(1)
         """,
-    "SOW-CLI-017": """1 another digest than expected
+    "SOW-CLI-017": """1 digest mismatch
 
-        Why: The state of the topic is not the one whose digest was given with ``--expect``. The command worked; the
-        answer is no.
-        Do: Compare with the digest at an instant (``--at``) to find when the states parted.
+        Why: The digest of the topic differs from the value of ``--expect``. The command itself worked.
+        Do: Compare digests at earlier instants (``--at``) to find when the states diverged.
         See: sowctl-hash(1)
         """,
-    "SOW-CLI-018": """2 a range that cannot be read, or that is empty
+    "SOW-CLI-018": """2 invalid or empty range
 
-        Why: A bound of a journal dump is neither one number nor two with a colon between them, counted from 1; or the
-        second number is smaller than the first.
-        Do: Write ``1000:1010`` for a stretch; ``10`` is the first ten with ``--limit``, and one txid with ``--txid``.
+        Why: A range of a journal dump must be one number, or two numbers separated by a colon, counted from 1;
+        the second must not be smaller than the first.
+        Do: Write a range as ``1000:1010``; a single ``10`` means the first ten with ``--limit``, and one txid
+        with ``--txid``.
         See: sowctl-journal-dump(1)
         """,
-    "SOW-CLI-019": """8 a place for the demo that is not empty
+    "SOW-CLI-019": """8 demo directory not empty
 
-        Why: ``sowctl demo`` makes a new directory or fills an empty one, and touches nothing else.
+        Why: ``sowctl demo`` requires a new or empty directory.
         Do: Name a directory that does not exist yet.
         See: sowctl-demo(1)
         """,
     "SOW-CLI-020": """10 no such manual page
 
         Why: No command and no installed page has this name.
-        Do: ``sowctl man`` lists the commands and, under SEE ALSO, the other pages.
+        Do: ``sowctl man`` lists the commands, and the other pages under SEE ALSO.
         See: sowctl-man(1)
         """,
-    "SOW-CLI-022": """2 a number that cannot be read
+    "SOW-CLI-022": """2 invalid number
 
-        Why: The value of an option is not the size or the length of time that the option takes.
-        Do: The message names the option; write a number with one of the units in the hint.
+        Why: The value of the option is not a valid size or time interval.
+        Do: Write a number with one of the units in the hint; the message names the option.
         """,
-    "SOW-CLI-023": """2 a name that means several topics
+    "SOW-CLI-023": """2 ambiguous topic
 
-        Why: The target is a pattern that matches several topics, and this command works on one.
+        Why: The target is a pattern that matches several topics, but the command requires a single topic.
         Do: Give the full name of one of the topics in the message.
         """,
-    "SOW-CLI-024": """2 a file where a topic is needed
+    "SOW-CLI-024": """2 file instead of a topic
 
-        Why: The command needs the topic's definition, which a bare store file does not have.
-        Do: Name the topic, with ``--config`` where the configuration is elsewhere.
+        Why: The command requires the definition of a topic, which a store file does not have.
+        Do: Name the topic, with ``--config`` if the configuration is elsewhere.
         """,
-    "SOW-CLI-025": """2 a SOW key that cannot be read
+    "SOW-CLI-025": """2 invalid SOW key
 
-        Why: The value of ``--key`` is no whole number below 2 to the power of 64.
-        Do: ``sowctl query TOPIC --meta`` shows the keys; ``sowctl key`` computes them from messages.
+        Why: The value of ``--key`` is not an integer from 0 to 2^64-1.
+        Do: ``sowctl query TOPIC --meta`` prints the keys; ``sowctl key`` computes them from messages.
         See: sowctl-journal-dump(1)
         """,
-    "SOW-CLI-026": """2 an unknown message type
+    "SOW-CLI-026": """2 unknown message type
 
-        Why: The type given for an evaluation is neither built in nor defined by the configuration that was given.
-        Do: Take one of those that the hint names, or give the configuration that defines it.
+        Why: The message type is neither built in nor defined in the configuration.
+        Do: Use one of the types in the hint, or name the configuration that defines the type.
         See: sowctl-messages(7)
         """,
     "SOW-CLI-027": """1 no such function
 
-        Why: The expression language has no function of this name, and no module of the configuration adds one.
-        Do: ``sowctl functions`` lists all; with ``--config`` those of modules too.
+        Why: Neither the expression language nor a module of the configuration has a function with this name.
+        Do: ``sowctl functions`` lists all functions; with ``--config``, also those of modules.
         See: sowctl-functions(1)
         """,
     "SOW-CLI-028": """1 no such rule
 
-        Why: No rule has this id, code or title.
-        Do: ``sowctl lint --list`` shows all of them.
+        Why: No rule has this ID, code or title.
+        Do: ``sowctl lint --list`` lists all rules.
         See: sowctl-lint(7)
         """,
-    "SOW-CLI-031": """2 measurements without a plan
+    "SOW-CLI-031": """2 --analyze without --explain
 
-        Why: ``--analyze`` adds to the plan of a query what running it measured, and no plan was asked for.
+        Why: ``--analyze`` adds measurements of a run to the query plan, which is printed only with
+        ``--explain``.
         Do: Add ``--explain``.
         See: sowctl-query(1)
         """,
-    "SOW-CLI-032": """2 subscriptions to forget that are not said
+    "SOW-CLI-032": """2 missing selection of subscriptions
 
-        Why: Forgetting every subscription of a store by an option that was left out would cost their places.
-        Do: Name a client or a subscription id, or give ``--all``.
+        Why: Without a selection, the command would remove all subscriptions of the bookmark store, with their
+        positions.
+        Do: Name a client or a subscription ID, or use ``--all``.
         """,
-    "SOW-CLI-033": """2 options of a bookmark store that do not go together
+    "SOW-CLI-033": """2 missing option for a bookmark store
 
-        Why: Client, subscription id and ``--commit`` are about a bookmark store, and ``--ack`` and ``--commit-every``
-        about storing a place in it.
-        Do: Add the option that the hint names.
+        Why: Client, subscription ID and ``--commit`` require a bookmark store; ``--ack`` and ``--commit-every``
+        require ``--commit``.
+        Do: Add the option in the hint.
         """,
     "SOW-CLI-034": """1 no such element
 
-        Why: No element of a configuration has this name or ends with this path.
-        Do: ``sowctl config schema`` lists them; letter case counts.
+        Why: No configuration element has this name or ends with this path.
+        Do: ``sowctl config schema`` lists all elements; names are case-sensitive.
         See: sowctl-config-schema(1)
         """,
-    "SOW-CLI-035": """8 a configuration that is there already
+    "SOW-CLI-035": """8 configuration exists
 
-        Why: ``config init`` writes new files only: an existing configuration may hold work that is nowhere else.
+        Why: ``config init`` creates only new files, so that no existing configuration is lost.
         Do: Name another file, or ``-`` for standard output.
         See: sowctl-config-init(1)
         """,
-    "SOW-CLI-036": """2 too few answers
+    "SOW-CLI-036": """2 incomplete answers
 
-        Why: ``config init`` asks for topics on a terminal, and the input ended before it had them.
-        Do: Answer all questions, or give ``--topic``.
+        Why: ``config init`` asks for topics on a terminal, and the input ended early.
+        Do: Answer all questions, or use ``--topic``.
         See: sowctl-config-init(1)
         """,
-    "SOW-CLI-102": """2 a line that is no command
+    "SOW-CLI-102": """2 invalid command line in the shell
 
-        Why: A line of ``sowctl shell`` has a character that a shell would act on (``|``, ``>``, ``;``, ``&`` and
-        others) outside of quotation marks, or a quotation that does not end.
-        Do: Put filters and messages into quotation marks.
+        Why: A line of ``sowctl shell`` has an unquoted special character of a shell (``|``, ``>``, ``;``, ``&``
+        and others), or an unterminated quotation.
+        Do: Quote filters and messages.
         See: sowctl-shell(1)
         """,
-    "SOW-CLI-103": """2 a shell within the shell
+    "SOW-CLI-103": """2 shell within the shell
 
-        Why: ``shell`` is the one command that the shell does not run.
+        Why: The command ``shell`` cannot be run in ``sowctl shell``.
         Do: Leave the shell with ``exit`` first.
         See: sowctl-shell(1)
         """,
-    "SOW-CLI-104": """12 a terminal without its package
+    "SOW-CLI-104": """12 missing package for the interactive shell
 
-        Why: Editing, completion and history of ``sowctl shell`` need prompt_toolkit, which is not installed.
-        Do: Install ``sowctl[tui]``, or give the commands from a pipe or a file.
+        Why: Line editing, completion and history of ``sowctl shell`` require prompt_toolkit, which is not
+        installed.
+        Do: Install ``sowctl[tui]``, or read the commands from a pipe or a file.
         See: sowctl-shell(1)
         """,
-    "SOW-CLI-037": """2 a look at an archive that is not named
+    "SOW-CLI-037": """2 --verify without --to
 
-        Why: ``--verify`` reads an archive at a URL, and there is none without ``--to``.
-        Do: Add ``--to URL``. What lies here is read by ``sowctl journal check``.
+        Why: ``--verify`` reads an archive at a URL, which ``--to`` names.
+        Do: Add ``--to URL``. For local files, use ``sowctl journal check``.
         See: sowctl-journal-archive(1)
         """,
-    "SOW-CLI-038": """2 an archive of another journal
+    "SOW-CLI-038": """2 archive of another journal
 
-        Why: ``--archive`` says where older files of the configured journal lie, and ``--journal`` names another one.
-        Do: Leave one of them out. An archive at a URL is read by itself with ``--journal URL``.
+        Why: ``--archive`` names the archive of the configured journal, but ``--journal`` names another journal.
+        Do: Remove one of them. An archive at a URL can be read alone with ``--journal URL``.
         See: sow-archive(5)
         """,
     "SOW-CLI-098": """2 nothing to complete, or two things
 
-        Why: ``completion`` prints the script of one shell, or with ``--names`` the names that a script asks for.
-        Do: Give one of both.
+        Why: ``completion`` prints either the script of a shell or, with ``--names``, the names for a script.
+        Do: Give one of the two.
         See: sowctl-completion(1)
         """,
-    "SOW-CLI-097": """2 a followed query with another shape
+    "SOW-CLI-097": """2 unsupported option with --follow
 
-        Why: ``query --follow`` prints payloads as they come, and cannot count, project or format them otherwise.
-        Do: Leave the other option out, or use ``sowctl subscribe``.
+        Why: ``query --follow`` prints payloads as they arrive and cannot count, project or format them.
+        Do: Remove the other option, or use ``sowctl subscribe``.
         See: sowctl-subscribe(1)
         """,
-    "SOW-CLI-092": """2 an unknown code
+    "SOW-CLI-092": """2 unknown code
 
-        Why: A word given to ``sowctl explain`` is no code of an error, no rule of lint, and no beginning of codes.
-        Do: Take one of those that the hint suggests; ``sowctl explain`` without a word lists the areas.
+        Why: An argument of ``sowctl explain`` is not an error code, a lint rule, or a prefix of codes.
+        Do: Use one of the codes in the hint; ``sowctl explain`` without arguments lists the areas.
         See: sowctl-explain(1)
         """,
-    "SOW-CLI-040": """2 an option of deltas without deltas
+    "SOW-CLI-040": """2 delta option without deltas
 
-        Why: ``--update-only`` and ``--delta-null`` say how deltas are merged, and no deltas are published.
+        Why: ``--update-only`` and ``--delta-null`` control the merging of deltas, but no deltas are published.
         Do: Add ``--delta``, or publish envelopes with the command ``delta_publish``.
         See: sowctl-publish(1)
         """,
-    "SOW-CLI-060": """6 the operating system refused
+    "SOW-CLI-060": """6 operating system error
 
-        Why: A file or directory could not be opened, read or written: permission, a full disk, a missing directory, a
-        device error. The message says which. Where messages were being published, it also says which are durable.
-        Do: Remove the cause, then run the command again.
+        Why: A file or directory could not be opened, read or written: missing permission, full disk, missing
+        directory or device error, as the message says. When publishing, the message also says which messages
+        are durable.
+        Do: Fix the cause and run the command again.
         """,
-    "SOW-CLI-061": """5 reading a store ended the process
+    "SOW-CLI-061": """5 process killed while reading a store
 
-        Why: Pages of a memory-mapped store lie about where others are, so that the process was stopped by a signal.
-        That is damage, not a bug of the query.
-        Do: ``sowctl check`` reads in a process of its own and says which store it is; ``sowctl replay`` rebuilds it
-        from the journals.
+        Why: A damaged page of a memory-mapped store refers to an invalid address, and the process was killed by
+        a signal. The store is damaged; this is not a bug of the query.
+        Do: ``sowctl check`` reads each store in a separate process and finds the damaged one; ``sowctl replay``
+        rebuilds it from the journals.
         See: sow-store(5)
         """,
-    "SOW-CLI-062": """10 no such input
+    "SOW-CLI-062": """10 no such input file
 
-        Why: A file that was named as an input is not there. Of several, nothing is published before all are found.
-        Do: Correct the path; ``-`` stands for standard input.
+        Why: An input file does not exist. With several input files, nothing is published unless all of them
+        exist.
+        Do: Correct the path; ``-`` is standard input.
         """,
-    "SOW-CLI-070": """70 a bug of this program
+    "SOW-CLI-070": """70 internal error
 
-        Why: Something happened that the program has no error for. What was reported as durable stays so.
+        Why: An unexpected error occurred in the program. Everything that was reported as durable is durable.
         Do: Report it with the command line and the output of the same command with ``--debug``.
         """,
-    "SOW-CLI-075": """2 a setting without name or value
+    "SOW-CLI-075": """2 invalid NAME=VALUE pair
 
-        Why: An option that takes pairs got a text without an equals sign or without a name before it.
-        Do: Write it as ``NAME=VALUE``.
+        Why: The value of the option has no equals sign, or no name before it.
+        Do: Write ``NAME=VALUE``.
         See: sowctl-pipeline(1)
         """,
-    "SOW-CLI-076": """2 bounds of journal entries without a journal
+    "SOW-CLI-076": """2 journal range without --journal
 
-        Why: ``--from`` and ``--to`` choose entries of the journal, and records of topics were asked for.
-        Do: Add ``--journal``, or leave the bounds out.
+        Why: ``--from`` and ``--to`` select journal entries, but records of topics are exported.
+        Do: Add ``--journal``, or remove the range.
         See: sowctl-pipeline-export(1)
         """,
-    "SOW-CLI-077": """2 a view that is not fully said
+    "SOW-CLI-077": """2 incomplete or conflicting view definition
 
-        Why: The source is a view of the configuration and was given a projection, grouping, join or filter of its own
-        as well; or it is no view, and projection or grouping are missing.
-        Do: Name a view alone, or give ``--projection`` and ``--grouping`` over a topic.
+        Why: A view of the configuration was combined with a projection, grouping, join or filter; or the source
+        is not a view, and the projection or grouping is missing.
+        Do: Name only a view, or use ``--projection`` and ``--grouping`` with a topic.
         See: sowctl-pipeline-view(1)
         """,
-    "SOW-CLI-078": """2 an argument that is not UTF-8
+    "SOW-CLI-078": """2 argument is not UTF-8
 
-        Why: Expressions, names and paths are UTF-8, and an argument has other bytes: mostly a terminal or a script in
-        an older encoding.
+        Why: Expressions, names and paths must be UTF-8. The usual cause is a terminal or a script with a legacy
+        encoding.
         Do: Write the argument in UTF-8.
         """,
-    "SOW-CLI-079": """2 a number that is no percentage
+    "SOW-CLI-079": """2 invalid percentage
 
-        Why: A share is given in percent, from 0 to 100.
+        Why: A percentage must be a number from 0 to 100.
         Do: Give a number from 0 to 100.
         """,
-    "SOW-CLI-085": """2 a pattern that is none
+    "SOW-CLI-085": """2 invalid pattern
 
-        Why: The pattern of ``--regex`` is empty, or PCRE2 refuses it.
-        Do: Correct it where the message points. Characters with a meaning of their own need a backslash.
+        Why: The pattern of ``--regex`` is empty, or rejected by PCRE2.
+        Do: Correct the pattern at the position in the message. Escape special characters with a backslash.
         See: sowctl-journal-search(1)
         """,
-    "SOW-CLI-086": """2 topics of several message types
+    "SOW-CLI-086": """2 topics with several message types
 
-        Why: ``journal search`` or ``journal tail`` is given topics of more than one message type.
-        Do: Ask for them one after the other, or leave the types out.
+        Why: The topics given to ``journal search`` or ``journal tail`` have more than one message type.
+        Do: Run the command for one message type at a time, or omit the types.
         See: sowctl-journal-search(1)
         """,
-    "SOW-CLI-087": """2 no key that could have such a text
+    "SOW-CLI-087": """2 no topic with matching keys
 
-        Why: ``--key`` takes the text of key fields, or a publisher's key, and none of the topics that are searched has
-        keys of this kind in the configuration.
-        Do: Give the SOW key with ``--sow-key``, as ``sowctl journal dump`` shows it.
+        Why: ``--key`` is the text of key fields or a publisher's key, but none of the topics is configured with
+        such keys.
+        Do: Give the SOW key with ``--sow-key``, as printed by ``sowctl journal dump``.
         See: sowctl-journal-search(1)
         """,
-    "SOW-CLI-088": """2 no operation of an entry
+    "SOW-CLI-088": """2 unknown operation
 
-        Why: ``--operation`` takes what entries do: publish, delete, and of queues ack, expire, requeue, begin.
-        Do: Give one of these words.
+        Why: ``--operation`` must be publish, delete or, for queues, ack, expire, requeue or begin.
+        Do: Use one of these words.
         See: sowctl-journal-search(1)
         """,
-    "SOW-CLI-090": """2 a configuration on standard input
+    "SOW-CLI-090": """2 configuration on standard input
 
-        Why: Relative paths in a configuration count from its directory, which standard input does not have.
-        Do: Save it to a file. ``validate``, ``lint`` and ``config show`` read one from standard input.
+        Why: Relative paths in a configuration are resolved against its directory, which standard input does not
+        have.
+        Do: Save the configuration to a file. ``validate``, ``lint`` and ``config show`` accept standard input.
         """,
-    "SOW-CLI-091": """2 an environment variable with a value that does not fit
+    "SOW-CLI-091": """2 invalid environment variable
 
-        Why: One of the ``SOWCTL_`` variables holds a word that its option would not take.
-        Do: Unset the variable, or give it one of the words in the message.
+        Why: A ``SOWCTL_`` variable has a value that is invalid for its option.
+        Do: Unset the variable, or use one of the values in the message.
         """,
-    "SOW-CLI-093": """2 standard input that would be mended
+    "SOW-CLI-093": """2 standard input cannot be fixed
 
-        Why: ``lint --fix`` and ``--diff`` change files, and what came through a pipe is none.
+        Why: ``lint --fix`` and ``--diff`` change files, but the configuration was read from standard input.
         Do: Name the file.
         See: sowctl-lint(7)
         """,
-    "SOW-OUT-001": """2 a column that cannot be read
+    "SOW-OUT-001": """2 invalid column
 
-        Why: A column is neither a path that begins with a slash nor one of the names of metadata.
+        Why: A column must be a path that begins with a slash, or the name of a metadata column.
         Do: Write ``/price`` for a field of the message, ``sow_key`` for metadata.
         """,
-    "SOW-OUT-002": """2 a delimiter that is no byte
+    "SOW-OUT-002": """2 invalid delimiter
 
-        Why: The delimiter was given as a number, and a byte is at most 255.
-        Do: Give a number from 0 to 255, or the text itself.
+        Why: A numeric delimiter must be a byte value, at most 255.
+        Do: Use a number from 0 to 255, or the text itself.
         """,
-    "SOW-OUT-010": """2 an unknown output format
+    "SOW-OUT-010": """2 unknown output format
 
-        Why: There is no format of this name.
-        Do: Take one of those in the hint.
+        Why: There is no format with this name.
+        Do: Use one of the formats in the hint.
         """,
-    "SOW-OUT-011": """2 bytes for a terminal
+    "SOW-OUT-011": """2 binary output to a terminal
 
-        Why: The format is not text, and standard output is a terminal, which it could set to strange states.
-        Do: Send the output into a pipe, or to a file with ``--output``.
+        Why: The output format is binary, and standard output is a terminal, whose settings it could change.
+        Do: Redirect the output to a pipe, or to a file with ``--output``.
         """,
-    "SOW-OUT-012": """2 an option of another output format
+    "SOW-OUT-012": """2 option not supported by the output format
 
-        Why: An option was given that the chosen format does not know, such as a template for csv.
-        Do: Leave the option out, or choose the format that it belongs to.
+        Why: The option applies to another output format, such as a template for csv.
+        Do: Remove the option, or choose the format that it belongs to.
         """,
-    "SOW-OUT-013": """3 a record with too many members for columns
+    "SOW-OUT-013": """3 too many fields for columns
 
-        Why: The record has more first-level members than a table, csv or tsv can have columns, or a template fields to
-        choose from: 16,384.
-        Do: Choose fields with ``--columns`` or ``--select``, or take ``--format ndjson``.
+        Why: The record has more than 16,384 top-level members, the maximum for table, csv, tsv and templates.
+        Do: Choose fields with ``--columns`` or ``--select``, or use ``--format ndjson``.
         """,
-    "SOW-OUT-020": """2 a template format without template
+    "SOW-OUT-020": """2 missing template
 
-        Why: ``--format template`` prints what ``--template`` says, which is missing.
-        Do: Add ``--template``, such as ``'{sow_key} {/price}'``.
+        Why: ``--format template`` requires ``--template``.
+        Do: Add ``--template``, for example ``'{sow_key} {/price}'``.
         """,
-    "SOW-OUT-021": """2 a template that cannot be read
+    "SOW-OUT-021": """2 invalid template
 
         Why: A brace in the template neither opens nor closes a placeholder.
-        Do: Double it for a literal brace.
+        Do: Double it to print a brace.
         """,
 }
