@@ -3,195 +3,197 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-PUB-001": """3 a message larger than a slab
+    "SOW-PUB-001": """3 message larger than a slab
 
-        Why: The topic's SlabSize leaves room for smaller messages only; a server would refuse it as well.
-        Do: Raise SlabSize of the topic, to 1GB at most, or make the message smaller.
+        Why: The message exceeds the limit given by the SlabSize of the topic; a server would reject it, too.
+        Do: Increase SlabSize of the topic, up to 1GB, or make the message smaller.
         """,
-    "SOW-PUB-002": """3 a missing key field
+    "SOW-PUB-002": """3 missing key field
 
-        Why: The message has no value, NULL or nothing at all in a field of the topic's Key, so that it has no
-        identity.
-        Do: Give the field a value. ``--allow-null-key`` takes NULL for a value of its own.
+        Why: A key field of the message is missing or NULL, so the message has no key.
+        Do: Set the field. ``--allow-null-key`` accepts NULL as a key value.
         """,
-    "SOW-PUB-003": """3 no usable SOW key
+    "SOW-PUB-003": """3 missing or invalid SOW key
 
-        Why: The topic's publishers choose the keys, and the message came with none, or with one that has other
-        characters than Base64 has.
-        Do: Give ``--sow-key``, or the member ``sow_key`` in envelopes; letters, digits, ``+``, ``/`` and ``=`` may
-        stand in it.
+        Why: Publishers choose the keys of this topic, and the message has no key, or a key with characters that
+        are not in the Base64 alphabet.
+        Do: Use ``--sow-key``, or the member ``sow_key`` of envelopes, with letters, digits, ``+``, ``/`` and
+        ``=``.
         """,
-    "SOW-PUB-004": """3 a time that cannot be used
+    "SOW-PUB-004": """3 invalid timestamp
 
-        Why: The time that the message brings is no instant.
-        Do: Mend it, or leave it out: the message then gets the clock's time.
+        Why: The timestamp of the message is not a valid time.
+        Do: Correct the timestamp, or omit it to use the current time.
         """,
-    "SOW-PUB-005": """3 a lifetime that cannot be used
+    "SOW-PUB-005": """3 invalid expiration
 
-        Why: The expiration of an envelope is negative, or no instant.
-        Do: Give a number of seconds, 0 for ever, or an instant.
+        Why: The expiration of an envelope is negative, or not a valid time.
+        Do: Use a number of seconds, 0 for no expiration, or a time.
         """,
-    "SOW-PUB-006": """3 a time that goes back
+    "SOW-PUB-006": """3 timestamp out of order
 
-        Why: The message's own time lies before the topic's last one, or before 1970, where times begin. States of the
-        past depend on times that never go back within a topic.
-        Do: Publish messages in the order of their times, or without times of their own. A wrong time far ahead holds
-        until the clock reaches it.
+        Why: The timestamp of the message is before the last one of the topic, or before 1970. Timestamps of a
+        topic must not go backwards, because earlier states are computed from them.
+        Do: Publish messages in timestamp order, or without timestamps. A wrong timestamp in the future remains
+        in effect until the clock reaches it.
         """,
-    "SOW-PUB-007": """3 a SOW key that another record has
+    "SOW-PUB-007": """3 SOW key collision
 
-        Why: Two records with different key values have the same 64-bit key. One would replace the other, so the
-        second is refused.
-        Do: Use a KeyDomain or another Key for the topic; such a pair is very rare.
+        Why: Two records with different key values have the same 64-bit key. The second message is rejected,
+        because it would replace the record of the first.
+        Do: Use a KeyDomain or another Key for the topic; collisions are very rare.
         """,
-    "SOW-PUB-008": """3 a message of another client
+    "SOW-PUB-008": """3 messages of several clients
 
-        Why: The envelopes of one run name different clients, whose sequence numbers would get mixed up. Entries of a
-        journal, as ``journal dump`` prints them, keep their publishers, but not in a run that is all or nothing.
-        Do: Publish clients apart, or name one for all with ``--client``; leave out ``--on-error abort``.
+        Why: The envelopes of a run name different clients, which have separate sequence numbers. Journal
+        entries, as printed by ``journal dump``, keep their clients, but not in an all-or-nothing run.
+        Do: Publish the messages of each client separately, or name one client for all with ``--client``; remove
+        ``--on-error abort``.
         """,
-    "SOW-PUB-010": """4 a key generator whose module is not here
+    "SOW-PUB-010": """4 missing key generator module
 
-        Why: The topic's keys come from a module, and no Python package stands in for it.
-        Do: Install a package that registers the module's name.
+        Why: The keys of the topic come from a module for which no Python package is installed.
+        Do: Install a package that registers the name of the module.
         See: sowctl-plugins(7)
         """,
-    "SOW-PUB-011": """2 a key for a topic that makes its own
+    "SOW-PUB-011": """2 SOW key for a topic with computed keys
 
-        Why: ``--sow-key`` was given, and the topic's keys come from fields or from a generator.
-        Do: Leave ``--sow-key`` out.
+        Why: ``--sow-key`` was given, but the keys of the topic come from fields or from a generator.
+        Do: Remove ``--sow-key``.
         """,
-    "SOW-PUB-012": """2 a sequence number out of range
+    "SOW-PUB-012": """2 sequence number out of range
 
-        Why: Sequence numbers count from 1 and have 64 bits, so that the last one is 18446744073709551615.
-        Do: Give a number in that range.
+        Why: Sequence numbers range from 1 to 18446744073709551615 (64 bits).
+        Do: Use a number in this range.
         """,
-    "SOW-PUB-013": """2 a sequence number without client
+    "SOW-PUB-013": """2 sequence number without client
 
-        Why: Numbers tell repeated messages of one publisher; without a name they mean nothing.
+        Why: Sequence numbers identify repeated messages of one client, so they require a client name.
         Do: Add ``--client``.
         """,
-    "SOW-PUB-014": """2 an impossible batch
+    "SOW-PUB-014": """2 invalid batch size
 
         Why: A batch has from 1 to 1,000,000 messages.
-        Do: Give a number in that range.
+        Do: Use a number in this range.
         """,
-    "SOW-PUB-015": """2 no topic to publish to
+    "SOW-PUB-015": """2 missing topic
 
-        Why: No topic was named, and the messages carry none.
-        Do: Name it, or publish envelopes with the member ``topic``.
+        Why: No topic was named, and the messages do not name one.
+        Do: Name the topic, or publish envelopes with the member ``topic``.
         """,
     "SOW-PUB-016": """3 no key from the generator
 
-        Why: The topic's key generator found no identity in the message, or raised an exception.
-        Do: The words in the message are the generator's own.
+        Why: The key generator of the topic returned no key for the message, or raised an exception.
+        Do: See the error text of the generator in the message.
         See: sowctl-plugins(7)
         """,
-    "SOW-PUB-017": """3 a message of two chains
+    "SOW-PUB-017": """3 message belongs to two chains
 
-        Why: The values of the message lead to two different records of a topic with chaining keys; it belongs to
-        neither for certain.
-        Do: Mend the message, or the values that joined it to the other chain.
+        Why: The values of the message belong to two different records of a topic with chaining keys, so its
+        record is ambiguous.
+        Do: Correct the message, or the values that connect it to the other chain.
         See: sowctl-plugins(7)
         """,
     "SOW-PUB-018": """3 no record to update
 
-        Why: With ``--update-only`` a delta changes records that are there, and this key has none.
-        Do: Publish the whole message first, or leave ``--update-only`` out.
+        Why: With ``--update-only``, a delta requires an existing record, and this key has none.
+        Do: Publish the complete message first, or remove ``--update-only``.
         """,
-    "SOW-PUB-019": """3 an unknown command in an envelope
+    "SOW-PUB-019": """3 unknown command in an envelope
 
-        Why: The member ``command`` is none of ``publish``, ``delta_publish`` and ``sow_delete``, or the ``operation``
-        of a journal's entry is neither ``publish`` nor ``delete``: it is one of a queue. Deletions are for ``publish``
-        alone, not for a bulk load or ``key``. Publishing such an envelope as a message would be wrong.
-        Do: Leave such envelopes out; delete with ``publish --framing envelope`` or ``delete``.
+        Why: The member ``command`` is not ``publish``, ``delta_publish`` or ``sow_delete``; or the
+        ``operation`` of a journal entry is a queue operation, not ``publish`` or ``delete``. Deletions are
+        supported only by ``publish``, not by bulk loads or ``key``. Such envelopes are not published as
+        messages.
+        Do: Remove these envelopes; delete with ``publish --framing envelope`` or ``delete``.
         """,
-    "SOW-PUB-020": """7 too many refused messages
+    "SOW-PUB-020": """7 too many rejected messages
 
-        Why: More messages were refused than ``--max-errors`` allows. What was acknowledged before stays; a bulk load
-        published nothing.
-        Do: Mend the input; ``--rejects FILE`` keeps the refused messages.
+        Why: More messages were rejected than ``--max-errors`` allows. Messages acknowledged before remain
+        published; a bulk load published nothing.
+        Do: Correct the input; ``--rejects FILE`` saves the rejected messages.
         """,
-    "SOW-PUB-021": """3 a stored message that cannot be read
+    "SOW-PUB-021": """3 invalid stored message
 
-        Why: Enrichment looks at the record that is there, and its message is none of the topic's type: the topic
-        takes messages unseen, or its type was changed.
-        Do: Publish a whole message under that key first.
+        Why: Enrichment reads the existing record, whose message is invalid for the type of the topic: the topic
+        accepts messages unparsed, or its type was changed.
+        Do: Publish a complete message with that key first.
         """,
-    "SOW-PUB-022": """3 no logical topic
+    "SOW-PUB-022": """3 missing logical topic
 
-        Why: An envelope for a topic with a Pattern names no topic, or one that the Pattern does not match.
-        Do: Give the member ``topic`` a name that matches.
+        Why: An envelope for a topic with a Pattern has no topic, or one that does not match the Pattern.
+        Do: Set the member ``topic`` to a matching name.
         """,
     "SOW-PUB-023": """4 chains in a Pattern topic
 
-        Why: A chaining generator keeps the chains of one topic, and a Pattern topic is many.
-        Do: Define the topics that need chains by their own names, before the Pattern topic.
+        Why: A chaining generator manages the chains of one topic, but a Pattern topic consists of many.
+        Do: Define the topics that need chains by name, before the Pattern topic.
         """,
-    "SOW-PUB-024": """2 a key for a topic without SOW
+    "SOW-PUB-024": """2 key for a topic without SOW
 
-        Why: Only the transaction log names the topic, so its messages have no records and no keys.
-        Do: Leave the key out.
+        Why: The topic exists only in the transaction log, so its messages have no records and no keys.
+        Do: Remove the key.
         """,
-    "SOW-PUB-025": """4 key fields of a type without fields
+    "SOW-PUB-025": """4 key fields for a type without fields
 
-        Why: The topic has a Key, and its messages cannot be taken apart.
-        Do: Remove the Key: the publishers of such topics choose the keys.
+        Why: The topic has a Key, but its messages cannot be parsed into fields.
+        Do: Remove the Key; publishers then choose the keys.
         """,
-    "SOW-PUB-026": """2 a client name that is not UTF-8
+    "SOW-PUB-026": """2 client name is not UTF-8
 
-        Why: The name given with ``--client`` has bytes that are no characters.
+        Why: The name given with ``--client`` is not valid UTF-8.
         Do: Write it in UTF-8.
         """,
-    "SOW-PUB-027": """6 the process that reads the input was ended
+    "SOW-PUB-027": """6 input process terminated
 
-        Why: A large input is read by a process of its own, and something from outside ended it, such as a lack of
-        memory. What was acknowledged before stays.
-        Do: Publish the rest; the last line of the report says where it begins.
+        Why: Large input is read in a separate process, which was terminated from outside, for example for lack
+        of memory. Messages acknowledged before remain published.
+        Do: Publish the remaining messages; the last line of the report says where they begin.
         """,
-    "SOW-PUB-028": """3 a record that an envelope cannot delete
+    "SOW-PUB-028": """3 record cannot be deleted by an envelope
 
-        Why: A ``sow_delete`` deletes the record whose key its message has. A topic that only the transaction log names
-        has no records, and in a topic with chains a message may have the key of any of its values.
+        Why: A ``sow_delete`` deletes the record with the key of its message. A topic that exists only in the
+        transaction log has no records, and in a topic with chains the key of a message is ambiguous.
         Do: Delete by SOW key: ``sowctl delete TOPIC --sow-key KEY``.
         See: sowctl-delete(1)
         """,
-    "SOW-PUB-029": """7 a client whose sequence numbers are used up
+    "SOW-PUB-029": """7 sequence numbers of the client exhausted
 
-        Why: A sequence number has 64 bits. The next message would get a number behind the last one,
-        18446744073709551615, so its batch was not published; those before it were.
-        Do: Publish under another ``--client``, which counts from 1. Where ``--sequence`` was given, begin with a lower
-        number.
+        Why: The next message would exceed the highest sequence number, 18446744073709551615, so its batch was
+        not published; earlier batches were.
+        Do: Publish with another ``--client``, which counts from 1. If you used ``--sequence``, start with a
+        lower number.
         See: sowctl-publish(1)
         """,
-    "SOW-DEL-001": """2 no selector of what to delete, or several
+    "SOW-DEL-001": """2 missing or conflicting selection for a delete
 
-        Why: A delete takes exactly one of a filter, SOW keys and data.
+        Why: A delete requires exactly one of a filter, SOW keys and data.
         Do: Give one of them.
         """,
-    "SOW-DEL-002": """2 a delete in a bare file
+    "SOW-DEL-002": """2 delete in a store file
 
-        Why: A delete is journalled and must know the topic's definition, which a store file alone does not have.
-        Do: Give the configuration and the topic's name.
+        Why: A delete is written to the journal and requires the definition of the topic, which a store file
+        does not have.
+        Do: Name the topic and its configuration.
         """,
-    "SOW-DEL-003": """2 an empty filter
+    "SOW-DEL-003": """2 empty filter
 
-        Why: An empty filter matches every record, and in scripts it is mostly a variable that was not set.
-        Do: Write ``1=1`` where every record is meant.
+        Why: An empty filter matches every record; in scripts, the usual cause is an unset variable.
+        Do: To delete every record, use the filter ``1=1``.
         """,
-    "SOW-DEL-004": """3 data that names no record
+    "SOW-DEL-004": """3 data does not identify a record
 
-        Why: A message that should name the record to delete cannot be read, or has no key. Nothing was deleted.
-        Do: Mend the message; only its key fields matter.
+        Why: A message that identifies a record to delete is invalid, or has no key. Nothing was deleted.
+        Do: Correct the message; only its key fields are required.
         """,
     "SOW-DEL-005": """2 data for a topic whose publishers choose keys
 
-        Why: No key can be read from messages of this topic.
-        Do: Name the records with ``--sow-key``.
+        Why: Keys cannot be computed from messages of this topic.
+        Do: Select the records with ``--sow-key``.
         """,
     "SOW-DEL-006": """2 data for a topic with chains
 
-        Why: Any value of a chain would lead to the record, so a message does not say plainly which one is meant.
-        Do: Name the records with ``--sow-key``.
+        Why: Any value of a chain leads to the record, so a message does not identify a record unambiguously.
+        Do: Select the records with ``--sow-key``.
         """,
 }
