@@ -169,7 +169,7 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
     result = cli(*words)
     assert (result.status, result.err) == (0, "")
     assert result.out.splitlines()[0] == "Usage: sowctl journal COMMAND [ARGUMENTS]..."
-    assert re.search(r"\n  list +list the journal", result.out)
+    assert re.search(r"\n  list +list journal files", result.out)
     assert re.search(r"\n  dump +print journal entries\n", result.out)
 
 
