@@ -34,18 +34,68 @@ class ColumnWriter(Protocol):
         ...
 
 
+def _parquet_type(kind: pyarrow.DataType) -> pyarrow.DataType:
+    """The type that Parquet gets for a type of messages: it has no structs without fields, which are texts there."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_struct(kind):
+        fields = [field.with_type(_parquet_type(field.type)) for field in kind]
+        return pa.struct(fields) if fields else pa.string()
+    if t.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_parquet_type(kind.value_type)))
+    if t.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(_parquet_type(kind.item_type)))
+    return kind
+
+
+def _name_empty_objects(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """The rows in the types of :func:`_parquet_type`; an object without members is the text ``{}``.
+
+    Columns that have such objects go through values of Python: no topic has many.
+    """
+    import pyarrow as pa
+
+    columns = [
+        one
+        if one.type.equals(field.type)
+        else pa.array([_name(value, one.type) for value in one.to_pylist()], field.type)
+        for one, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _name(value: Any, kind: pyarrow.DataType) -> Any:
+    import pyarrow.types as t
+
+    if value is None:
+        return None
+    if t.is_struct(kind):
+        return {field.name: _name(value[field.name], field.type) for field in kind} if kind.num_fields else "{}"
+    if t.is_list(kind):
+        return [_name(item, kind.value_type) for item in value]
+    if t.is_map(kind):
+        return [(key, _name(item, kind.item_type)) for key, item in value]
+    return value
+
+
 class Parquet:
     """A Parquet file, compressed with Zstandard."""
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema) -> None:
+        import pyarrow as pa
         from pyarrow import parquet
 
-        self._writer: Any = parquet.ParquetWriter(out, schema, compression="zstd")
+        self._schema = pa.schema([field.with_type(_parquet_type(field.type)) for field in schema], schema.metadata)
+        self._is_same = self._schema.equals(schema)
+        self._writer: Any = parquet.ParquetWriter(out, self._schema, compression="zstd")
         self._held: list[pyarrow.RecordBatch] = []
         self._rows = self._bytes = 0
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Hold rows until they are a row group."""
+        if not self._is_same:
+            batch = _name_empty_objects(batch, self._schema)
         self._held.append(batch)
         self._rows += len(batch)
         self._bytes += batch.nbytes

@@ -216,3 +216,17 @@ def test_numbers_of_json_are_kept_in_msgpack(text: str) -> None:
     digits = repr(number) if isinstance(number, float) else str(number)
     assert Decimal(digits) == Decimal(text)
     assert digits.startswith("-") == text.startswith("-")
+
+
+def test_objects_without_members_are_texts_in_parquet(tmp_path: Path) -> None:
+    messages = [
+        b'{"id":1,"a":{},"b":[{},null,{}],"c":{"x":{},"y":9007199254740993}}',
+        b'{"id":2,"c":{"y":0.5}}',
+        b'{"id":3,"a":null,"b":[],"c":{"x":null}}',
+    ]
+    instance = instance_of(tmp_path / "i", "json", messages)
+    rows = parquet.read_table(io.BytesIO(exported(instance, "o.parquet"))).sort_by("id").to_pylist()
+    assert [row["a"] for row in rows] == ["{}", None, None]
+    assert [row["b"] for row in rows] == [["{}", None, "{}"], None, []]
+    large, half = Decimal(9007199254740993), Decimal("0.5")
+    assert [row["c"] for row in rows] == [{"x": "{}", "y": large}, {"x": None, "y": half}, {"x": None, "y": None}]
