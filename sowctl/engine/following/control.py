@@ -138,8 +138,9 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
     page = {name: getattr(options, _OPTIONS[name][0]) for name in _PAGE}
     missing = [name for name, value in page.items() if value is not None and name not in given]
     if missing:
-        shown = {name: f"[{page[name]}]" if name == "orderby" else str(page[name]) for name in missing}
-        present = ",".join(f"{name}={value}" for name, value in shown.items())
+        # An order has commas of its own.
+        texts = page | {"orderby": f"[{options.order_by}]"}
+        present = ",".join(f"{name}={texts[name]}" for name in missing)
         raise UsageError(
             "SOW-FOL-008",
             f"a subscription with {', '.join(missing)} is replaced with {'that' if len(missing) == 1 else 'those'} "
