@@ -273,6 +273,12 @@ CODES: dict[str, str] = {
         exist.
         Do: Correct the path; ``-`` is standard input.
         """,
+    "SOW-CLI-063": """7 not enough memory
+
+        Why: The operating system, or a limit such as that of a container or ``ulimit -v``, gave the program no more
+        memory. Everything that was reported as durable is durable.
+        Do: Allow more memory, or process less at once: fewer fields, fewer groups, smaller messages.
+        """,
     "SOW-CLI-070": """70 internal error
 
         Why: An unexpected error occurred in the program. Everything that was reported as durable is durable.

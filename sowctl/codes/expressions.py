@@ -174,6 +174,7 @@ CODES: dict[str, str] = {
 
         Why: A function returned more than 64 MiB of text, the maximum size of a message; or the long results
         for one batch of messages exceed 512 MiB in total. Nested REPLACE and CONCAT multiply a text.
+        GROUP_CONCAT of many values is one such function.
         Do: Use SUBSTR to shorten the text first.
         See: sowctl-expressions(7)
         """,

@@ -107,6 +107,14 @@ def test_the_system_s_refusals(number: int, words: str, cli: Cli, planted: Plant
     assert "  7 messages are durable\n" in result.err
 
 
+def test_too_little_memory_is_no_bug(cli: Cli, planted: Plant) -> None:
+    planted(raising(MemoryError(), durable="7 messages are durable"))
+    result = cli("completion")
+    assert result.status == 7
+    assert result.err.startswith("error[SOW-CLI-063]: ")
+    assert "  7 messages are durable\n" in result.err
+
+
 @pytest.mark.parametrize(("place", "url"), [("s3:/lake/x.parquet", True), ("lake/s3:/x", False), ("C:/x", False)])
 def test_a_url_where_a_path_is_meant_has_a_hint(place: str, url: bool, cli: Cli, planted: Plant) -> None:
     planted(raising(FileNotFoundError(errno.ENOENT, "No such file", place)))

@@ -98,6 +98,16 @@ def test_limits(write: Write, text: str, said: str) -> None:
     assert verdict(write(text)).startswith(said)
 
 
+@pytest.mark.parametrize("remark", ["<!---->", "<?a?>", "<![CDATA[]]>"])
+def test_a_file_of_remarks_takes_no_time(write: Write, remark: str) -> None:
+    path = write("<AMPSConfig>" + remark * (16_000_000 // len(remark)) + "</AMPSConfig>")
+    before = os.times()
+    assert verdict(path).startswith("SOW-CFG-022")
+    after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent < 2
+
+
 VIEW = (
     "<View><Name>v{0}</Name><MessageType>json</MessageType><UnderlyingTopic>v{1}</UnderlyingTopic>"
     "<Projection><Field>/a</Field></Projection><Grouping><Field>/a</Field></Grouping></View>"

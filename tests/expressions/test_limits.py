@@ -12,6 +12,7 @@ from sowctl.errors import LimitError
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.compile import compile_filter, compile_value
 from sowctl.expressions.environment import DEFAULT_LIMITS, Environment, EvaluationLimits
+from sowctl.expressions.rows.aggregates import aggregate
 from sowctl.values.fields import Row
 
 RUNAWAY = "/s LIKE '(a|aa)+$'"
@@ -163,3 +164,12 @@ def test_a_long_format_takes_no_time(form: str) -> None:
 
 def test_a_constant_of_such_functions_is_still_folded() -> None:
     assert [str(one) for one in compile_filter("/a = CONCAT('x', REPLACE('y', 'y', 'z'))").conjuncts] == ["/a = 'xz'"]
+
+
+@pytest.mark.parametrize(("count", "delimiter"), [(70, b","), (2, b"," * (65 << 20))])
+def test_a_list_of_texts_is_bounded(count: int, delimiter: bytes) -> None:
+    values = [b"%02d" % number * (1 << 19) for number in range(count)]
+    with pytest.raises(LimitError) as caught:
+        aggregate("GROUP_CONCAT", values, delimiter)
+    assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-035", 7)
+    assert aggregate("GROUP_CONCAT", values[:2], b",") == values[0] + b"," + values[1]

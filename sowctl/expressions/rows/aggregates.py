@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sowctl.errors import LimitError
+from sowctl.expressions.environment import MAX_VALUE_BYTES
 from sowctl.expressions.functions.sets import Stamps, deviation, distinct, extreme, mean, total
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Scalar
@@ -46,9 +48,19 @@ ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
 
 
 def joined(values: Inputs, delimiter: bytes | None) -> bytes | None:
-    """The texts of distinct values in their order, as GROUP_CONCAT gives them; a NULL delimiter is nothing."""
+    """The texts of distinct values in their order, as GROUP_CONCAT gives them; a NULL delimiter is nothing.
+
+    Raises LimitError ``SOW-EXP-035`` for more bytes than a message may have.
+    """
+    delimiter = delimiter or b""
+    texts = [text_of(value) or b"" for value in values]
+    if sum(map(len, texts)) + len(delimiter) * (len(texts) - 1) > MAX_VALUE_BYTES:
+        words = f"GROUP_CONCAT makes a text of more than {MAX_VALUE_BYTES:,} bytes"
+        raise LimitError(
+            "SOW-EXP-035", words, hint="group by more fields, or filter, so that each group has fewer values"
+        )
     # An empty result is NULL, as every empty string is.
-    return (delimiter or b"").join(text_of(value) or b"" for value in values) or None
+    return delimiter.join(texts) or None
 
 
 def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",", stamps: Stamps | None = None) -> Scalar:
