@@ -174,7 +174,6 @@ CODES: dict[str, str] = {
 
         Why: A function returned more than 64 MiB of text, the maximum size of a message; or the long results
         for one batch of messages exceed 512 MiB in total. Nested REPLACE and CONCAT multiply a text.
-        GROUP_CONCAT of many values is one such function.
         Do: Use SUBSTR to shorten the text first.
         See: sowctl-expressions(7)
         """,
@@ -182,6 +181,12 @@ CODES: dict[str, str] = {
 
         Why: A program that uses the Python API set a time limit with EvaluationLimits, and it was exceeded.
         Do: Allow more time, or reduce the work: use a filter that an index can answer, or fewer topics.
+        See: sowctl-expressions(7)
+        """,
+    "SOW-EXP-037": """7 GROUP_CONCAT longer than 64 MiB; found while data is read
+
+        Why: The distinct values of one group have more bytes in total than a message can have.
+        Do: Group by more fields, or filter, so that each group has fewer values.
         See: sowctl-expressions(7)
         """,
     "SOW-EXP-040": """2 path of more than 256 steps

@@ -171,5 +171,5 @@ def test_a_list_of_texts_is_bounded(count: int, delimiter: bytes) -> None:
     values = [b"%02d" % number * (1 << 19) for number in range(count)]
     with pytest.raises(LimitError) as caught:
         aggregate("GROUP_CONCAT", values, delimiter)
-    assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-035", 7)
+    assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-037", 7)
     assert aggregate("GROUP_CONCAT", values[:2], b",") == values[0] + b"," + values[1]

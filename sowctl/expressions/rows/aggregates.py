@@ -50,14 +50,14 @@ ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
 def joined(values: Inputs, delimiter: bytes | None) -> bytes | None:
     """The texts of distinct values in their order, as GROUP_CONCAT gives them; a NULL delimiter is nothing.
 
-    Raises LimitError ``SOW-EXP-035`` for more bytes than a message may have.
+    Raises LimitError ``SOW-EXP-037`` for more bytes than a message may have.
     """
     delimiter = delimiter or b""
     texts = [text_of(value) or b"" for value in values]
     if sum(map(len, texts)) + len(delimiter) * (len(texts) - 1) > MAX_VALUE_BYTES:
         words = f"GROUP_CONCAT makes a text of more than {MAX_VALUE_BYTES:,} bytes"
         raise LimitError(
-            "SOW-EXP-035", words, hint="group by more fields, or filter, so that each group has fewer values"
+            "SOW-EXP-037", words, hint="group by more fields, or filter, so that each group has fewer values"
         )
     # An empty result is NULL, as every empty string is.
     return delimiter.join(texts) or None
