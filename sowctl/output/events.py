@@ -1,4 +1,4 @@
-"""Events of a subscription as NDJSON, one object a line (sow-events(5)), or their payloads alone.
+"""Events of a subscription as NDJSON, one object a line (sow-events(5)), their payloads alone, or lines for a person.
 
 Rendered by columns, many events with one ``write``: a busy subscriber prints some hundred thousand a second. A payload
 of type json stands in its event as it came; other types are their JSON view, and what is no line of JSON is base64.
@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from sowctl.output.display import display_json, escaped
+from sowctl.output.display import clip, display, display_json, escaped
 from sowctl.output.members import is_json_line
 from sowctl.values.times import EARLIEST, LATEST, SECOND, format_time
+
+_WIDE = 60
+"""Columns of a terminal from which on a line has the day and the SOW key."""
 
 
 class ShownEvents(Protocol):
@@ -183,6 +186,42 @@ class EventLines:
 
     def _safe(self, text: bytes) -> bytes:
         return display_json(text) if self._terminal else text
+
+
+class PersonLines:
+    """Makes a line of text for each message: time, what happened, topic where there are several, SOW key, payload.
+
+    ``columns`` is the width of the terminal; payloads are cut, and groups and their ends are not shown.
+    """
+
+    def __init__(self, columns: int, *, several: bool) -> None:
+        self._columns, self._several = columns, several
+        # On a narrow terminal the day and the SOW key would leave no room for the message.
+        self._wide = columns >= _WIDE
+        self._time_of = slice(0, 23) if self._wide else slice(11, 19)
+
+    def sign(self, sign: ShownSign) -> bytes:
+        """An event without a record; nothing for the beginning and the end of a group."""
+        if sign.command in ("group_begin", "group_end"):
+            return b""
+        time = "" if sign.timestamp is None else format_time(sign.timestamp)[self._time_of]
+        return self._line(time, sign.command, sign.topic if self._several else None, None, "")
+
+    def events(self, events: ShownEvents) -> bytes:
+        """Events with records."""
+        lines = []
+        for place, payload in enumerate(events.payloads):
+            topic = events.topic if events.logical is None else events.logical[place]
+            happened = events.command if events.reason is None else f"{events.command} ({events.reason})"
+            text = display(payload if events.message_type == "json" else events.view(payload))
+            time = format_time(events.times[place])[self._time_of]
+            lines.append(self._line(time, happened, topic if self._several else None, events.names[place], text))
+        return b"".join(lines)
+
+    def _line(self, time: str, happened: str, topic: str | None, key: str | None, text: str) -> bytes:
+        parts = [time, f"{happened:7}", display(topic or ""), display(key or "") if self._wide else ""]
+        line = "  ".join([*(part for part in parts if part), text]).rstrip()
+        return clip(line, self._columns).encode() + b"\n"
 
 
 def _keys(names: Sequence[str | None]) -> Iterable[bytes]:

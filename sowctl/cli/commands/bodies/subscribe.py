@@ -13,7 +13,7 @@ from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.topics.targets import Joining, followed, joining
 from sowctl.engine.verbs.subscribe import subscribe
 from sowctl.errors import MissingError, SowError, UsageError
-from sowctl.output.events import EventLines
+from sowctl.output.events import EventLines, PersonLines
 
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.places import Places
@@ -28,7 +28,9 @@ LATER = 1000
 
 
 class Printing:
-    """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store."""
+    """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store.
+
+    On a terminal, unless payloads are asked for, events are lines for a person; ``several``: of more than one topic."""
 
     def __init__(
         self,
@@ -37,13 +39,18 @@ class Printing:
         *,
         data_only: bool,
         controlled: bool,
+        several: bool = False,
         places: Places | None = None,
     ) -> None:
         streams = invocation.streams
         self._invocation = invocation
         self._instance = instance
         self._out = streams.stdout
-        self._lines = EventLines(data_only=data_only, terminal=is_terminal(streams.stdout))
+        on_terminal = is_terminal(streams.stdout)
+        self._lines: EventLines | PersonLines = EventLines(data_only=data_only, terminal=on_terminal)
+        # Who says how it goes on has to know the events as they are.
+        if on_terminal and not data_only and not controlled and (places is None or not places.acknowledged):
+            self._lines = PersonLines(streams.columns(), several=several)
         self._controlled = controlled
         self._places = places
         self._listens = controlled or (places is not None and places.acknowledged)

@@ -1,0 +1,44 @@
+"""Lines for a person who watches a subscription."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sowctl.output.events import PersonLines
+
+AT = 1_767_603_621_562_000
+
+
+def events(**facts: Any) -> Any:
+    usual = {
+        "command": "publish", "topic": "orders", "logical": None, "reason": None, "message_type": "json",
+        "names": ["17023530598616992373"], "times": [AT], "payloads": [b'{"a":"\x1b[31m' + b"x" * 200 + b'"}'],
+    }  # fmt: skip
+    return cast("Any", SimpleNamespace(**usual | facts))
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_message_is_one_line_that_fits(columns: int) -> None:
+    line = PersonLines(columns, several=False).events(events()).decode()
+    assert line.count("\n") == 1
+    assert len(line) <= columns + 1
+    assert "09:00:21" in line
+    assert "publish" in line
+    assert "\x1b" not in line
+
+
+def test_topics_are_told_apart_and_reasons_are_said() -> None:
+    text = PersonLines(120, several=True).events(events(command="oof", reason="deleted")).decode()
+    assert "2026-01-05T09:00:21.562  oof (deleted)  orders  17023530598616992373" in text
+    assert "orders" not in PersonLines(120, several=False).events(events()).decode()
+
+
+def test_groups_are_not_shown() -> None:
+    lines = PersonLines(80, several=False)
+    sign = SimpleNamespace(command="group_begin", topic="orders", timestamp=None)
+    assert lines.sign(cast("Any", sign)) == b""
+    sign.command = "completed"
+    assert lines.sign(cast("Any", sign)) == b"completed\n"
