@@ -110,21 +110,13 @@ def run(
 ) -> int:
     """Print the records of topics at one instant, then every message published after it, as events.
 
-<<<<<<< HEAD
-    Each event is a JSON object on one line; for its members, see sow-events(5). No message is lost or repeated between
-    the records and the following messages, even while others publish. The command runs until it is interrupted, or
+    Each event is a JSON object on one line; for its members, see sow-events(5). On a terminal, each event is a line of
+    text: time, event, SOW key and the beginning of the message. No message is lost or repeated between the records and
+    the following messages, even while others publish. The command runs until it is interrupted, or
     until the limit of --until-now, --for or --max. Topics without a SOW have no initial records. A topic without a
     journal is followed through its store: if several messages for one key arrive between two reads, only the last is
     printed, and there are no bookmarks. The same holds for views, whose rows are recomputed and compared when their
     sources change.
-=======
-    Each event is one JSON object in a line; sow-events(5) has its members. On a terminal it is a line of text: time,
-    what happened, SOW key and the beginning of the message. Nothing is lost between the records and what
-    follows, and nothing comes twice, whoever publishes meanwhile. The command goes on until it is interrupted, or ends
-    as --until-now, --for or --max say. A topic without a SOW has no records; its messages are followed all the same. A
-    topic without a journal is followed by its store: of several messages for one key between two looks the last counts,
-    and nothing has a bookmark. So it is with views, whose rows are computed and compared when their sources change.
->>>>>>> 640a5994 (subscribe: print a line of text for each message on a terminal)
 
     With --control, each line of standard input is a JSON object:
     {"command":"replace","filter":...,"sow_keys":"KEY,...", "options":...,"topic":...}, where omitted members keep their
