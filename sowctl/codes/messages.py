@@ -3,65 +3,66 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-IDN-001": """2 no bookmark
+    "SOW-IDN-001": """2 invalid bookmark
 
-        Why: The text has not the form of a bookmark: a publisher and a sequence number, each followed by a bar. Where
-        a txid or a time may stand, too, it is none of them.
-        Do: Copy it from the output of ``sowctl journal dump``.
+        Why: A bookmark is a publisher and a sequence number, each followed by a bar. Where a txid or a time is
+        accepted, too, the text is neither.
+        Do: Copy the bookmark from the output of ``sowctl journal dump``.
         See: sowctl-behaviour(7)
         """,
-    "SOW-IDN-002": """2 no range of bookmarks
+    "SOW-IDN-002": """2 invalid bookmark range
 
-        Why: A range is a bracket, a place, a colon, a place and a bracket: ``[`` and ``]`` take the entries at the
-        edges in, ``(`` and ``)`` leave them out. The text has not this form.
-        Do: Write it as in ``[20260105T000000:20260106T000000)``; each side may be a time, a bookmark, a txid or a list.
+        Why: A range is a bracket, a position, a colon, a position and a bracket: ``[`` and ``]`` include the
+        entries at the edges, ``(`` and ``)`` exclude them.
+        Do: Write it as in ``[20260105T000000:20260106T000000)``; each side may be a time, a bookmark, a txid or
+        a list.
         See: sowctl-behaviour(7)
         """,
-    "SOW-IDN-010": """3 half a surrogate pair
+    "SOW-IDN-010": """3 unpaired surrogate
 
-        Why: A text in the message holds one half of a pair that only together is a character. Two such halves would
-        become one text, and so one key.
-        Do: Repair the program that writes such texts; the message is refused.
+        Why: A string in the message has one half of a surrogate pair, which is not a character. Different
+        halves would become the same text, and so the same key.
+        Do: Fix the program that writes such strings; the message is rejected.
         See: sowctl-messages(7)
         """,
-    "SOW-IDN-011": """2 a key with half a surrogate pair
+    "SOW-IDN-011": """2 key with an unpaired surrogate
 
-        Why: The key that was asked for holds half a pair, which is no character; no record can have such a key.
-        Do: Give the key's text, or the SOW key as a number.
+        Why: The key has one half of a surrogate pair, which is not a character; no record can have such a key.
+        Do: Give the text of the key, or the SOW key as a number.
         See: sowctl-messages(7)
         """,
-    "SOW-INP-001": """3 a message that is too long
+    "SOW-INP-001": """3 message is too long
 
-        Why: A line, or what stands between two zero bytes, is longer than a message may be.
-        Do: Mend the input, or choose another ``--framing``.
+        Why: A line, or the data between two NUL bytes, exceeds the maximum message size.
+        Do: Correct the input, or choose another ``--framing``.
         """,
-    "SOW-INP-002": """3 an input that ends within a message
+    "SOW-INP-002": """3 input ends within a message
 
-        Why: With lengths before messages, the input ends before the announced bytes have come. The messages before it
-        are whole.
-        Do: Send the input whole; publish the rest from where the report says it begins.
+        Why: With length prefixes, the input ends before the announced number of bytes. Earlier messages are
+        complete.
+        Do: Send the complete input; publish the rest from where the report says.
         """,
-    "SOW-INP-003": """7 a length that is too large
+    "SOW-INP-003": """7 message length is too large
 
-        Why: The four bytes before a message announce more than a message may have. Behind a wrong length nothing in
-        the input can be found any more.
-        Do: Check whether the input is framed by lengths at all; text mostly has ``--framing lines``.
+        Why: The four-byte length prefix of a message exceeds the maximum message size. After a wrong length,
+        the rest of the input cannot be parsed.
+        Do: Check whether the input has length prefixes at all; text usually requires ``--framing lines``.
         """,
-    "SOW-INP-004": """2 an unknown framing
+    "SOW-INP-004": """2 unknown framing
 
-        Why: There is no framing of this name.
-        Do: Take one of those in the hint.
+        Why: There is no framing with this name.
+        Do: Use one of the framings in the hint.
         """,
-    "SOW-INP-005": """6 an input that cannot be read
+    "SOW-INP-005": """6 input cannot be read
 
-        Why: The operating system refused to read the input.
-        Do: Look at the file or the device that it comes from.
+        Why: The operating system could not read the input.
+        Do: Check the file or the device.
         """,
-    "SOW-INP-006": """3 an input that is not UTF-8
+    "SOW-INP-006": """3 input is not UTF-8
 
-        Why: The input begins as UTF-16 or UTF-32 does, or a text has bytes that are not UTF-8. Messages of json, fix
-        and nvfix, envelopes, SQL and commands of the shell are UTF-8; read as such, another encoding would give other
-        names and values. XML may say its encoding itself.
+        Why: The input starts like UTF-16 or UTF-32, or a text has bytes that are not valid UTF-8. Messages of
+        json, fix and nvfix, envelopes, SQL and commands of the shell must be UTF-8; another encoding would be
+        read as wrong names and values. XML can declare its encoding.
         Do: Convert it: ``iconv -f UTF-16 -t UTF-8 FILE``.
         """,
     "SOW-INP-007": """3 lines that end in carriage returns alone
@@ -71,118 +72,118 @@ CODES: dict[str, str] = {
         Do: Write line feeds: ``tr '\\r' '\\n' < FILE``. If it is one message that contains carriage returns, publish
         it with ``--framing nul``.
         """,
-    "SOW-INP-010": """3 no envelope
+    "SOW-INP-010": """3 invalid envelope
 
-        Why: With ``--framing envelope`` every line is one JSON object with the message and its metadata, and this
-        line is not.
-        Do: Mend the line, or choose another ``--framing``.
+        Why: With ``--framing envelope``, every line must be a JSON object with a message and its metadata.
+        Do: Correct the line, or choose another ``--framing``.
         """,
-    "SOW-INP-011": """3 an unknown member of an envelope
+    "SOW-INP-011": """3 unknown member of an envelope
 
-        Why: An envelope has a member that is not known; it could be a misspelled one that matters.
-        Do: Take the names in the message.
+        Why: An envelope has an unknown member, which could be a misspelled name.
+        Do: Use the names in the message.
         """,
-    "SOW-INP-012": """3 a member given twice
+    "SOW-INP-012": """3 duplicate member of an envelope
 
-        Why: An envelope gives one of its members twice, and which one counts would be chance.
-        Do: Leave one of them out.
+        Why: An envelope has two members with the same name.
+        Do: Remove one of them.
         """,
-    "SOW-INP-013": """3 a member of the wrong kind
+    "SOW-INP-013": """3 invalid type of a member
 
-        Why: A member of an envelope has a value that it cannot have, such as a text for a number.
-        Do: Write the kind that the message names.
+        Why: A member of an envelope has a value of an invalid type, such as a string instead of a number.
+        Do: Use the type in the message.
         """,
-    "SOW-INP-014": """3 an envelope without one message
+    "SOW-INP-014": """3 envelope without exactly one message
 
-        Why: An envelope carries ``data`` or ``data_base64``, and has both or neither.
+        Why: An envelope must have either ``data`` or ``data_base64``, but has both or neither.
         Do: Give exactly one of them.
         """,
-    "SOW-INP-015": """3 data that is no Base64
+    "SOW-INP-015": """3 invalid Base64 data
 
         Why: The member ``data_base64`` of an envelope cannot be decoded.
-        Do: Encode the message's bytes in Base64.
+        Do: Encode the bytes of the message in Base64.
         """,
-    "SOW-MSG-001": """3 a message that is not UTF-8
+    "SOW-MSG-001": """3 message is not UTF-8
 
-        Why: A text in the message has bytes that are no characters.
-        Do: Mend the message; the page says which types hold bytes of any kind.
+        Why: A string in the message has bytes that are not valid UTF-8.
+        Do: Correct the message; the manual page lists the types that allow any bytes.
         """,
-    "SOW-MSG-002": """3 a malformed message
+    "SOW-MSG-002": """3 malformed message
 
-        Why: The bytes are no message of the topic's type. The message says where that shows first.
-        Do: Mend the message, or check the topic's message type and the framing of the input.
+        Why: The message is invalid for the type of the topic, from the position in the error message.
+        Do: Correct the message, or check the message type of the topic and the framing of the input.
         """,
-    "SOW-MSG-003": """3 a message nested too deeply
+    "SOW-MSG-003": """3 message is nested too deeply
 
-        Why: Containers stand inside one another beyond the limit.
+        Why: The nesting of objects and arrays exceeds the limit.
         Do: Flatten the message.
         """,
-    "SOW-MSG-004": """3 a message that is too large
+    "SOW-MSG-004": """3 message is too large
 
-        Why: The message has more bytes than any message may have.
-        Do: Split it, or store it elsewhere and publish where it is.
+        Why: The message exceeds the maximum message size.
+        Do: Split it, or store it elsewhere and publish a reference.
         """,
-    "SOW-MSG-005": """2 a type without fields
+    "SOW-MSG-005": """2 type without fields
 
-        Why: Something asks for a field of a type whose messages have none, or cannot be taken apart.
-        Do: Leave the filter, key or select list out, or choose another type.
+        Why: A field is used, but messages of this type have no fields or cannot be parsed.
+        Do: Remove the filter, key or select list, or choose another type.
         """,
-    "SOW-MSG-006": """4 an unknown message type
+    "SOW-MSG-006": """4 unknown message type
 
-        Why: The topic's type is neither built in nor defined by a MessageType of the configuration, or the Module of
-        its definition is not known.
+        Why: The type of the topic is neither built in nor defined by a MessageType of the configuration, or the
+        Module of its definition is unknown.
         Do: Correct the name, or add the definition.
         """,
-    "SOW-MSG-007": """4 a definition of a type that cannot be used
+    "SOW-MSG-007": """4 invalid message type definition
 
-        Why: A MessageType lacks something or contradicts itself: a struct without fields, a protobuf file that does
-        not compile, a part that is not defined.
-        Do: Correct it at the place in the message.
+        Why: A MessageType is incomplete or inconsistent: a struct without fields, a protobuf file that does not
+        compile, an undefined part.
+        Do: Correct it at the position in the message.
         """,
-    "SOW-MSG-008": """2 a field that the type cannot have
+    "SOW-MSG-008": """2 field not supported by the message type
 
-        Why: A destination cannot be written in this type: a name that XML does not allow, a nested path in a flat
-        message, a part that is not there.
-        Do: Choose a destination that the type can hold.
+        Why: The destination cannot be written in this type: a name that XML does not allow, a nested path in a
+        flat message, a missing part.
+        Do: Choose a destination that the type supports.
         """,
-    "SOW-MSG-009": """3 a value that the type cannot hold
+    "SOW-MSG-009": """3 value not supported by the message type
 
         Why: A constructed value cannot be written in this type, such as a separator in a FIX field.
         Do: Replace such values in the expression.
         """,
-    "SOW-MSG-010": """3 a message with too many fields
+    "SOW-MSG-010": """3 message with too many fields
 
-        Why: A flat message has more fields than are read; each costs many times its bytes in memory.
+        Why: A flat message exceeds the maximum number of fields; each field needs many times its size in
+        memory.
         Do: Split the message.
         """,
-    "SOW-MSG-011": """12 a type that needs more packages
+    "SOW-MSG-011": """12 message type requires a missing package
 
-        Why: The message type is read with a Python package that is not installed.
-        Do: Install the extra that the hint names.
+        Why: The message type requires a Python package that is not installed.
+        Do: Install the extra in the hint.
         """,
-    "SOW-VAL-001": """2 no field identifier
+    "SOW-VAL-001": """2 invalid field path
 
-        Why: The text is no path of a field: it begins with a slash, and each step is a name, with an index in
-        brackets where it goes into an array.
+        Why: A field path starts with a slash, and each step is a name, optionally with an array index in
+        brackets.
         Do: Write it like ``/customer/name``, ``/items[0]/sku`` or ``[/odd name]``.
         See: sowctl-expressions(7)
         """,
-    "SOW-VAL-010": """2 no instant
+    "SOW-VAL-010": """2 invalid time
 
-        Why: The text is no time in any of the known forms: ISO 8601, compact, a number with a unit since 1970, or a
-        length of time before now.
-        Do: Take one of the forms in the hint.
+        Why: The text is not a time in a supported form: ISO 8601, compact, a number with a unit since 1970, or
+        an interval before now.
+        Do: Use one of the forms in the hint.
         See: sowctl-behaviour(7)
         """,
-    "SOW-VAL-020": """2 an instant out of range
+    "SOW-VAL-020": """2 time out of range
 
-        Why: The time lies before the year 1 or behind 9999, mostly because a number has another unit than was meant.
+        Why: The time is before the year 1 or after 9999; the usual cause is a number with a wrong unit.
         Do: Give the unit: ``s``, ``ms``, ``us`` or ``ns``.
         See: sowctl-behaviour(7)
         """,
-    "SOW-VAL-021": """2 a path of more than 256 steps
+    "SOW-VAL-021": """2 path of more than 256 steps
 
-        Why: No message is nested that deeply, so the path can never lead to anything.
+        Why: The path is deeper than any message can be nested.
         Do: Shorten it.
         See: sowctl-expressions(7)
         """,
