@@ -52,13 +52,18 @@ class Table:
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those ``keys`` that have one; fastest when they ascend."""
         with explained(self._path, "read a table"):
-            found = self._txn.cursor(self._database).getmulti(keys)
-        return {key: self._sound(key, value) for key, value in found}
+            cursor = self._txn.cursor(self._database)
+            found = dict(cursor.getmulti(keys))
+            if len(found) < len(keys):
+                cursor.verify_absence([key for key in keys if key not in found], None, None)
+        return {key: self._sound(key, value) for key, value in found.items()}
 
     def walk(self, prefix: bytes = b"", *, descending: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Keys that begin with ``prefix`` and their values, in order. Nothing may be written meanwhile."""
         with explained(self._path, "read a table"):
             cursor = self._txn.cursor(self._database)
+            # A wrong key in a branch page makes a search begin too late, or end too early.
+            cursor.verify_absence([bound for bound in (prefix, _behind(prefix)) if bound], None, None)
             if descending:
                 # From the first key behind all that begin so, one back.
                 there = cursor.set_range(_behind(prefix)) if _behind(prefix) else False
@@ -66,10 +71,17 @@ class Table:
                 pairs = cursor.iterprev() if begun else iter(())
             else:
                 pairs = cursor.iternext() if cursor.set_range(prefix) else iter(())
+            last: bytes | None = None
+            count = 0
             for key, value in pairs:
+                if last is not None and not (key < last if descending else last < key):
+                    raise inconsistent("keys of a table are out of order", self._path)
                 if not key.startswith(prefix):
                     return
+                last, count = key, count + 1
                 yield key, self._sound(key, value)
+            if not prefix and count != len(self):
+                raise inconsistent(f"{count} entries of a table were found, {len(self)} are counted", self._path)
 
     def put(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> None:
         """Set values; ``append``: their keys ascend and come after all that there are."""

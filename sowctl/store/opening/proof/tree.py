@@ -43,8 +43,8 @@ COLUMN_LEAVES = 2048
 """Leaves that are proven one by one, which takes 20 ms, before the proof in columns is loaded, which takes longer."""
 LEAST_COLUMN_LEAVES = 32
 """Fewer are proven one by one in any case."""
-BATCH_LEAVES = 2048
-"""Leaves that are proven together."""
+BATCH_LEAVES = 128
+"""Leaves that are proven together: 1.9 us each; of 2000, which do not fit in the cache of the processor, 2.7."""
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
 
@@ -468,15 +468,16 @@ class Tree:
         while (beside := self.beside(leaf, forward=forward)) is not None:
             leaf = beside
             branch, index = leaf.steps[-1]
-            children = branch.page.children[index:] if forward else branch.page.children[: index + 1]
+            end = index + BATCH_LEAVES if forward else index + 1
+            children = branch.page.children[index if forward else max(0, end - BATCH_LEAVES) : end]
             # One by one at first: most readers do not go far.
             if not self._file.counts_leaves(len(children)):
                 yield self.probe(leaf)
                 continue
             counts = self._probe_columns(children)
             yield sum(counts[child] if child in counts else self._probe(child) for child in children)
-            end = len(branch.page.children) - 1 if forward else 0
-            leaf = self._down((*leaf.steps[:-1], (branch, end)), *branch.child(end), last=False)
+            index += len(children) - 1 if forward else 1 - len(children)
+            leaf = LeafPlace((*leaf.steps[:-1], (branch, index)), *branch.child(index))
 
     def _down(self, steps: Steps, number: int, low: bytes, high: bytes | None, *, last: bool) -> LeafPlace:
         """The first or the last leaf below a page."""
