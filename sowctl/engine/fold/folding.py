@@ -74,7 +74,7 @@ class RecordCheck(Protocol):
 class _Blocks:
     """A topic's blocks, twice: kept in memory if they are few, read again if not."""
 
-    def __init__(self, log: Journal, ref: Topic, span: EntrySpan, watch: Watch) -> None:
+    def __init__(self, log: Journal, ref: Topic, span: EntrySpan, watch: Watch = unwatched) -> None:
         self._log, self._ref, self._span, self._watch = log, ref, span, watch
         self._kept: list[Block] | None = []
         self._size = 0
