@@ -98,7 +98,7 @@ def test_what_was_spent_is_forgotten_with_the_rows_and_the_definition() -> None:
     [
         ({}, 1, "no rows and groups are kept yet"),
         ({"spent": 7.04}, 1, "rows are kept once doing without has cost 2 min 20 s; so far 7.0 s"),
-        ({"spent": 140.1}, 1, "to keep rows from now on, after 140.1 s without them"),
+        ({"spent": 140.1}, 1, "to keep rows from now on, after 2 min 20 s without them"),
         ({"spent": 140.1}, 300_000, "that is cheaper than catching up"),
         ({"kept": True}, 300_000, "that is cheaper than catching up"),
     ],
