@@ -166,10 +166,10 @@ def test_a_constant_of_such_functions_is_still_folded() -> None:
     assert [str(one) for one in compile_filter("/a = CONCAT('x', REPLACE('y', 'y', 'z'))").conjuncts] == ["/a = 'xz'"]
 
 
-@pytest.mark.parametrize(("count", "delimiter"), [(70, b","), (2, b"," * (65 << 20))])
-def test_a_list_of_texts_is_bounded(count: int, delimiter: bytes) -> None:
+@pytest.mark.parametrize(("count", "delimiter"), [(70, 1), (2, 65 << 20)])
+def test_a_list_of_texts_is_bounded(count: int, delimiter: int) -> None:
     values = [b"%02d" % number * (1 << 19) for number in range(count)]
     with pytest.raises(LimitError) as caught:
-        aggregate("GROUP_CONCAT", values, delimiter)
+        aggregate("GROUP_CONCAT", values, b"," * delimiter)
     assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-037", 7)
     assert aggregate("GROUP_CONCAT", values[:2], b",") == values[0] + b"," + values[1]
