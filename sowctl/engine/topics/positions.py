@@ -465,6 +465,9 @@ def naming_replay(topic: TopicConfig | None) -> Iterator[None]:
 
 
 def _advice(topic: TopicConfig) -> str:
+    if topic.derived is not None:
+        command = "view refresh" if topic.derived.kind == "View" else "query"
+        return f"it is derived from other topics: sowctl {command} {topic.name} --fresh makes it anew"
     if topic.journalled:
         return f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
     return (

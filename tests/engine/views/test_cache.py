@@ -12,6 +12,7 @@ import pytest
 
 from sowctl.engine.views import building, costs, refreshing, upkeep
 from sowctl.engine.views.cache import CacheState, read_state
+from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
@@ -224,3 +225,13 @@ def test_many_changes_are_computed_anew(lab: Lab) -> None:
     lab.publish("orders", *(message(id=number, client="c1", qty=1) for number in range(30)))
     with patch.object(costs, "FEW", 5), patch.object(upkeep.Upkeep, "apply", side_effect=AssertionError):
         assert totals(lab) == {"c1": 30}
+
+
+def test_a_record_damaged_in_the_cache_names_what_makes_it_anew(lab: Lab) -> None:
+    totals(lab)
+    data = place(lab).read_bytes()
+    assert data.count(b'"total":135') >= 1
+    place(lab).write_bytes(data.replace(b'"total":135', b'"total":935'))
+    with pytest.raises(DamageError) as caught:
+        lab.query("totals")
+    assert "sowctl view refresh totals --fresh" in str(caught.value.hint)
