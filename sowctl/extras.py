@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
@@ -19,6 +18,9 @@ def install_hint(extra: str, *, python: str = sys.executable, prefix: str = sys.
 
     An environment that pipx made has no other way in than pipx itself.
     """
+    # Only for the hint: every command imports this module.
+    import shlex
+
     if (Path(prefix) / "pipx_metadata.json").is_file():
         return f"pipx inject sowctl {' '.join(_PACKAGES[extra])}"
     return f"{shlex.quote(python)} -m pip install 'sowctl[{extra}]'"
