@@ -154,6 +154,9 @@ def test_frames_of_zstandard_that_readers_skip(shop: Cli) -> None:
     Path("a.ndjson.zst").write_bytes(_packed("zst", SOUND) + skipped + _packed("zst", b'{"id":-1}\n'))
     assert shop("publish", "t", "a.ndjson.zst").status == 0
     assert len(_rows(shop)) == 5001
+    Path("b.ndjson.zst").write_bytes(skipped + _packed("zst", b'{"id":-2}\n'))
+    assert shop("publish", "t", "b.ndjson.zst").status == 0
+    assert len(_rows(shop)) == 5002
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])

@@ -83,7 +83,7 @@ def unpacking(stream: BinaryIO) -> BinaryIO | None:
         parts = _unpacked(stream, "gzip", _GZIP, lambda: isal_zlib.decompressobj(_GZIP_MEMBERS))
         damage: Any = isal_zlib.error
         failures: tuple[type[Exception], ...] = (OSError, damage)
-    elif begin == _ZSTANDARD:
+    elif begin == _ZSTANDARD or (len(begin) == 4 and _is_skipped("Zstandard", begin)):
         import zstandard
 
         parts = _unpacked(stream, "Zstandard", _ZSTANDARD, lambda: zstandard.ZstdDecompressor().decompressobj())
