@@ -8,7 +8,7 @@ Called by the verbs ``schema`` and ``stats``.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -131,15 +131,23 @@ class PathProfile:
         alike: dict[tuple[str, ...], list[Iterable[Tree]]] = {}
         for one in objects:
             alike.setdefault(tuple(one), []).append(one.values())
-        columns: defaultdict[str, list[Tree]] = defaultdict(list)
+        columns: dict[str, list[Tree]] = {}
+        # New names beyond these cannot become paths: no column is made of them, however many members objects have.
+        more = self._whole.paths_left
         for names, rows in alike.items():
             # Objects without another one of their shape: a column of one value costs more than the value.
-            if len(rows) == 1:
-                for name, value in zip(names, rows[0], strict=True):
-                    columns[name].append(value)
-                continue
-            for name, some in zip(names, zip(*rows, strict=True), strict=True):
-                columns[name] += some
+            values: Iterable[Sequence[Tree]] = zip(*rows, strict=True) if len(rows) > 1 else zip(rows[0])
+            for name, some in zip(names, values, strict=True):
+                column = columns.get(name)
+                if column is not None:
+                    column += some
+                elif name in self.members:
+                    columns[name] = list(some)
+                elif more > 0:
+                    more -= 1
+                    columns[name] = list(some)
+                else:
+                    self._whole.left_out += 1
         for name, column in columns.items():
             member = self.members.get(name)
             if member is None:
@@ -169,6 +177,11 @@ class Shapes:
         self._most = most
         self._count = 0
         self.root = PathProfile(self)
+
+    @property
+    def paths_left(self) -> int:
+        """How many more paths can be told apart."""
+        return self._most - self._count
 
     def begin(self, parent: PathProfile, name: str | None) -> PathProfile | None:
         """A path that was not met before; None where there are too many."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -108,6 +109,22 @@ def test_too_many_paths_are_left_out_and_counted() -> None:
     shapes.add([{f"f{n}": n for n in range(7)}])
     assert [shape.path for shape in shapes.root.walk()] == ["/", "/f0", "/f1", "/f2"]
     assert shapes.left_out == 4
+
+
+def test_members_that_cannot_be_told_apart_take_no_memory() -> None:
+    """Of one object with 200,000 members and of two alike; before the limit, a member took some 150 bytes besides."""
+    names = [f"f{number}" for number in range(200_000)]
+    for objects in ([dict.fromkeys(names, 7)], [dict.fromkeys(names, 7), dict.fromkeys(names, 8)]):
+        shapes = Shapes(valued=True, most=3)
+        tracemalloc.start()
+        try:
+            shapes.add(objects)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak_bytes < 5_000_000
+        assert [shape.path for shape in shapes.root.walk()] == ["/", "/f0", "/f1", "/f2"]
+        assert shapes.left_out == len(names) - 3
 
 
 def test_every_message_satisfies_the_json_schema_made_of_it() -> None:
