@@ -14,7 +14,7 @@ from sowctl.errors import UsageError
 EXAMPLES = (
     "sowctl subscribe orders",
     "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
-    "sowctl subscribe orders --sow-key 1842,1843 --oof --for 5s",
+    "sowctl subscribe orders --sow-key 1842,1843 --until-now",
     "sowctl subscribe '^orders' --until-now",
     "sowctl subscribe orders --max 1 --for 5s",
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
