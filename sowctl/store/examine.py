@@ -58,7 +58,7 @@ class StoreExamination:
         self.expiry_sum = 0
         self.highest_txid = 0
         self.skipped: list[str] = []
-        self._is_refused = False
+        self._page_faults: set[str] = set()
         self.progress: Callable[[int, int], None] = untold
 
     def run(self) -> Iterator[Finding]:
@@ -106,12 +106,13 @@ class StoreExamination:
         return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD)
 
     def _damaged_page(self, problem: Exception, where: str, element: str) -> Iterator[Finding]:
-        """The finding for a page that LMDB could not follow; none for what it refuses to read in the same transaction
-        after that, which is the same fault."""
-        if self._is_refused and isinstance(problem, lmdb.BadTxnError):
+        """The finding for a page that cannot be followed; none where it was found before, nor for what LMDB refuses to
+        read in the same transaction after that, which is the same fault."""
+        error = translate(problem, Path(self.path), "read")
+        if error.message in self._page_faults or (self._page_faults and isinstance(problem, lmdb.BadTxnError)):
             return
-        self._is_refused = True
-        yield self._finding("SOW-STO-023", translate(problem, Path(self.path), "read").message + where, element)
+        self._page_faults.add(error.message)
+        yield self._finding(error.code, error.message + where, element)
 
     def _read_spare_page(self) -> Iterator[Finding]:
         """The meta page that is not in use: LMDB leaves it mixed from two states where writing it fails.
@@ -140,7 +141,7 @@ class StoreExamination:
         try:
             self.meta = decode_meta(self.txn.get(META_KEY, b"", db=self.databases.meta), self.path)
         except SowError as problem:
-            yield self._finding(problem.code, problem.message, "meta")
+            yield from self._damaged_page(problem, "", "meta")
             # Without a meta record there is nothing to compare totals with; everything else is still read.
             self.skipped.append("counts and digest: the meta record cannot be read")
         except lmdb.Error as problem:
@@ -151,14 +152,13 @@ class StoreExamination:
         self, name: str, database: Any, look: Callable[[list[bytes], list[bytes]], Iterator[Finding]]
     ) -> Iterator[Finding]:
         """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
-        last, batches, fault = b"", 0, ""
+        last, batches = b"", 0
         self.note(f"{name}, its beginning")
         try:
             # A cursor goes from leaf to leaf past a wrong key in a branch page, where a search would be led astray.
             self.txn.verify_tree(database)
         except DamageError as problem:
-            fault = problem.message
-            yield self._finding(problem.code, fault, name)
+            yield from self._damaged_page(problem, "", name)
         try:
             # One cursor over the leaves: it meets every entry that is linked from its neighbours.
             pairs = self.txn.cursor(database).iternext()
@@ -179,9 +179,7 @@ class StoreExamination:
                     self.tell()
             self.tell()
         except (lmdb.Error, DamageError) as problem:
-            # What the walk of the tree has found already is not said again.
-            if not isinstance(problem, DamageError) or problem.message != fault:
-                yield from self._damaged_page(problem, f", after {_shown(last)}", name)
+            yield from self._damaged_page(problem, f", after {_shown(last)}", name)
             self.skipped.append(f"{name} after {_shown(last)}")
 
     def _chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -264,7 +262,7 @@ class StoreExamination:
                     seen += 1
                     decode_sequence(int.from_bytes(key[len(SEQUENCE_PREFIX) :], "big"), data, self.path)
         except SowError as problem:
-            yield self._finding(problem.code, problem.message, "sequences")
+            yield from self._damaged_page(problem, "", "sequences")
         except (lmdb.Error, OverflowError) as problem:
             yield from self._damaged_page(problem, "", "sequences")
             return

@@ -14,10 +14,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from sowctl.arrow.build import interval_text
 from sowctl.arrow.jsoncolumns import odd_text
+from sowctl.described import DescribedStruct
 from sowctl.errors import InputError
 from sowctl.values.times import format_time
 
@@ -52,7 +53,7 @@ class _Unfit(Exception):
     """Why an array has a value that a format of columns cannot hold."""
 
 
-class ResultType(Struct, frozen=True):
+class ResultType(DescribedStruct, frozen=True):
     """How values of one type of DuckDB go out.
 
     ``cells``: what they are in JSON. ``fetched``: the type that they are fetched as, None for their own.
