@@ -116,6 +116,13 @@ CODES: dict[str, str] = {
         occur in some record. Without it, such a field is NULL, and a note is printed.
         Do: Correct the name, or remove ``--strict``.
         """,
+    "SOW-QRY-025": """3 too many members for blame
+
+        Why: A version of the record has more than 500,000 members and objects, at all depths together, the maximum
+        for ``blame``, which keeps the origin of each.
+        Do: Use ``history``, which shows the versions of the record, and ``diff``, which compares two states.
+        See: sowctl-blame(1)
+        """,
     "SOW-DIF-001": """2 no common keys
 
         Why: The two sides compute the keys of their records differently, so records cannot be matched by key.

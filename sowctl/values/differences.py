@@ -113,7 +113,11 @@ def leaves(tree: Any, front: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """The fields of a value that hold no further fields, with their paths: what a change can change by itself."""
     if isinstance(tree, dict) and tree:
         for name, value in tree.items():
-            yield from leaves(value, (*front, name))
+            # Most members are scalars, which cost no generator of their own.
+            if isinstance(value, (dict, list)):
+                yield from leaves(value, (*front, name))
+            else:
+                yield (*front, name), value
     elif isinstance(tree, list) and _is_rows(tree):
         for place, value in enumerate(tree):
             yield from leaves(value, (*front, place))
@@ -134,13 +138,18 @@ def path_text(path: FieldPath) -> str:
             steps[-1:] = [Step(steps[-1].name, part)] if steps else []
     if not path:
         return "/"
-    for candidate in (text, str(Path(tuple(steps))) if steps else text):
-        try:
-            if parse_path(candidate).steps == tuple(steps):
-                return candidate
-        except UsageError:
-            continue
+    if steps and _is_written(text, steps):
+        return text
+    if steps and _is_written(text := str(Path(tuple(steps))), steps):
+        return text
     return "".join(f"/{json.dumps(part)}" if isinstance(part, str) else f"[{part}]" for part in path)
+
+
+def _is_written(text: str, steps: Sequence[Step]) -> bool:
+    try:
+        return parse_path(text).steps == tuple(steps)
+    except UsageError:
+        return False
 
 
 def is_same(before: Any, after: Any, *, loose: bool = False) -> bool:

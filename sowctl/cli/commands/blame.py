@@ -42,7 +42,8 @@ def run(
     repeats a value does not count as a change. A delta counts as the message that results from the merge. A deletion or
     an expiration starts over. The information comes from the journal; for topics without a journal, from the retained
     versions, which have no publishers. If earlier entries or versions are no longer available, earlier is true: the
-    value may be older. The exit status is 1 if a key has no record.
+    value may be older. A record with more than 500,000 members and objects is refused. The exit status is 1 if a key
+    has no record.
     """
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.lookup import one
@@ -67,19 +68,25 @@ def _rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
 
     named = any(origin.version.client is not None for origin in record.fields)
     doubtful = any(origin.earlier for origin in record.fields)
+    front = dump({"key": record.text})[:-1] + "," if several or not brief else "{"
+    # Many fields have one origin: its facts are written once, and not again for each field.
+    ends: dict[tuple[int, bool], str] = {}
     for origin in record.fields:
-        version = origin.version
-        row: dict[str, Any] = {"key": record.text} if several or not brief else {}
-        row |= {"field": path_text(origin.path), "value": origin.value, "timestamp": format_time(version.timestamp)}
-        row["txid"] = version.txid
-        if named or not brief:
-            row["client"] = version.client
-        if not brief:
-            row |= {"sow_key": str(version.sow_key), "bookmark": version.bookmark}
-            row |= {"correlation_id": version.correlation_id}
-        if doubtful or not brief:
-            row["earlier"] = origin.earlier
-        yield dump(row).encode("utf-8", "surrogatepass")
+        mark = id(origin.version), origin.earlier
+        end = ends.get(mark)
+        if end is None:
+            version = origin.version
+            facts: dict[str, Any] = {"timestamp": format_time(version.timestamp), "txid": version.txid}
+            if named or not brief:
+                facts["client"] = version.client
+            if not brief:
+                facts |= {"sow_key": str(version.sow_key), "bookmark": version.bookmark}
+                facts |= {"correlation_id": version.correlation_id}
+            if doubtful or not brief:
+                facts["earlier"] = origin.earlier
+            end = ends[mark] = dump(facts)[1:]
+        row = f'{front}"field":{dump(path_text(origin.path))},"value":{dump(origin.value)},{end}'
+        yield row.encode("utf-8", "surrogatepass")
 
 
 def _note_missing(invocation: Invocation, target: str, record: Blame) -> None:

@@ -172,7 +172,8 @@ class TopicHandle:
         """Of each field of the records of SOW keys or key field texts, the entry that last set it.
 
         The record is that of now or as of ``at`` (as :meth:`get` takes it); of one that is not there, ``gone`` and
-        ``last`` tell why. Raises UsageError for views, and for topics without journal and history.
+        ``last`` tell why. Raises UsageError for views, and for topics without journal and history, and InputError
+        ``SOW-QRY-025`` for a record with more than 500,000 members and objects.
         """
         from sowctl.engine.verbs.looking.blame import blame
 

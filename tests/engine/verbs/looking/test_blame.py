@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,16 @@ from hypothesis import strategies as st
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.history import version_changes, versions
-from sowctl.engine.verbs.looking.blame import Blame, blame
-from sowctl.errors import UsageError
+from sowctl.engine.verbs.looking.blame import MAX_MEMBERS, Blame, blame
+from sowctl.errors import InputError, UsageError
 from sowctl.values.differences import applied, is_same, leaves, path_text, tree_of
 from tests.support.examples import examples
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml, verified
 
 
-def blamed(lab: Lab, topic: str, text: str = "1", at: int | None = None) -> Blame:
+def blamed(lab: Lab, topic: str, text: str = "1", at: int | None = None, max_members: int = MAX_MEMBERS) -> Blame:
     instance = lab.open()
-    return blame(instance, resolve(instance, topic, derived=True)[0], (text,), at=at)[0]
+    return blame(instance, resolve(instance, topic, derived=True)[0], (text,), at=at, max_members=max_members)[0]
 
 
 def origins(found: Blame) -> dict[str, int]:
@@ -162,6 +163,43 @@ def test_what_stood_in_journals_that_are_gone_may_be_older(lab: Lab) -> None:
     instance = lab.open()
     batch, _ = versions(instance, resolve(instance, "t")[0], ("1",), journal=True)
     assert [change.kind for change in version_changes(batch)] == ["known", "changed"]
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ({"a": 1, "b": [1, 2, 3, 4, 5, 6, 7, 8]}, 4),
+        ({"a": 'x":1,{"y"', "b": "{:}"}, 4),
+        ({"a": {"b": {"c": 1}}}, 7),
+        ({"a": [{}, {}, {}, {}]}, 7),
+    ],
+    ids=["arrays", "texts", "nested", "items"],
+)
+def test_a_record_with_too_many_members_is_refused(lab: Lab, body: dict[str, object], count: int) -> None:
+    """Members and objects of all depths count, the message itself too; items of arrays and what texts hold do not."""
+    put(lab, "t", json.dumps({"id": 1, **body}))
+    assert blamed(lab, "t", max_members=count).fields
+    with pytest.raises(InputError) as caught:
+        blamed(lab, "t", max_members=count - 1)
+    assert (caught.value.code, caught.value.place) == ("SOW-QRY-025", "t")
+    assert f"more than {count - 1} members" in str(caught.value)
+    # Of a record that is gone no fields are compared.
+    lab.open().topic("t").delete(filter="/id = 1")
+    assert blamed(lab, "t", max_members=1).gone == "deleted"
+
+
+def test_a_message_beyond_the_limit_is_not_taken_apart(lab: Lab) -> None:
+    """Of a record with 200,000 members no value is made; taken apart, it has about 50 MB."""
+    put(lab, "t", json.dumps({"id": 1, **{f"k{number}": number for number in range(200_000)}}, separators=(",", ":")))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError) as caught:
+            blamed(lab, "t", max_members=100_000)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert caught.value.code == "SOW-QRY-025"
+    assert peak_bytes < 25_000_000
 
 
 def test_a_view_has_no_entries() -> None:
