@@ -18,7 +18,7 @@ from typing import Any
 
 __all__ = ["breakable", "unbroken"]
 
-_ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM") if hasattr(signal, name))
 _regions: list[unbroken] = []
 
 

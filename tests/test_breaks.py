@@ -20,7 +20,7 @@ class Broken(KeyboardInterrupt):
     """What the handler raises."""
 
 
-@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM])
 def hit(request: pytest.FixtureRequest) -> Iterator[Raise]:
     """Send this process a signal whose handler raises; afterwards the handler must be there as before."""
 
