@@ -97,3 +97,12 @@ def test_an_instant_in_a_name_and_an_offset_alone_say_what_to_write(shop: Cli) -
     assert "--at -1h" in shop("query", "t@-1h").err
     offset = shop("query", "t", "--offset", "1")
     assert offset.status == 2 and "an offset (skip_n) needs a limit" in offset.err and "add --limit" in offset.err
+
+
+def test_query_tells_that_like_takes_a_regular_expression(shop: Cli) -> None:
+    words = "LIKE takes a regular expression"
+    assert shop("query", "t", "/status LIKE '%ol%'").err.count(words) == 1
+    assert shop("query", "t", "/qty = 6 OR NOT (/status LIKE 'ol%')").err.count(words) == 1
+    assert words not in shop("query", "t", "/status LIKE '%ol%'", "--quiet").err
+    assert words not in shop("query", "t", "/status LIKE '5%5' OR /status = '%ol%'").err
+    assert shop("export", "t", "x.csv", "/status LIKE '%ol%'").err.count(words) == 1

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
+    from sowctl.expressions.syntax.nodes import Node
     from sowctl.messages.base import MessageType
 
 FIRST = 256
@@ -94,6 +95,19 @@ class Lacking:
         kept = lacking if self._missing is None else lacking & self._missing.keys()
         near = self._missing or {}
         self._missing = {path: found.near.get(path) or near.get(path) for path in sorted(kept, key=str)}
+
+    def note_wildcards(self, node: Node | None) -> None:
+        """Remark that LIKE takes a regular expression where a pattern of a filter begins or ends with %, as in SQL."""
+        if node is None or self._wanted == "ignore":
+            return
+        from sowctl.expressions.syntax.nodes import Like
+        from sowctl.expressions.syntax.trees import walk
+
+        for one in walk(node):
+            text = one.pattern.text if isinstance(one, Like) else b""
+            if text.startswith(b"%") or text.endswith(b"%"):
+                self._notify("LIKE takes a regular expression, in which % is an ordinary character; write .* for it")
+                return
 
     def met(self, fields: Iterable[tuple[str | int, ...]]) -> None:
         """Fields, without positions, that records beyond those that were looked at have."""

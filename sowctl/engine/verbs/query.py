@@ -100,6 +100,10 @@ class _Run:
         self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
         self._lacking = Lacking(instance, options.unknown)
+        if "%" in (options.filter or ""):
+            # The filter's tree is the same for all targets.
+            compiled = next((one.filter for one in self._matchers if one.filter is not None), None)
+            self._lacking.note_wildcards(compiled.node if compiled is not None else None)
         self._narrowing: Narrowing | None = None
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
