@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.search import figures
 from sowctl.engine.search.grouped import Grouped
-from sowctl.engine.search.matcher import headers_of
+from sowctl.engine.search.matcher import evaluate_records, headers_of
 from sowctl.engine.search.plan import by_columns
 from sowctl.errors import InputError, UsageError
 from sowctl.store.codec import all_stamps, encode, payloads
@@ -150,7 +150,12 @@ class Aggregation:
                 raise self._unreadable(refused[0], keys[refused[0].index])
             # Made only where the projection asks for metadata: a header for every record takes its time.
             headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
-            grouped.add_rows(rows, all_stamps(values), headers)
+            stamped = all_stamps(values)
+
+            def add(part: slice) -> None:
+                grouped.add_rows(rows[part], stamped[part], headers and headers[part])  # noqa: B023 - called at once
+
+            evaluate_records(add, keys, self._topic)
             seen += len(keys)
         from sowctl.engine.search.blocks import BlockColumns, blocks
         from sowctl.expressions.columns.grouping import Messages

@@ -6,7 +6,7 @@ Called by scans, by lookups and by Spark's tasks, each batch by batch. Ruled by 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.search import figures
 from sowctl.errors import InputError, SowError, UsageError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.store.integrity import Marks
     from sowctl.values.fields import Refusal, Row
+
+T = TypeVar("T")
 
 
 class Matcher:
@@ -158,10 +160,7 @@ class Matcher:
         except SowError as error:
             # The filter runs over a batch; which record an error is about is found out only when there is one.
             for place in self._failing(keys, values, headers, error):
-                number = int.from_bytes(keys[place], "big")
-                words = error.message.removesuffix(f" on record {error.facts.get('index')}")
-                error.message = f"record {number}: {words}"
-                error.place, error.facts["sow_key"] = self.topic, str(number)
+                name_record(error, keys[place], self.topic)
             raise
 
     def _failing(
@@ -206,6 +205,39 @@ class Matcher:
             # Rows are read once, in order: a type that can hands out an iterator instead of a list.
             self._read = once_of(extract) or extract
         return self._read
+
+
+def name_record(error: SowError, key: bytes, topic: str) -> None:
+    """Say in an error of evaluation that it is about the record with this key."""
+    number = int.from_bytes(key, "big")
+    words = error.message.removesuffix(f" on record {error.facts.get('index')}")
+    error.message = f"record {number}: {words}"
+    error.place, error.facts["sow_key"] = topic, str(number)
+
+
+def evaluate_records(evaluate: Callable[[slice], T], keys: Sequence[bytes], topic: str) -> T:
+    """Evaluate an expression over all records of a batch; an error of it names the record's key.
+
+    ``evaluate`` is given the part of the batch to look at. It is called for single records once it has failed with an
+    error that has no index, as those of user functions have none: what it has changed by then is of no use.
+    """
+    try:
+        return evaluate(slice(0, len(keys)))
+    except SowError as error:
+        place = error.facts.get("index")
+        if place is None:
+            place = next((at for at in range(len(keys)) if _fails(evaluate, at)), None)
+        if place is not None:
+            name_record(error, keys[place], topic)
+        raise
+
+
+def _fails(evaluate: Callable[[slice], object], place: int) -> bool:
+    try:
+        evaluate(slice(place, place + 1))
+    except SowError:
+        return True
+    return False
 
 
 def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:

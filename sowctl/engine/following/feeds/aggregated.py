@@ -14,7 +14,7 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.following.feeds.feed import Feed, Telling
 from sowctl.engine.following.feeds.focus import FocusEvent, FocusFeed
 from sowctl.engine.search.aggregate import Aggregation
-from sowctl.engine.search.matcher import environment_of, headers_of
+from sowctl.engine.search.matcher import environment_of, evaluate_records, headers_of
 from sowctl.errors import InputError
 from sowctl.expressions.rows.retraction import Contribution, Retractable, RetractableGroup, Rows
 from sowctl.identity.keys import Digest, batch_digester
@@ -129,7 +129,13 @@ class AggregatedFeed(FocusFeed):
             )
         headers = headers_of(keys, values, self.wanted.config.name) if self._program.uses_header else None
         places = [stamps(value) for value in values]
-        found, parts = self._retractable.contributions(rows, places, self._environment, headers)
+        found, parts = evaluate_records(
+            lambda part: self._retractable.contributions(
+                rows[part], places[part], self._environment, headers and headers[part]
+            ),
+            keys,
+            self.wanted.label,
+        )
         return self._digester(found, null=True), parts
 
     def _change(self, key: bytes, digest: Digest, part: Contribution, sign: int) -> None:
