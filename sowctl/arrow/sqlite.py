@@ -45,7 +45,7 @@ class SqliteTable:
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
         columns = [f"{_quoted(field.name)} {_type(field.type)}" for field in schema]
-        self._database.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(columns) or 'nothing'})")
+        self._database.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(columns) or _quoted('nothing')})")
         self._insert = f"INSERT INTO {_quoted(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
         self._cells = [_cell(field.type) for field in schema]
         self._database.execute("BEGIN")

@@ -34,3 +34,26 @@ def test_the_depth_of_a_type_is_bounded() -> None:
     found.add([b'{"a":' + b"[" * 200 + b"1" + b"]" * 200 + b"}"])
     assert found.ddl().count("ARRAY<") == MAX_COLUMN_DEPTH - 1
     assert "STRING" in found.ddl()
+
+
+@pytest.mark.parametrize("words", ["-/,+/a", "-/,+/id,+/a/x/x"])
+@pytest.mark.parametrize("opening", ["[", '{"x":', '[{"x":'])
+def test_fields_of_deep_messages_are_selected(cli: Cli, words: str, opening: str) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ()))
+    times = (MAX_DEPTH - 1) // (opening.count("[") + opening.count("{"))
+    closing = "".join({"[": "]", "{": "}"}[one] for one in reversed(opening) if one in "[{")
+    value = opening * times + "1" + closing * times
+    assert cli("publish", "t", stdin=f'{{"id":1,"a":{value}}}\n'.encode()).status == 0
+    done = cli("query", "t", "--select", words)
+    assert done.status == 0, done.err
+    if words == "-/,+/a":
+        assert done.out == f'{{"a":{value}}}\n'
+
+
+@pytest.mark.parametrize("end", ["sqlite", "parquet", "csv"])
+def test_a_topic_without_records_becomes_a_table(cli: Cli, end: str) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ()))
+    assert cli("publish", "t", stdin=b'{"id":1}\n').status == 0
+    assert cli("delete", "t", "--filter", "/id = 1", "--yes").status == 0
+    done = cli("export", "t", f"t.{end}")
+    assert done.status == 0, done.err

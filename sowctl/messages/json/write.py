@@ -31,7 +31,7 @@ def selected(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
     # A list that only includes leaves nothing out.
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
-    return _kept_object(payload, root, directives(select_list), True) or b"{}"
+    return (root.value and _kept(payload, root, directives(select_list), True)) or b"{}"
 
 
 def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: bool) -> bytes:
@@ -86,31 +86,25 @@ def _kept(payload: bytes, node: Spanned, directive: PathDirective | None, includ
     # together.
     if directive is None:
         return payload[node.start : node.end] if include else None
+    include = include if directive.include is None else directive.include
+    # One call a level, not one for each kind of container and its comprehension: the deepest message has 256 of them.
     if isinstance(node.value, dict) and node.value:
-        return _kept_object(payload, node, directive, include)
+        members = []
+        for name, child in node.value.items():
+            kept = _kept(payload, child, directive.below.get(name), include)
+            if kept is not None:
+                # The value's bytes are copied from the payload; only what is around them is written anew.
+                members.append(quoted(name) + b":" + kept)
+        return b"{" + b",".join(members) + b"}" if members else None
     if isinstance(node.value, list) and node.value:
-        return _kept_array(payload, node, directive, include)
-    include = include if directive.include is None else directive.include
+        elements = []
+        for child in node.value:
+            # The same directives hold for every element, because a path leads through arrays.
+            kept = _kept(payload, child, directive, include)
+            if kept is not None:
+                elements.append(kept)
+        return b"[" + b",".join(elements) + b"]" if elements else None
     return payload[node.start : node.end] if include else None
-
-
-def _kept_object(payload: bytes, node: Spanned, directive: PathDirective, include: bool) -> bytes | None:
-    include = include if directive.include is None else directive.include
-    members: dict[str, Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
-    parts = []
-    for name, child in members.items():
-        kept = _kept(payload, child, directive.below.get(name), include)
-        if kept is not None:
-            # The value's bytes are copied from the payload; only what is around them is written anew.
-            parts.append(quoted(name) + b":" + kept)
-    return b"{" + b",".join(parts) + b"}" if parts else None
-
-
-def _kept_array(payload: bytes, node: Spanned, directive: PathDirective, include: bool) -> bytes | None:
-    # The same directives hold for every element, because a path leads through arrays.
-    elements: list[Spanned] = node.value  # type: ignore[assignment]  # of spans, as the caller saw
-    kept = [part for part in (_kept(payload, element, directive, include) for element in elements) if part is not None]
-    return b"[" + b",".join(kept) + b"]" if kept else None
 
 
 def _is_null(node: Spanned) -> bool:
