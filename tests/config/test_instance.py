@@ -267,3 +267,10 @@ def test_what_stands_elsewhere_and_says_the_same_is_equal(tmp_path: Path) -> Non
     assert "node=" not in repr(first)
     other.write_text(text.replace("/id", "/key"))
     assert load_instance(other, environment={}, root=tmp_path) != first
+
+
+@pytest.mark.parametrize("ending", [".sow-lock", ".sow-writer", ".sow-gate", ".sow.damaged-1", ".queue"])
+def test_the_name_of_a_side_file_stops_every_command(instance: Write, ending: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        topic(instance, f"<FileName>x{ending}</FileName>")
+    assert caught.value.code == "SOW-CFG-334"

@@ -32,6 +32,7 @@ LOADING: tuple[Rule, ...] = (
     ),
     Rule("R020", _E, "defined-twice", "SOW", (("AMPSConfig", "topic.defined_twice"),)),
     Rule("R021", _E, "shared-file", "SOW/Topic/FileName", (("AMPSConfig", "topic.shared_file"),)),
+    Rule("R034", _E, "name-of-side-file", "SOW/Topic/FileName", (("Topic", "topic.name_of_side_file"),)),
 )
 
 

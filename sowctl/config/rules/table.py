@@ -265,7 +265,6 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R031", _E, "file-of-the-instance", "SOW/Topic/FileName", (("Topic", "topic.file_of_the_instance"),)),
     Rule("R032", _E, "derivation-too-deep", "SOW", (("AMPSConfig", "sources.too_deep"),)),
     Rule("R033", _E, "join-order", "SOW/View/UnderlyingTopic", (("View", "sources.join_order"),)),
-    Rule("R034", _E, "name-of-side-file", "SOW/Topic/FileName", (("Topic", "topic.name_of_side_file"),)),
 )
 
 _SPELLINGS: tuple[Rule, ...] = (
