@@ -239,8 +239,8 @@ CODES: dict[str, str] = {
         Why: The size or digest of the file differs from the manifest: it was replaced, truncated or damaged. Or
         a Spark task found an archive with other entries than when it was planned, because the archive was
         recreated meanwhile.
-        Do: In the latter case, run the query or job again. Otherwise restore the file, or run ``sowctl journal
-        archive --to URL --verify`` where its journal file still exists.
+        Do: In the latter case, run the query or job again. Otherwise restore the file, or run
+        ``sowctl journal archive --to URL --verify`` where its journal file still exists.
         See: sow-archive(5)
         """,
     "SOW-JRN-085": """8 archive of another journal

@@ -104,16 +104,15 @@ def run(
         if batch > (most := queue.queue.max_per_subscription_backlog):
             invocation.note(f"--batch {batch:,}: MaxPerSubscriptionBacklog lets a command have {most:,} at most")
         work = Worker(queue, options)
+        is_done = False
         try:
             work.run()
-        except BaseException:
-            # Also where a signal ends it: what was done until then is done.
-            if work.report.delivered:
-                _show(invocation, work.report, summary)
-            raise
+            is_done = True
         finally:
             line.erase()
-    _show(invocation, work.report, summary)
+            # Also where a signal ends it: what was done until then is done.
+            if is_done or work.report.delivered:
+                _show(invocation, work.report, summary)
     return 1 if work.report.dead or work.report.failed else 0
 
 

@@ -51,10 +51,10 @@ def instant(instance: Instance, at: At | None) -> Micros | None:
     return None if at is None else bounded_time(at, str(at))
 
 
-def time_text(at: datetime | str | None) -> str | None:
+def time_text(name: str, at: datetime | str | None) -> str | None:
     """A datetime as the text that options of the command line take; a text stays. Raises TypeError."""
     if at is not None and not isinstance(at, datetime | str):
-        raise TypeError(f"a time is a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
+        raise TypeError(f"{name} is a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
     return format_time(micros_of(at)) if isinstance(at, datetime) else at
 
 

@@ -225,7 +225,7 @@ def publish_changes(keywords: PublishKeywords) -> dict[str, Any]:
         if name in found:
             found[name] = seconds(name, found[name])
     if "timestamp" in found:
-        found["timestamp"] = time_text(found["timestamp"])
+        found["timestamp"] = time_text("timestamp", found["timestamp"])
     return found
 
 
@@ -263,7 +263,7 @@ def subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> Subscr
         if name in found:
             found[name] = seconds(name, found[name])
     if "bookmark" in found:
-        found["bookmark"] = time_text(found["bookmark"])
+        found["bookmark"] = time_text("bookmark", found["bookmark"])
     return SubscribeOptions(filter=text("filter", filter), **found)
 
 

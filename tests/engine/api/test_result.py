@@ -176,7 +176,7 @@ def test_without_pyarrow_the_extra_is_named(mixed: TopicHandle, monkeypatch: pyt
     monkeypatch.setattr("sowctl.arrow.needed.find_spec", lambda name: None)
     with pytest.raises(sowctl.ConfigError, match=r"to_arrow\(\) needs the package pyarrow") as caught:
         mixed.query().to_arrow()
-    assert caught.value.hint == "pip install 'sowctl[arrow]'"
+    assert str(caught.value.hint).endswith("-m pip install 'sowctl[arrow]'")
 
 
 def test_counting_and_planning(topic: TopicHandle) -> None:

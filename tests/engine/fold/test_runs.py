@@ -26,6 +26,7 @@ from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
 from sowctl.store.sortedrun import SortedRun, runs_beside, runs_directory, write_run
+from sowctl.values.human import format_bytes
 from tests.support.stores import key_of, value_of
 from tests.support.verbs import (
     Plot,
@@ -111,7 +112,7 @@ def test_readers_see_through_runs(plot: Plot) -> None:
     assert row.lag == row.run_records + 2 == 14
     found = check(plot.lab.open())
     assert list(found) == []
-    assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {row.run_bytes:,} bytes" in found.coverage
+    assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {format_bytes(row.run_bytes)}" in found.coverage
     assert found.report.runs == 4  # those of h, too
     # a dry run meets them, and changes nothing
     topic = plot.lab.open().topic("j")

@@ -120,7 +120,7 @@ def test_a_clock_that_is_behind(lab: Lab) -> None:
     lab.clock.tick(-3600)
     row = found(lab)["clock"]
     assert row.state == "problem"
-    assert "3,600.0 s behind" in row.detail
+    assert "1 h 00 min behind" in row.detail
     assert [one.state for one in clock_against(5, 0, "")] == ["ok"]
     assert [one.state for one in clock_against(5 * SECOND, 5 * SECOND + 900_000, "t")] == ["ok"]
 
