@@ -24,23 +24,29 @@ def first() -> None:
 def publishing(instance: sowctl.InstanceHandle) -> None:
     """PUBLISHING."""
     orders = instance.topic("orders")
-    report = orders.publish([b'{"orderId":2}', '{"orderId":3}', {"orderId": 4, "at": datetime.now(UTC)}])
+    now = datetime.now(UTC)
+    report = orders.publish(
+        [b'{"orderId":2}', '{"orderId":3}', {"orderId": 4, "at": now}],
+    )
     print(report.inserted, report.last_txid)
 
-    orders.publish([{"orderId": 2, "status": "filled"}], delta=True, update_only=True)
+    filled = {"orderId": 2, "status": "filled"}
+    orders.publish([filled], delta=True, update_only=True)
     orders.publish([{"orderId": 5}], expiration=timedelta(minutes=5))
-    orders.publish(({"orderId": number} for number in range(6, 9)), on_error="skip", max_errors=10)
+    more = ({"orderId": number} for number in range(6, 9))
+    orders.publish(more, on_error="skip", max_errors=10)
 
     instance.publish("events", [{"what": "started"}])
 
 
 def querying(topic: sowctl.TopicHandle) -> None:
     """QUERIES."""
-    rows = topic.query("/symbol = 'IBM'", order_by="/qty DESC", top_n=10).to_dicts()
-    print(len(rows), topic.query("/qty > 100").count())
+    result = topic.query("/symbol = 'IBM'", order_by="/qty DESC", top_n=10)
+    print(len(result.to_dicts()), topic.query("/qty > 100").count())
 
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    print(topic.query(at=an_hour_ago).count(), topic.query(at="-15m").count())
+    print(topic.query(at=an_hour_ago).count())
+    print(topic.query(at="-15m").count())
 
     for record in topic.get("1", "2"):
         print(record.timestamp, record.txid)
@@ -67,7 +73,8 @@ def comparing(topic: sowctl.TopicHandle) -> None:
     print(differences.counts.different)
     (record,) = topic.blame("2")
     for origin in record.fields:
-        print(origin.name, origin.value, origin.version.timestamp, origin.version.txid, origin.version.client)
+        version = origin.version
+        print(origin.name, origin.value, version.timestamp, version.client)
 
 
 def deleting(topic: sowctl.TopicHandle) -> None:
@@ -79,8 +86,8 @@ def deleting(topic: sowctl.TopicHandle) -> None:
 
 def following(topic: sowctl.TopicHandle) -> None:
     """SUBSCRIPTIONS."""
-    with topic.subscribe("/symbol = 'IBM'", oof=True, until_now=True) as subscription:
-        for event in subscription:
+    with topic.subscribe("/qty > 100", oof=True, until_now=True) as events:
+        for event in events:
             print(event.command, event.sow_key, event.data)
 
 
