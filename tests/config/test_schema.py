@@ -40,7 +40,7 @@ def test_facts() -> None:
         "times": "0..1",
         "value": "size",
         "effect": "acted on",
-        "meaning": "the largest payload is 64 bytes less",
+        "meaning": meaning_of(row.path).text,
         "default": "5MB",
         "unit": "KB MB GB TB",
         "maximum": "1GB",
@@ -50,6 +50,16 @@ def test_facts() -> None:
     assert durability.facts()["values"] == ["persistent", "transient"]
     assert next(rows("RecordSize")).facts()["retired"] is True
     assert "  effect    acted on" in list(described(row))
+
+
+def test_elements_of_queues_conflated_topics_and_actions_are_acted_on() -> None:
+    acted = {row.path: row.acted for row in rows()}
+    for kind in ("Queue", "LocalQueue", "GroupLocalQueue"):
+        assert acted[f"SOW/{kind}/LeasePeriod"] and acted[f"SOW/{kind}/Filter"]
+        assert not acted[f"SOW/{kind}/InitialOwner"]
+    assert acted["SOW/ConflatedTopic/Interval"] and acted["SOW/ConflatedTopic/Enrichment/Field"]
+    assert acted["Actions/Action/Do/Options"]
+    assert not acted["Admin/Interval"] and not acted["Replication/Destination/Topic/Filter"]
 
 
 def test_choosing() -> None:

@@ -41,13 +41,19 @@ def tables() -> Iterator[str]:
     for row in rows():
         if not any(f"/{name}/" in f"/{row.path}" for name in _ADDED):
             yield from _entry(row)
-    yield from (".TE", ".hy", ".ad", ".SS Other names", "Each is read like the present name; lint remarks on it.")
+    yield from (
+        ".TE",
+        ".hy",
+        ".ad",
+        ".SS Other names",
+        "An old name is read like the present name; lint reports it under the rule.",
+    )
     yield from (".TS", "l l l.", r"\fBold\fR	\fBpresent\fR	\fBrule\fR")
     yield from _synonyms()
     yield from (".TE", ".SS Retired elements", ".TS", "l l.", r"\fBelement\fR	\fBrule\fR")
     yield from dict.fromkeys(f"{escaped(row.row.tag)}	{row.row.retired}" for row in rows() if row.row.retired)
     yield from (".TE", ".SS Modules of actions")
-    yield "Their options; a star marks those that are required. Values are texts where nothing is said."
+    yield "The options of each module. A star marks required options. The type is text unless stated otherwise."
     yield from (".na", ".nh", ".TS", "l lw(34n).", r"\fBmodule\fR	\fBoptions\fR")
     for modules in ACTION_MODULES.values():
         for name, module in modules.items():
@@ -58,12 +64,14 @@ def tables() -> Iterator[str]:
 
 def _intro() -> tuple[str, ...]:
     return (
-        "Children are indented.",
-        "The second column says how often an element may occur; the third has",
+        "Children are indented below their parent.",
+        "The second column says how often an element may occur.",
+        "The third column has",
         ".B +",
-        "where sowctl acts on the element, rather than only checking it; the default stands behind a semicolon.",
-        "LocalQueue and GroupLocalQueue have the children of Queue.",
-        "An element below a section that is not listed is an error, a known one in the wrong place too.",
+        "if sowctl acts on the element, and is empty if sowctl only checks it.",
+        "The last column has the type of the value, the default after a semicolon, and the meaning.",
+        "LocalQueue and GroupLocalQueue have the same children as Queue.",
+        "An element that is not listed is an error, and so is a listed element in the wrong place.",
     )
 
 
