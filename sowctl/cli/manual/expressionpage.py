@@ -63,7 +63,7 @@ def _contexts() -> list[str]:
     for context in Context:
         rules = context.rules
         allowed = [words for name, words in _ALLOWED.items() if getattr(rules, name)]
-        text = ", ".join(allowed) if allowed else "nothing of these"
+        text = ", ".join(allowed) if allowed else "none of these"
         lines += [".TP", f".B {escaped(rules.words)}", escaped(sentence(text))]
     return lines
 

@@ -138,6 +138,6 @@ def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
 
 
 DATES = (
-    function("STRFTIME", strftime, "text number", "text", "an instant in seconds as text, UTC"),
-    function("STRPTIME", strptime, "text text", "number", "the instant, in seconds, that a text shows"),
+    function("STRFTIME", strftime, "text number", "text", "text of an instant in seconds, in UTC"),
+    function("STRPTIME", strptime, "text text", "number", "instant of a text, in seconds"),
 )

@@ -146,25 +146,31 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
 
 
 NUMBERS = (
-    function("ABS", abs, "number", "number", "without sign, keeping the kind"),
+    function("ABS", abs, "number", "number", "absolute value; an Integer stays an Integer"),
     function("SIGN", sign, "number", "number", "-1, 0 or 1"),
-    function("CEILING", _whole(math.ceil), "number", "number", "the Integer at or above"),
-    function("FLOOR", _whole(math.floor), "number", "number", "the Integer at or below"),
-    function("ROUND", round_to, "number number?", "number", "rounded half away from zero, keeping the kind"),
+    function("CEILING", _whole(math.ceil), "number", "number", "the smallest Integer that is not below n"),
+    function("FLOOR", _whole(math.floor), "number", "number", "the largest Integer that is not above n"),
+    function(
+        "ROUND",
+        round_to,
+        "number number?",
+        "number",
+        "n rounded to a number of places, half away from zero; an Integer stays an Integer",
+    ),
     function("SQRT", guarded(math.sqrt), "double", "number", "square root"),
     function("EXP", guarded(math.exp), "double", "number", "e to a power"),
     function("LN", _logarithm(math.log), "double", "number", "natural logarithm"),
     function("LOG2", _logarithm(math.log2), "double", "number", "logarithm of base 2"),
     function("LOG10", _logarithm(math.log10), "double", "number", "logarithm of base 10"),
     function("POWER", power, "double double", "number", "b to the power of e"),
-    function("GREATEST", greatest, "number ...", "number", "the largest number, others skipped", strict=False),
-    function("LEAST", least, "number ...", "number", "the smallest number, others skipped", strict=False),
+    function("GREATEST", greatest, "number ...", "number", "the largest number", strict=False),
+    function("LEAST", least, "number ...", "number", "the smallest number", strict=False),
     function(
         "WIDTH_BUCKET",
         width_bucket,
         "number number number number",
         "number",
-        "bucket of n: 0 below min, count + 1 from max on",
+        "number of the bucket of n: 0 below min, count + 1 from max on",
     ),
 )
 

@@ -129,26 +129,51 @@ def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None
 
 
 STRINGS = (
-    function("INSTR", instr, "text text", "number", "1-based byte position of the first t in s, 0 if none"),
-    function("INSTR_I", instr_i, "text text", "number", "INSTR ignoring ASCII case"),
-    function("STREQUAL_I", lambda s, t: s.lower() == t.lower(), "text text", "truth", "equal ignoring ASCII case"),
+    function(
+        "INSTR", instr, "text text", "number", "byte position of the first t in s, counted from 1; 0 if there is none"
+    ),
+    function("INSTR_I", instr_i, "text text", "number", "INSTR, ignoring ASCII case"),
+    function(
+        "STREQUAL_I",
+        lambda s, t: s.lower() == t.lower(),
+        "text text",
+        "truth",
+        "whether s and t are equal, ignoring ASCII case",
+    ),
     function("LENGTH", len, "text", "number", "number of bytes"),
-    function("CONCAT", concat, "text ...", "text", "texts joined", strict=False, gets="bounds"),
-    function("SUBSTR", substr, "text integer integer?", "text", "bytes from a 1-based start; negative from the end"),
+    function("CONCAT", concat, "text ...", "text", "the texts, joined", strict=False, gets="bounds"),
+    function(
+        "SUBSTR",
+        substr,
+        "text integer integer?",
+        "text",
+        "bytes from position start, counted from 1; a negative start counts from the end",
+    ),
     function("LEFT", left, "text integer", "text", "the first n bytes"),
     function("RIGHT", right, "text integer", "text", "the last n bytes"),
-    function("TRIM", trim, "text text?", "text", "without bytes of the set at both ends", strict=False),
-    function("LTRIM", ltrim, "text text?", "text", "without bytes of the set at the start", strict=False),
-    function("RTRIM", rtrim, "text text?", "text", "without bytes of the set at the end", strict=False),
-    function("REVERSE", lambda s: s[::-1], "text", "text", "bytes reversed"),
-    function("UPPER", bytes.upper, "text", "text", "ASCII letters in upper case"),
-    function("LOWER", bytes.lower, "text", "text", "ASCII letters in lower case"),
+    function(
+        "TRIM",
+        trim,
+        "text text?",
+        "text",
+        "s without leading and trailing bytes of the set; default: one space",
+        strict=False,
+    ),
+    function(
+        "LTRIM", ltrim, "text text?", "text", "s without leading bytes of the set; default: one space", strict=False
+    ),
+    function(
+        "RTRIM", rtrim, "text text?", "text", "s without trailing bytes of the set; default: one space", strict=False
+    ),
+    function("REVERSE", lambda s: s[::-1], "text", "text", "the bytes in reverse order"),
+    function("UPPER", bytes.upper, "text", "text", "s with ASCII letters in upper case"),
+    function("LOWER", bytes.lower, "text", "text", "s with ASCII letters in lower case"),
     function(
         "REPLACE",
         replace,
         "text text text",
         "text",
-        "every t replaced by r, from left to right",
+        "s with every t replaced by r, from left to right",
         strict=False,
         gets="bounds",
     ),
@@ -157,9 +182,9 @@ STRINGS = (
         regexp_replace,
         "text pattern text",
         "text",
-        "every match of the pattern replaced by the text r",
+        "s with every match of the pattern replaced by r; r is literal text",
         strict=False,
         gets="bounds",
     ),
-    function("REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first whole match", strict=False),
+    function("REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first match, not of its groups", strict=False),
 )

@@ -17,9 +17,9 @@ from sowctl.expressions.functions.groups import GROUPS
 from sowctl.expressions.functions.signature import UNLIMITED, Function
 
 NULL_IN = "any NULL argument gives NULL"
-NULL_GIVEN = "NULL is an argument like any other"
+NULL_GIVEN = "NULL has no special effect"
 NO_ARGUMENTS = "takes no arguments"
-SKIPPED = "NULL inputs are skipped; NULL if none is left"
+SKIPPED = "NULL inputs are skipped; NULL if there are no others"
 _RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
 
 
@@ -88,40 +88,40 @@ _ARGUMENTS: dict[str, str] = {
     "VALUE_LOOKUP": "name, v, ...",
 }
 _NULL: dict[str, str] = {
-    "CONCAT": "NULL adds nothing; all NULL gives NULL",
-    "TRIM": "a NULL set strips nothing",
-    "LTRIM": "a NULL set strips nothing",
-    "RTRIM": "a NULL set strips nothing",
+    "CONCAT": "a NULL argument adds nothing; NULL if all are NULL",
+    "TRIM": "a NULL set removes nothing",
+    "LTRIM": "a NULL set removes nothing",
+    "RTRIM": "a NULL set removes nothing",
     "REPLACE": "a NULL t changes nothing, a NULL r deletes",
     "REGEXP_REPLACE": "a NULL r deletes",
-    "REGEXP_MATCH": "NULL gives NULL; so does an empty match",
-    "ARRAY_COUNT": "NULL elements count; NULL otherwise gives 0",
-    "ARRAY_MIN": "NULL elements are skipped; NULL if none is left",
-    "ARRAY_MAX": "NULL elements are skipped; NULL if none is left",
-    "ARRAY_SUM": "NULL elements are skipped; NULL if none is left",
-    "ARRAY_TO_STRING": "NULL elements become null_text; no element gives NULL",
-    "GREATEST": "NULL, NaN and texts without a number are skipped; NaN if none is left",
-    "LEAST": "NULL, NaN and texts without a number are skipped; NaN if none is left",
-    "CRC32": "NULL counts as no bytes: 4294967295",
-    "CRC64": "NULL counts as no bytes: 18446744073709551615",
-    "COALESCE": "NULL only if all arguments are; NaN is not NULL",
-    "COUNT": "NULL inputs are skipped; 0 if none is left",
-    "COUNT_DISTINCT": "NULL inputs are skipped; 0 if none is left",
-    "STDDEV_SAMP": "NULL inputs are skipped; NULL if at most one is left",
+    "REGEXP_MATCH": "NULL gives NULL, and so does an empty match",
+    "ARRAY_COUNT": "NULL elements count; a NULL field gives 0",
+    "ARRAY_MIN": "NULL elements are skipped; NULL if there are no others",
+    "ARRAY_MAX": "NULL elements are skipped; NULL if there are no others",
+    "ARRAY_SUM": "NULL elements are skipped; NULL if there are no others",
+    "ARRAY_TO_STRING": "NULL elements become null_text; NULL if there are no elements",
+    "GREATEST": "NULL, NaN and texts without a number are skipped; NaN if there are no others",
+    "LEAST": "NULL, NaN and texts without a number are skipped; NaN if there are no others",
+    "CRC32": "NULL counts as an empty text: 4294967295",
+    "CRC64": "NULL counts as an empty text: 18446744073709551615",
+    "COALESCE": "NULL if all arguments are; NaN is not NULL",
+    "COUNT": "NULL inputs are skipped; 0 if there are no others",
+    "COUNT_DISTINCT": "NULL inputs are skipped; 0 if there are no others",
+    "STDDEV_SAMP": "NULL inputs are skipped; NULL if there is at most one other",
     "IF": "a NULL condition gives b",
 }
 _AGGREGATES: dict[str, tuple[str, str]] = {
     "COUNT": ("number", "number of inputs"),
-    "COUNT_DISTINCT": ("number", "number of different inputs, by their common reading"),
-    "SUM": ("number", "exact sum of Integers, else the correctly rounded sum"),
+    "COUNT_DISTINCT": ("number", "number of distinct inputs, compared by the common reading"),
+    "SUM": ("number", "exact sum of Integers, otherwise the correctly rounded sum"),
     "AVG": ("number", "the Double nearest to the mean"),
     "STDDEV_POP": ("number", "standard deviation of a population"),
     "STDDEV_SAMP": ("number", "standard deviation of a sample"),
-    "MIN": ("value", "the least input, the first of equals; NaN if one is"),
-    "MAX": ("value", "the greatest input, the first of equals; NaN if one is"),
-    "UNIQUE": ("value", "the first input if all are equal, else NULL"),
+    "MIN": ("value", "the least input, the first of equal ones; NaN if any input is NaN"),
+    "MAX": ("value", "the greatest input, the first of equal ones; NaN if any input is NaN"),
+    "UNIQUE": ("value", "the first input if all are equal, otherwise NULL"),
     "ANY": ("value", "the last input, in the order of updates"),
-    "GROUP_CONCAT": ("String", "different inputs in the order of updates, joined by delim (,)"),
+    "GROUP_CONCAT": ("String", "distinct inputs in the order of updates, joined by delim; default: a comma"),
 }
 TITLES: dict[str, str] = {
     "choice": "Choice",
@@ -150,11 +150,13 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Fun
         default = ", ".join(kind[0] for kind in function.parameters)
         notes = []
         if not function.deterministic:
-            notes.append("not deterministic: barred from views, queues, conflated topics, replication and aggregates")
+            notes.append(
+                "not deterministic: not allowed in views, queues, conflated topics, replication and aggregates"
+            )
         if function.gets == "header":
-            notes.append("of the record; NULL where it has none")
+            notes.append("NULL if the record has none")
         if function.lookup:
-            notes.append("in preprocessing and enrichment only")
+            notes.append("allowed only in preprocessing and enrichment")
         null = NULL_IN if function.strict else NULL_GIVEN
         null = _NULL.get(function.name, null if function.parameters else NO_ARGUMENTS)
         entries.append(
@@ -174,13 +176,13 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Fun
 
 
 def _table() -> tuple[FunctionEntry, ...]:
-    branch = "the value of a if the condition is true, else that of b; only one of them is evaluated"
+    branch = "a if the condition is TRUE, otherwise b; only one of them is evaluated"
     entries = [FunctionEntry("IF", _ARGUMENTS["IF"], "choice", 3, 3, "value", _NULL["IF"], branch)]
     for group in GROUPS:
         entries += _functions(group)
     for name, (least, most) in AGGREGATES.items():
         result, doc = _AGGREGATES[name]
-        notes = ("in projections only, never nested",)
+        notes = ("allowed only in projections, and not nested",)
         null = _NULL.get(name, SKIPPED)
         entries.append(
             FunctionEntry(name, _ARGUMENTS.get(name, "e"), "aggregate", least, most, result, null, doc, notes)

@@ -45,15 +45,19 @@ def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text
 
 ARRAYS = (
     function("ARRAY_COUNT", len, "values", "number", "number of values", strict=False),
-    function("ARRAY_MIN", array_min, "values", "scalar", "the least value, by the common reading", strict=False),
-    function("ARRAY_MAX", array_max, "values", "scalar", "the greatest value, by the common reading", strict=False),
-    function("ARRAY_SUM", array_sum, "values", "number", "the sum, of Integers exact", strict=False),
+    function(
+        "ARRAY_MIN", array_min, "values", "scalar", "the least value, compared by the common reading", strict=False
+    ),
+    function(
+        "ARRAY_MAX", array_max, "values", "scalar", "the greatest value, compared by the common reading", strict=False
+    ),
+    function("ARRAY_SUM", array_sum, "values", "number", "the sum; exact for Integers", strict=False),
     function(
         "ARRAY_TO_STRING",
         array_to_string,
         "values text text",
         "text",
-        "texts of all values joined by delim",
+        "texts of all values, joined by delim",
         strict=False,
     ),
 )
