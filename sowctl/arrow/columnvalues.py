@@ -750,10 +750,10 @@ def _variants(context: ReaderContext) -> ColumnReader:
 # --- The table
 
 _BINARY = "Base64; the bytes in bson and msgpack"
-_LIST = "an array; refused where the message type has none"
+_LIST = "an array; refused if the message type has no arrays"
 _DIGITS = "the number with all its digits"
-_INNER = "the value, as its own type has it"
-_STORED = "the value, as the type that it is stored as has it"
+_INNER = "the value, converted by its own type"
+_STORED = "the value, converted by its storage type"
 _ODD = "NaN and infinities as above"
 
 
@@ -766,8 +766,8 @@ RULES: dict[str, TypeRule] = {
     **_rules("BOOL", "bool", "true or false", _booleans),
     **_rules("INT8 INT16 INT32 INT64", "int8 to int64", "the number", _integer_values),
     **_rules("UINT8 UINT16 UINT32 UINT64", "uint8 to uint64", "the number", _integer_values),
-    **_rules("HALF_FLOAT", "float16", "the number; NaN, Infinity and -Infinity as these texts", _doubles),
-    **_rules("FLOAT", "float32", f"the shortest number that is the same in 32 bits; {_ODD}", _doubles),
+    **_rules("HALF_FLOAT", "float16", "the number; NaN, Infinity and -Infinity become these texts", _doubles),
+    **_rules("FLOAT", "float32", f"the shortest number that is equal in 32 bits; {_ODD}", _doubles),
     **_rules("DOUBLE", "float64", f"the number; {_ODD}", _doubles),
     **_rules("DECIMAL32 DECIMAL64 DECIMAL128 DECIMAL256", "decimal32 to decimal256", _DIGITS, _decimals),
     **_rules("STRING LARGE_STRING STRING_VIEW", "string, string_view", "the text", _texts),
@@ -777,26 +777,26 @@ RULES: dict[str, TypeRule] = {
     **_rules(
         "TIMESTAMP",
         "timestamp",
-        "YYYY-MM-DDTHH:MM:SS.ffffffZ in UTC, or with 9 digits; refused as dates are",
+        "YYYY-MM-DDTHH:MM:SS.ffffffZ in UTC, or with 9 digits; refused outside the years 1 to 9999",
         _timestamps,
     ),
     **_rules(
         "TIME32 TIME64",
         "time32, time64",
-        "HH:MM:SS, with 6 or 9 digits of a second where needed; refused beyond 24:00:00",
+        "HH:MM:SS, with 6 or 9 digits of a second if needed; refused beyond 24:00:00",
         _times,
     ),
     **_rules("DURATION", "duration", "the number of seconds with all its digits", _durations),
     **_rules(
         "INTERVAL_MONTH_DAY_NANO",
         "interval (month, day, ns)",
-        "a text of ISO 8601 such as P14M3DT-0.5S",
+        "ISO 8601 text such as P14M3DT-0.5S",
         _intervals,
     ),
     **_rules(
         "INTERVAL_MONTHS INTERVAL_DAY_TIME",
         "interval (other)",
-        "refused with the file: pyarrow does not read it",
+        "the whole file is refused: pyarrow does not read it",
         _unread,
     ),
     **_rules("LIST LARGE_LIST", "list", _LIST, _lists),
@@ -811,8 +811,8 @@ RULES: dict[str, TypeRule] = {
 """By the names of Arrow's types as :mod:`pyarrow.lib` has them behind ``Type_``."""
 
 _AS_STORAGE = TypeRule("all others", _STORED, _storages)
-_UUID = "a text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
-_JSON = "the value in json, refused where it is none; the text elsewhere"
+_UUID = "text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
+_JSON = "in json, the value (refused if it is not valid JSON); in other message types, the text"
 EXTENSION_RULES: dict[str, TypeRule] = {
     **_rules("arrow.uuid", "arrow.uuid", _UUID, _uuids),
     **_rules("arrow.json", "arrow.json", _JSON, _json_values),
@@ -820,7 +820,7 @@ EXTENSION_RULES: dict[str, TypeRule] = {
     **_rules(
         "arrow.fixed_shape_tensor",
         "arrow.fixed_shape_tensor",
-        "arrays within each other, by its shape and permutation",
+        "nested arrays, by its shape and permutation",
         _tensors,
     ),
     **_rules("arrow.opaque", "arrow.opaque", _STORED, _storages),
@@ -828,8 +828,8 @@ EXTENSION_RULES: dict[str, TypeRule] = {
 """By the names of Arrow's extension types; every other extension is read as what it is stored as."""
 
 PARQUET_RULES: dict[str, TypeRule] = {
-    **_rules("ENUM", "ENUM", "the text; refused where it is not UTF-8", _parquet_texts),
-    **_rules("INTERVAL", "INTERVAL", "a text of ISO 8601 such as P14M3DT0.5S", _parquet_intervals),
+    **_rules("ENUM", "ENUM", "the text; refused if it is not UTF-8", _parquet_texts),
+    **_rules("INTERVAL", "INTERVAL", "ISO 8601 text such as P14M3DT0.5S", _parquet_intervals),
     **_rules("UUID", "UUID", _UUID, _uuids),
     **_rules("JSON", "JSON", _JSON, _json_values),
 }

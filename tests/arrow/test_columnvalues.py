@@ -63,15 +63,17 @@ def test_every_extension_type_of_pyarrow_has_a_rule_and_samples() -> None:
 def test_the_page_has_the_rows_of_the_code() -> None:
     """sowctl-types(7): what each type becomes."""
     text = PAGE.read_text().replace("\\-", "-")
-    tables = [block.splitlines()[1:] for block in re.findall(r"\.nf\n(    type .*?)\n\.fi", text, re.DOTALL)]
-    told = [[(row[4:30].strip(), row[30:]) for row in table] for table in tables]
-    for rules, rows in zip((RULES, EXTENSION_RULES, PARQUET_RULES), told, strict=True):
+    # A cell of more than one line stands between T{ and T}.
+    text = re.sub(r"T\{\n(.*)\nT\}", r"\1", text)
+    tables = dict[str, list[list[tuple[str, ...]]]]()
+    for head, table in re.findall(r"\.TS\n[^\n]+\n\\fB([^\n]+)\\fR\t\\fBbecomes\\fR\n(.*?)\n\.TE", text, re.DOTALL):
+        tables.setdefault(head, []).append([tuple(row.split("\t")) for row in table.splitlines()])
+    for rules, rows in zip((RULES, EXTENSION_RULES, PARQUET_RULES), tables["type"], strict=True):
         assert [row for row in rows if row[0] != "all others"] == list(
             dict.fromkeys((rule.page, rule.becomes) for rule in rules.values())
         )
-    cells = re.search(r"\.nf\n    --type .*?\n(.*?)\n\.fi", text, re.DOTALL)
-    assert cells is not None
-    assert [row.split()[0] for row in cells[1].splitlines()] == list(KINDS)
+    (cells,) = tables["--type"]
+    assert [row[0] for row in cells] == list(KINDS)
 
 
 @pytest.mark.parametrize("code", [b"tiM", b"tiD"])
