@@ -36,14 +36,13 @@ def renewed(page: str) -> str:
 
 def tables() -> Iterator[str]:
     """The lines of all tables."""
-    yield from (".SS Elements", *_intro(), ".na", ".nh", ".TS", "l1 l1 l1 lw(27n).")
+    yield from (".SS Elements", *_intro(), ".na", ".TS", "l1 l1 l1 lw(27n).")
     yield r"\fBelement\fR	\fBtimes\fR		\fBvalue; default. Meaning\fR"
     for row in rows():
         if not any(f"/{name}/" in f"/{row.path}" for name in _ADDED):
             yield from _entry(row)
     yield from (
         ".TE",
-        ".hy",
         ".ad",
         ".SS Other names",
         "An old name is read like the present name; lint reports it under the rule.",
@@ -54,12 +53,12 @@ def tables() -> Iterator[str]:
     yield from dict.fromkeys(f"{escaped(row.row.tag)}	{row.row.retired}" for row in rows() if row.row.retired)
     yield from (".TE", ".SS Modules of actions")
     yield "The options of each module. A star marks required options. The type is text unless stated otherwise."
-    yield from (".na", ".nh", ".TS", "l lw(34n).", r"\fBmodule\fR	\fBoptions\fR")
+    yield from (".na", ".TS", "l lw(34n).", r"\fBmodule\fR	\fBoptions\fR")
     for modules in ACTION_MODULES.values():
         for name, module in modules.items():
             options = ", ".join(_option(option, kind, module.required) for option, kind in module.options.items())
             yield from (f"{escaped(name.removeprefix('amps-action-'))}	T{{", escaped(options) or "none", "T}")
-    yield from (".TE", ".hy", ".ad")
+    yield from (".TE", ".ad")
 
 
 def _intro() -> tuple[str, ...]:
