@@ -12,7 +12,7 @@ from pathlib import Path
 from sowctl.cli.manual.roff import GENERATED, escaped, sentence
 from sowctl.codes import table
 from sowctl.expressions.context import Context
-from sowctl.expressions.functions.table import TABLE, TITLES, FunctionEntry
+from sowctl.expressions.functions.table import NO_ARGUMENTS, NOT_NESTED, NULL_IN, SKIPPED, TABLE, TITLES, FunctionEntry
 
 NAME = "sowctl-expressions.7"
 
@@ -26,10 +26,21 @@ def made(directory: Path) -> dict[str, str]:
     return {NAME: "\n".join(lines) + "\n"}
 
 
+_COMMON = frozenset({NULL_IN, SKIPPED, NO_ARGUMENTS, NOT_NESTED})
+"""What the page says once for all functions, or for all aggregates."""
+_AGGREGATES = (
+    "NULL inputs are skipped.",
+    "If there are no others, the result is NULL unless stated otherwise.",
+    "Aggregates are allowed only in projections, and cannot be nested.",
+)
+
+
 def _functions() -> list[str]:
     lines: list[str] = []
     for group, title in TITLES.items():
         lines.append(f".SS {title}")
+        if group == "aggregate":
+            lines += _AGGREGATES
         for entry in TABLE:
             if entry.group == group:
                 lines += _entry(entry)
@@ -37,10 +48,8 @@ def _functions() -> list[str]:
 
 
 def _entry(entry: FunctionEntry) -> list[str]:
-    lines = [".TP", f'.BR {entry.name} "({escaped(entry.arguments)})"', escaped(sentence(entry.doc))]
-    if entry.arguments:
-        lines.append(escaped(sentence(entry.null)))
-    return lines + [escaped(sentence(note)) for note in entry.notes]
+    told = (entry.doc, *(text for text in (entry.null, *entry.notes) if text not in _COMMON))
+    return [".TP", f'.BR {entry.name} "({escaped(entry.arguments)})"', *(escaped(sentence(text)) for text in told)]
 
 
 def _codes() -> list[str]:

@@ -156,24 +156,24 @@ STRINGS = (
         trim,
         "text text?",
         "text",
-        "s without leading and trailing bytes of the set; default: one space",
+        "text without leading and trailing bytes of the set; default: one space",
         strict=False,
     ),
     function(
-        "LTRIM", ltrim, "text text?", "text", "s without leading bytes of the set; default: one space", strict=False
+        "LTRIM", ltrim, "text text?", "text", "text without leading bytes of the set; default: one space", strict=False
     ),
     function(
-        "RTRIM", rtrim, "text text?", "text", "s without trailing bytes of the set; default: one space", strict=False
+        "RTRIM", rtrim, "text text?", "text", "text without trailing bytes of the set; default: one space", strict=False
     ),
     function("REVERSE", lambda s: s[::-1], "text", "text", "the bytes in reverse order"),
-    function("UPPER", bytes.upper, "text", "text", "s with ASCII letters in upper case"),
-    function("LOWER", bytes.lower, "text", "text", "s with ASCII letters in lower case"),
+    function("UPPER", bytes.upper, "text", "text", "text with ASCII letters in upper case"),
+    function("LOWER", bytes.lower, "text", "text", "text with ASCII letters in lower case"),
     function(
         "REPLACE",
         replace,
         "text text text",
         "text",
-        "s with every t replaced by r, from left to right",
+        "text with every t replaced by r, from left to right",
         strict=False,
         gets="bounds",
     ),
@@ -182,9 +182,11 @@ STRINGS = (
         regexp_replace,
         "text pattern text",
         "text",
-        "s with every match of the pattern replaced by r; r is literal text",
+        "text with every match of the pattern replaced by r; r is literal text",
         strict=False,
         gets="bounds",
     ),
-    function("REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first match, not of its groups", strict=False),
+    function(
+        "REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first match, not of its groups", strict=False
+    ),
 )

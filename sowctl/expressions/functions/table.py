@@ -19,6 +19,7 @@ from sowctl.expressions.functions.signature import UNLIMITED, Function
 NULL_IN = "any NULL argument gives NULL"
 NULL_GIVEN = "NULL has no special effect"
 NO_ARGUMENTS = "takes no arguments"
+NOT_NESTED = "allowed only in projections, and not nested"
 SKIPPED = "NULL inputs are skipped; NULL if there are no others"
 _RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
 
@@ -92,8 +93,8 @@ _NULL: dict[str, str] = {
     "TRIM": "a NULL set removes nothing",
     "LTRIM": "a NULL set removes nothing",
     "RTRIM": "a NULL set removes nothing",
-    "REPLACE": "a NULL t changes nothing, a NULL r deletes",
-    "REGEXP_REPLACE": "a NULL r deletes",
+    "REPLACE": "a NULL t changes nothing; a NULL r deletes every t",
+    "REGEXP_REPLACE": "a NULL r deletes every match",
     "REGEXP_MATCH": "NULL gives NULL, and so does an empty match",
     "ARRAY_COUNT": "NULL elements count; a NULL field gives 0",
     "ARRAY_MIN": "NULL elements are skipped; NULL if there are no others",
@@ -176,13 +177,13 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Fun
 
 
 def _table() -> tuple[FunctionEntry, ...]:
-    branch = "a if the condition is TRUE, otherwise b; only one of them is evaluated"
+    branch = "value of a if the condition is TRUE, otherwise of b; only one of them is evaluated"
     entries = [FunctionEntry("IF", _ARGUMENTS["IF"], "choice", 3, 3, "value", _NULL["IF"], branch)]
     for group in GROUPS:
         entries += _functions(group)
     for name, (least, most) in AGGREGATES.items():
         result, doc = _AGGREGATES[name]
-        notes = ("allowed only in projections, and not nested",)
+        notes = (NOT_NESTED,)
         null = _NULL.get(name, SKIPPED)
         entries.append(
             FunctionEntry(name, _ARGUMENTS.get(name, "e"), "aggregate", least, most, result, null, doc, notes)

@@ -71,8 +71,8 @@ def md5(text: bytes) -> bytes:
 
 
 CHECKSUMS = (
-    function("CRC32", lambda s: crc32c(s or b""), "text", "number", "CRC-32C without final xor", strict=False),
-    function("CRC64", lambda s: crc64(s or b""), "text", "number", "CRC-64 without final xor", strict=False),
+    function("CRC32", lambda s: crc32c(s or b""), "text", "number", "CRC-32C without the final XOR", strict=False),
+    function("CRC64", lambda s: crc64(s or b""), "text", "number", "CRC-64 without the final XOR", strict=False),
     function("MD5", md5, "text", "text", "MD5 in hexadecimal digits"),
 )
 
