@@ -25,7 +25,7 @@ from tests.support import jsonslots
 
 MAN = Path(__file__).parents[2] / "man"
 ENV = Environment(lambda: 0)
-SUMS = re.findall(r"^    of (.+) are (\S+) and (\S+)$", (MAN / NAME).read_text().replace("\\-", "-"), re.MULTILINE)
+SUMS = re.findall(r"^    of (.+)\n +are (\S+) and (\S+)$", (MAN / NAME).read_text().replace("\\-", "-"), re.MULTILINE)
 every = pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
 
 

@@ -17,7 +17,8 @@ def first() -> None:
     with sowctl.open("sowctl.xml") as instance:
         orders = instance.topic("orders")
         orders.publish([{"orderId": 1, "symbol": "IBM", "qty": 200}])
-        for record in orders.query("/qty > 100", order_by="/qty DESC").records():
+        large = orders.query("/qty > 100", order_by="/qty DESC")
+        for record in large.records():
             print(record.sow_key, record.payload)
 
 
@@ -69,7 +70,8 @@ def comparing(topic: sowctl.TopicHandle) -> None:
     """COMPARING."""
     with topic.diff(at="-1h", ignored=["/time"]) as differences:
         for change in differences:
-            print(change.kind, change.key, [field.name for field in change.fields])
+            names = [field.name for field in change.fields]
+            print(change.kind, change.key, names)
     print(differences.counts.different)
     (record,) = topic.blame("2")
     for origin in record.fields:
