@@ -43,7 +43,7 @@ def tables() -> Iterator[str]:
             yield from _entry(row)
     yield from (
         ".TE",
-        ".ad",
+        ".ad l",
         ".SS Other names",
         "An old name is read like the present name; lint reports it under the rule.",
     )
@@ -58,7 +58,7 @@ def tables() -> Iterator[str]:
         for name, module in modules.items():
             options = ", ".join(_option(option, kind, module.required) for option, kind in module.options.items())
             yield from (f"{escaped(name.removeprefix('amps-action-'))}	T{{", escaped(options) or "none", "T}")
-    yield from (".TE", ".ad")
+    yield from (".TE", ".ad l")
 
 
 def _intro() -> tuple[str, ...]:
