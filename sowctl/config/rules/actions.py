@@ -33,7 +33,7 @@ def unknown_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: an instance refuses to start with an unknown module.
     Example: ``amps-action-do-delete-old-journal-files``.
-    Instead: the module that removes journals is amps-action-do-remove-journal.
+    Instead: write a module that exists; amps-action-do-remove-journal removes journals.
     """
     for step, module, known in steps(node):
         # A module that the file loads may be an action that only its author knows.
@@ -47,9 +47,9 @@ def unknown_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def misspelled_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: a Do module with a name that looks right and is wrong.
+    """What: a Do module whose name is a common misspelling.
 
-    Why: the name is often copied from elsewhere; no such module exists.
+    Why: the name is often copied from other configurations, but no such module exists.
     Example: ``amps-action-do-remove-journals``.
     Instead: ``amps-action-do-remove-journal``.
     """
@@ -79,11 +79,11 @@ def option_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def unknown_option(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: an option that its action module does not document; an error where it is one that exists, misspelled.
+    """What: an option that the action module does not document; an error if it is a misspelling of an existing one.
 
-    Why: a module does not read what it does not know, so the action does something else than the file says.
+    Why: a module ignores unknown options, so the action does not do what the file says.
     Example: ``<Crontab>0 2 * * *</Crontab>`` for amps-action-on-schedule.
-    Instead: write an option that the module has; sow-config(5) lists them.
+    Instead: write an option of the module; sow-config(5) lists them.
     """
     for step, module, known in steps(node):
         options = step.find("Options")
@@ -150,7 +150,7 @@ def usage(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def intervals(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Age, Duration or GracePeriod is not an interval.
 
-    Why: the unit decides what is removed.
+    Why: the unit is required to determine what is removed.
     Example: ``<Age>7 days</Age>``.
     Instead: ``7d``.
     """
@@ -158,9 +158,9 @@ def intervals(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def filters(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: a Filter or Condition of an action that is no expression.
+    """What: a Filter or Condition of an action that is not a valid expression.
 
-    Why: the action fails each time it runs. Texts with ``{{NAME}}`` are not judged: they are complete at run time only.
+    Why: the action fails each time it runs. Texts with ``{{NAME}}`` are complete only at run time and are not checked.
     Example: ``<Filter>/status = 'done</Filter>``.
     Instead: close the string.
     """
@@ -171,9 +171,9 @@ def filters(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def patterns(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: the Topic of an action is no regular expression.
+    """What: the Topic of an action is not a valid regular expression.
 
-    Why: the action could never find its topics.
+    Why: the action could never match a topic.
     Example: ``<Topic>orders[</Topic>``.
     Instead: close the bracket, or escape it.
     """

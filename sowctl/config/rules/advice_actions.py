@@ -31,9 +31,10 @@ JOURNAL_FILES = ("{}.00001.journal.gz", "{}.index.gz", "{}.topic.index", "{}.cli
 def deletes_everything(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Filter of delete-sow is true for every record.
 
-    Why: each run empties the topic; where it is journaled, every delete is written there too.
+    Why: each run empties the topic, and writes every delete to the journal if the topic is journalled.
     Example: ``<Filter>1=1</Filter>``.
-    Instead: name what may go, such as ``/status = 'done'``; if the wipe is meant, keep it and silence this rule.
+    Instead: write a filter for the records to delete, such as ``/status = 'done'``. To empty the topic on purpose,
+    ignore this rule.
     """
     for step in survey.doing("do-delete-sow"):
         condition = step.option("Filter")
@@ -74,7 +75,7 @@ def dangerous_command(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: execute-system with data that clients supply, or with a command that may run long.
 
     Why: the command goes through a shell, so data with a quote or a semicolon in it runs as a command; and the thread
-    that waits for it is monitored, so it must end within a second or two.
+    that waits for it is monitored, so the command must end within a second or two.
     Example: ``<Command>notify.sh '{{AMPS_DATA}}'</Command>``, or ``<Command>rsync -a sow backup:</Command>``.
     Instead: write the data to a file or topic that a program reads; end a long command with ``&``.
     """
@@ -106,10 +107,9 @@ def _slow(command: str) -> str | None:
 
 
 def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: actions that publish to a topic on whose messages one of them runs again, without any condition.
+    """What: actions that publish to a topic whose messages trigger one of them again, without a condition.
 
-    Why: a loop without an end is not supported; it fills the journals and never stops. Loops with a Filter or an If
-    are taken to end.
+    Why: the loop never ends and fills the journals. Loops with a Filter or an If are assumed to end.
     Example: on-publish-message for ``orders`` with do-publish-message to ``orders``.
     Instead: publish to another topic, or let a Filter end the loop.
     """
@@ -189,9 +189,9 @@ def _loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]])
 def removes_needed_files(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Pattern of remove-files covers files of the journal, of topics, or of the statistics.
 
-    Why: it removes what the instance works with; only files that end in ``.journal`` are refused.
+    Why: it removes files that the instance uses; only files that end in ``.journal`` are protected.
     Example: ``<Pattern>./sow/*</Pattern>`` where topics have ``<FileName>./sow/%n.sow</FileName>``.
-    Instead: write a Pattern that names logs alone, such as ``./logs/*.log``.
+    Instead: write a Pattern that matches only logs, such as ``./logs/*.log``.
     """
     removals = [(s, p) for s in survey.doing("do-remove-files") if (p := s.option("Pattern")) is not None and p.text]
     if not removals:

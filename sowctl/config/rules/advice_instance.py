@@ -22,9 +22,9 @@ _TRANSPORT_PATHS = ("FileName", "MessageDiskPath", "Certificate", "PrivateKey", 
 def numa_tuned(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: NUMA tuning is switched on.
 
-    Why: it binds threads to processors; on shared hosts, in virtual machines and in containers that is a hindrance.
+    Why: it binds threads to processors, which is harmful on shared hosts, in virtual machines and in containers.
     Example: ``<NUMA><Enabled>enabled</Enabled></NUMA>``.
-    Instead: write ``disabled`` on such machines; on a host of its own, the line may go: enabled is the default.
+    Instead: write ``disabled`` on such machines. On a dedicated host, remove the line: enabled is the default.
     """
     for numa in node.all("NUMA"):
         enabled = numa.find("Enabled")
@@ -36,8 +36,8 @@ def numa_tuned(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def relative_path(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a relative path in an instance that listens.
 
-    Why: a server counts it from its working directory, and a service starts elsewhere than a person; sowctl itself
-    counts from the directory of the configuration. Several paths into one directory are remarked on once.
+    Why: a server resolves it against its working directory, which differs between a service and a shell; sowctl
+    resolves it against the directory of the configuration. Several paths in one directory are reported once.
     Example: ``<JournalDirectory>./journals</JournalDirectory>``.
     Instead: write ``/var/lib/shop/journals``, or ``${AMPS_CONFIG_DIRECTORY}/journals``.
     """
@@ -88,7 +88,7 @@ def _paths(survey: Survey) -> Iterator[tuple[ElementNode, str]]:
 def awkward_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Name of the instance has a space, ``/``, ``\\``, ``$`` or ``~``.
 
-    Why: it is part of the names of journal files, and is typed into shells.
+    Why: it is part of the names of journal files, and awkward in shells.
     Example: ``<Name>My Server</Name>``.
     Instead: use letters, digits, ``-``, ``_`` and dots.
     """
@@ -102,7 +102,7 @@ def awkward_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def clear_secret(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a password, token or key is written into the file.
 
-    Why: whoever can read the file learns the secret, and the admin interface shows the whole file.
+    Why: everybody who can read the file learns the secret, and the admin interface shows the whole file.
     Example: ``<Password>hunter2</Password>`` in the Options of a module.
     Instead: let the module read a file, if it can. ``${NAME}`` keeps the secret out of this file, but not out of the
     admin interface, which then needs Authentication.
@@ -131,7 +131,7 @@ def unverified_peer(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: any program can pose as the other side, so the encryption protects nothing.
     Example: ``<AllowSelfSigned>true</AllowSelfSigned>``.
-    Instead: remove it, and tell the module the authority that signed the certificate.
+    Instead: remove it, and configure the authority that signed the certificate.
     """
     for found in survey.tree:
         if found.tag in _UNVERIFIED and found.text.lower() not in ("", "false", "disabled", "no", "0"):
@@ -142,8 +142,8 @@ def unverified_peer(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Module, MessageType or Protocol that nothing refers to.
 
-    Why: it is dead configuration, or a reference to it is misspelled. Message types that a Transport of any type may
-    carry, and modules that add functions when they are loaded, count as used.
+    Why: it is unused, or a reference to it is misspelled. Message types that a Transport of any type may carry, and
+    modules that add functions when they are loaded, count as used.
     Example: a Protocol ``web`` in Protocols, and no Transport with ``<Protocol>web</Protocol>``.
     Instead: remove it, or refer to it.
     """
@@ -182,10 +182,9 @@ def _type_words(survey: Survey) -> set[str | None]:
 def validation_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ConfigValidation is disabled.
 
-    Why: a server then takes wrong values as they are, with unpredictable effects, loss of data included. sowctl
-    checks all the same.
+    Why: a server then uses invalid values, with unpredictable effects, including data loss. sowctl still checks them.
     Example: ``<ConfigValidation>disabled</ConfigValidation>``.
-    Instead: remove it, and correct what the server complains about.
+    Instead: remove it, and correct the errors that the server reports.
     """
     given = node.find("ConfigValidation")
     if given is not None and switch(given) is False:
@@ -196,8 +195,7 @@ def validation_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def batch_size(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: BatchSize in a configuration.
 
-    Why: it is no element of a configuration but a parameter of the ``sow`` command, where a client sets it, up to
-    10,000.
+    Why: it is not a configuration element but a parameter of the ``sow`` command, which a client sets, up to 10,000.
     Example: ``<BatchSize>1000</BatchSize>`` in a Topic.
     Instead: remove it here, and set it in the client.
     """

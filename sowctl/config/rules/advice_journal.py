@@ -23,7 +23,7 @@ TRIES = 1000
 def size_for_production(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: JournalSize is less than 250MB or more than 2GB.
 
-    Why: small files make many rotations, which suits development only; large ones are slow to remove and to recover.
+    Why: small files rotate often, which suits development only; large files are slow to remove and to recover.
     Example: ``<JournalSize>10MB</JournalSize>``.
     Instead: 250MB to 2GB, or no JournalSize: the default is 1GB.
     """
@@ -36,8 +36,8 @@ def size_for_production(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def never_removed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TransactionLog, and no action that removes journals.
 
-    Why: journals are never removed by themselves, so they grow until the disk is full. Compressing and archiving only
-    delay that.
+    Why: journals are never removed automatically and grow until the disk is full. Compressing and archiving only delay
+    this.
     Example: a TransactionLog with Topics, and no Actions.
     Instead: add an Action with ``amps-action-do-remove-journal`` and an Age, every day.
     """
@@ -49,7 +49,8 @@ def never_removed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def direct_io_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: O_DIRECT is disabled.
 
-    Why: writes then pass through the cache of the operating system; what was acknowledged may be lost when power fails.
+    Why: writes then pass through the cache of the operating system; acknowledged messages may be lost in a power
+    failure.
     Example: ``<O_DIRECT>disabled</O_DIRECT>``.
     Instead: remove the line, unless the file system cannot write directly.
     """
@@ -64,7 +65,7 @@ def flush_interval_changed(node: ElementNode, survey: Survey) -> Iterator[Proble
 
     Why: the default is good for most loads; a smaller one may enlarge the journals, a larger one delays others.
     Example: ``<FlushInterval>1ms</FlushInterval>``.
-    Instead: leave the default, unless measurements speak for another.
+    Instead: leave the default, unless measurements show that another value is better.
     """
     given = node.find("FlushInterval")
     number = interval(given)
@@ -74,10 +75,11 @@ def flush_interval_changed(node: ElementNode, survey: Survey) -> Iterator[Proble
 
 
 def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: the Name of a journal topic is a regular expression without anchors, and records more than it seems to.
+    """What: the Name of a journal topic is a regular expression without anchors, and may match more topics than
+    intended.
 
-    Why: it is searched for anywhere in a topic name, and a dot stands for any character. A name that is plain but for
-    its dots is remarked on only where it matches another topic of the file that is not recorded by its own name.
+    Why: it matches anywhere in a topic name, and a dot matches any character. A name whose only special characters are
+    dots is reported only if it matches another topic of the file that is not logged under its own name.
     Example: ``<Name>ORDERS_.*</Name>`` also records ``OLD_ORDERS_1``.
     Instead: write ``^ORDERS_.*``, or ``^md\\.fx$`` for one name with a dot.
     """
@@ -176,7 +178,7 @@ def _anchored(pattern: str) -> str:
 def records_nothing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TransactionLog without Topic.
 
-    Why: it records nothing; that is legal, and rarely meant.
+    Why: it logs nothing, which is valid but rarely intended.
     Example: ``<TransactionLog><JournalDirectory>./journals</JournalDirectory></TransactionLog>``.
     Instead: add the topics, or remove TransactionLog.
     """
@@ -187,8 +189,8 @@ def records_nothing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def acknowledgements_expire_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: InactiveClientAckExpiration is shorter than journals are kept.
 
-    Why: what is forgotten about a publisher cannot tell its repeated messages from new ones, while the messages
-    themselves are still in the journals.
+    Why: once the sequence number of a publisher has expired, its repeated messages count as new, although the originals
+    are still in the journals.
     Example: ``<InactiveClientAckExpiration>1d</InactiveClientAckExpiration>`` where journals are removed after 7d.
     Instead: make it longer than the Age of remove-journal.
     """
@@ -204,9 +206,9 @@ def acknowledgements_expire_early(node: ElementNode, survey: Survey) -> Iterator
 def removed_too_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: journals are removed before they are archived, before a queue's messages expire, or inside a History.
 
-    Why: what is removed cannot be archived any more, and neither a replay nor a rebuild reaches further back.
+    Why: removed journals cannot be archived, and limit how far back a replay or rebuild can reach.
     Example: remove-journal with ``<Age>1d</Age>`` beside a Queue with ``<Expiration>7d</Expiration>``.
-    Instead: keep journals longer than the longest of the others, and archive them before.
+    Instead: keep journals longer than the longest of the other periods, and archive them before they are removed.
     """
     removal = min(_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
     if removal is None:

@@ -18,7 +18,7 @@ SHARE = 5
 def replication_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a replication Transport with another Name than its Type.
 
-    Why: log lines and statistics show the Name; as the Type, it says what the connection is.
+    Why: log lines and statistics show the Name; a Name equal to the Type shows the kind of connection.
     Example: ``<Name>repl-in</Name>`` beside ``<Type>amps-replication</Type>``.
     Instead: ``<Name>amps-replication</Name>``.
     """
@@ -31,9 +31,9 @@ def replication_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def no_sync_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an instance that accepts publishes replicates to no destination with SyncType sync.
 
-    Why: a publisher is told that a message is safe before another instance has it; on failover it may be lost.
+    Why: a message is acknowledged before another instance has it, and may be lost on failover.
     Example: ``<SyncType>async</SyncType>`` in the only Destination.
-    Instead: make the destination that clients fail over to ``sync``; async is right for distant copies.
+    Instead: make the destination for failover ``sync``; async suits distant copies.
     """
     destinations = list(node.all("Destination"))
     clients = any(not replicates(transport) for transport in survey.nodes("Transport"))
@@ -45,7 +45,7 @@ def no_sync_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def no_pass_through(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination without PassThrough, in an instance that others replicate to and that has several.
 
-    Why: messages that arrive by replication are not passed on; they end after one hop.
+    Why: messages that arrive by replication are not forwarded; they end after one hop.
     Example: two Destinations and a Transport of type amps-replication, and no PassThrough.
     Instead: ``<PassThrough>.*</PassThrough>`` in each Destination, unless every instance reaches every other.
     """
@@ -62,11 +62,11 @@ def no_pass_through(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def unequal_group(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: a Destination of this instance's own Group is sent only a part of what the transaction log records.
+    """What: a Destination of this instance's own Group receives only part of the logged messages.
 
-    Why: a Group says that its instances are fully equivalent; a client that fails over to one with less misses data.
-    Seen from one file: a Filter, or a recorded SOW topic or queue that the Destination does not name. Where several
-    files are given to lint, instances that name the same Group must also define the same entries.
+    Why: the instances of a Group are assumed to be equivalent; a client that fails over to an incomplete one misses
+    data. The rule reports a Filter, and a logged SOW topic or queue that the Destination does not name. If lint checks
+    several files, instances with the same Group must also define the same entries.
     Example: ``<Group>shop</Group>`` at the top and in a Destination with one of two topics.
     Instead: replicate everything inside a Group, or give the other instance a Group of its own.
     """
@@ -105,9 +105,9 @@ def age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ClientMessageAgeLimit is set in an instance with SOW topics.
 
     Why: a client whose oldest waiting message is older than this is disconnected, and the result of a large SOW query
-    waits long on a slow link.
+    can wait long on a slow link.
     Example: ``<ClientMessageAgeLimit>90s</ClientMessageAgeLimit>``.
-    Instead: make it longer than the slowest client needs for its largest query, or use ClientMaxCapacity.
+    Instead: make it longer than the slowest client needs for the largest query, or use ClientMaxCapacity.
     """
     if not survey.entries:
         return
@@ -122,9 +122,9 @@ def age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def memory_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: MessageMemoryLimit is more than a fifth of the memory.
 
-    Why: waiting messages then push other data out of memory, and the machine swaps.
+    Why: waiting messages can then displace other data, and the machine swaps.
     Example: ``<MessageMemoryLimit>32GB</MessageMemoryLimit>`` with ``<!-- sowctl: assume memory=64GB -->``.
-    Instead: 10 percent of the memory, which is the default. Only judged where such a comment says how much there is.
+    Instead: 10 percent of the memory, which is the default. The rule applies only if such a comment states the memory.
     """
     memory = survey.facts.memory
     if memory is None:
@@ -144,7 +144,7 @@ def _rounded(number: int) -> str:
 def tcp_with_certificate(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport of type tcp with Certificate and PrivateKey.
 
-    Why: both together switch TLS on, which the type does not show.
+    Why: both together enable TLS, which the type does not show.
     Example: ``<Type>tcp</Type>`` beside ``<Certificate>`` and ``<PrivateKey>``.
     Instead: ``<Type>tcps</Type>``.
     """

@@ -17,10 +17,10 @@ def _leases(node: ElementNode) -> bool:
 def one_at_a_time(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a queue gives each subscription one message at a time, which is the default.
 
-    Why: a consumer waits for a round trip after each message; with two or more, the next one is there already.
+    Why: a consumer waits for a round trip after each message; with two or more, the next message is already there.
     Example: a Queue without MaxPerSubscriptionBacklog.
-    Instead: write ``<MaxPerSubscriptionBacklog>2</MaxPerSubscriptionBacklog>`` or more; keep 1 where each message may
-    only be taken when the one before is done.
+    Instead: write ``<MaxPerSubscriptionBacklog>2</MaxPerSubscriptionBacklog>`` or more; keep 1 if a message may be
+    taken only when the previous one is done.
     """
     backlog = node.find("MaxPerSubscriptionBacklog")
     if _leases(node) and (backlog is None or count(backlog) == 1):
@@ -34,7 +34,7 @@ def without_lease(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: a consumer that hangs keeps its messages until it disconnects; no other consumer gets them.
     Example: a Queue with Name and MessageType alone.
-    Instead: add ``<LeasePeriod>30s</LeasePeriod>``, or as long as a message takes at worst.
+    Instead: add ``<LeasePeriod>30s</LeasePeriod>``, or the longest time that a message takes.
     """
     if _leases(node) and node.find("LeasePeriod", "LeaseTimeout") is None:
         name = node.value("Name", "Topic") or ""
@@ -45,9 +45,9 @@ def without_lease(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def two_ways_to_save_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: TargetQueueDepth and FileBackedMetadata in one queue.
 
-    Why: each keeps the memory of a long queue small; together they are usually unnecessary.
+    Why: each limits the memory of a long queue; both together are usually unnecessary.
     Example: ``<TargetQueueDepth>100k</TargetQueueDepth>`` beside ``<FileBackedMetadata>enabled</FileBackedMetadata>``.
-    Instead: keep TargetQueueDepth; it bounds what is in memory.
+    Instead: keep TargetQueueDepth, which bounds the memory.
     """
     metadata = node.find("FileBackedMetadata")
     if metadata is not None and node.find("TargetQueueDepth") is not None:

@@ -61,7 +61,7 @@ def compacts_often(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def proxied_automatically(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: enable-proxied-transfer in an action that runs by itself.
 
-    Why: it is for disaster recovery; while the owner of a queue is alive, messages may be delivered twice.
+    Why: it is meant for disaster recovery; while the owner of a queue is alive, messages may be delivered twice.
     Example: ``amps-action-on-disconnect-replication`` with ``amps-action-do-enable-proxied-transfer``.
     Instead: let ``amps-action-on-admin`` run it, so that a person decides.
     """
@@ -80,7 +80,7 @@ def proxied_automatically(node: ElementNode, survey: Survey) -> Iterator[Problem
 def flapping(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Age of upgrade-replication is more than about half the Age of downgrade-replication.
 
-    Why: a destination that is just fast enough is downgraded and upgraded in turn.
+    Why: a destination that is just fast enough is alternately downgraded and upgraded.
     Example: upgrade with ``<Age>5s</Age>`` beside downgrade with ``<Age>6s</Age>``.
     Instead: give upgrade half the Age of downgrade, or less.
     """

@@ -39,7 +39,7 @@ def statistics_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def logs_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a log is written to files, and no action removes or compresses them.
 
-    Why: the disk fills. A log that overwrites one file at each rotation does not grow, and is left alone.
+    Why: the disk fills. A log that overwrites one file at each rotation does not grow and is not reported.
     Example: ``<FileName>./logs/%Y%m%d-%n.log</FileName>``, and no Actions.
     Instead: add an Action with ``amps-action-do-remove-files``, an Age, and a Pattern such as ``./logs/*.log``.
     """
@@ -107,7 +107,7 @@ def _levels(target: ElementNode) -> set[str]:
 def rotation_overwrites(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: RotationThreshold in a Target whose FileName is always the same.
 
-    Why: each rotation overwrites the log before it.
+    Why: each rotation overwrites the previous log.
     Example: ``<FileName>./logs/amps.log</FileName>`` beside ``<RotationThreshold>1GB</RotationThreshold>``.
     Instead: put a counter or the time into the name: ``./logs/amps-%Y%m%d-%n.log``.
     """
@@ -121,9 +121,9 @@ def rotation_overwrites(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def admin_open(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: Admin listens on all addresses and asks for no logon.
+    """What: Admin listens on all addresses without Authentication.
 
-    Why: anyone who reaches the port can disconnect clients and shut the server down.
+    Why: anyone who can reach the port can disconnect clients and shut down the server.
     Example: ``<InetAddr>8085</InetAddr>`` without Authentication.
     Instead: write ``<InetAddr>localhost:8085</InetAddr>``, or add Authentication.
     """
@@ -141,10 +141,10 @@ def admin_open(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def log_shows_data(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a log of level trace or developer, or one that includes message 12-0010.
 
-    Why: it writes out what messages contain, and the commands of clients with their logon. Where Environment names a
-    test or development instance, only 12-0010 is looked at.
+    Why: the log contains the data of messages, and the commands of clients with their logon. If Environment names a
+    test or development instance, only 12-0010 is reported.
     Example: ``<Level>trace</Level>`` in a Target.
-    Instead: write info. To look into something, use trace for a while and add
+    Instead: write info. To investigate a problem, use trace for a short time and add
     ``<ExcludeErrors>12-0010</ExcludeErrors>``.
     """
     excluded = _names_logon(node.value("ExcludeErrors"))

@@ -36,7 +36,7 @@ def _slab(node: ElementNode) -> int | None:
 def message_too_large(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the largest message that the author expects does not fit into a slab of the topic.
 
-    Why: a message is kept in one slab, which has 64 bytes of its own; a larger message cannot be stored at all.
+    Why: a message is stored in one slab, of which 64 bytes are overhead; a larger message cannot be stored.
     Example: ``<!-- sowctl: assume largest-message=6MB -->`` in a file with a topic of the default slab size, 5MB.
     Instead: set SlabSize to four times the largest message, or more.
     """
@@ -58,12 +58,12 @@ def _fitting(largest: int) -> str:
 
 
 def slab_without_need(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: SlabSize is set where the default, 5MB, would do.
+    """What: SlabSize is set although the default, 5MB, would suffice.
 
-    Why: the default suits messages up to about 1MB; a size of one's own has to be kept right by hand.
+    Why: the default suits messages up to about 1MB; another size must be maintained by hand.
     Example: ``<SlabSize>1MB</SlabSize>``.
-    Instead: remove SlabSize, unless measurements speak for it. Larger sizes are remarked on only where a comment such
-    as ``<!-- sowctl: assume largest-message=10KB -->`` says that the default suffices.
+    Instead: remove SlabSize, unless measurements show that it helps. Larger sizes are reported only if a comment such
+    as ``<!-- sowctl: assume largest-message=10KB -->`` shows that the default suffices.
     """
     slab = node.find("SlabSize")
     number = size(slab)
@@ -80,7 +80,7 @@ def slab_without_need(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def slab_too_small(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a slab holds fewer than four of the largest messages that the author expects.
 
-    Why: what is left at the end of a slab is wasted, and growth comes in steps of hardly more than one message.
+    Why: the space at the end of a slab is wasted, and the file grows in steps of hardly more than one message.
     Example: ``<!-- sowctl: assume largest-message=2MB -->`` in a file with a topic of the default slab size, 5MB.
     Instead: set SlabSize to four times the largest message, or more.
     """
@@ -94,10 +94,11 @@ def slab_too_small(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def slabs_below_cores(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SlabSize is so large that the topic will have fewer slabs than there are processors.
 
-    Why: a query searches slabs in parallel; with few slabs, processors stand idle.
-    Example: ``<SlabSize>1GB</SlabSize>`` with ``<!-- sowctl: assume cores=16 memory=8GB -->``: memory holds eight.
-    Instead: lower SlabSize. How many slabs there will be is judged by memory, and by ExpectedKeyCountHint times the
-    largest message, where the comment says both.
+    Why: a query searches slabs in parallel; with few slabs, processors are idle.
+    Example: ``<SlabSize>1GB</SlabSize>`` with ``<!-- sowctl: assume cores=16 memory=8GB -->``: memory has room for
+    eight slabs.
+    Instead: lower SlabSize. The number of slabs is estimated from the memory, and from ExpectedKeyCountHint times the
+    largest message if the comment states both.
     """
     slab, facts = node.find("SlabSize"), survey.facts
     number = size(slab)
@@ -127,8 +128,8 @@ def large_at_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Why: each processor that writes reserves slabs of its own, so a file starts at about the number of processors times
     SlabSize times InitialSlabCount.
     Example: ``<SlabSize>100MB</SlabSize>`` with ``<InitialSlabCount>10</InitialSlabCount>``: 1GB for each processor.
-    Instead: lower one of the two, unless the space is there. Remarked on from 1GB, or 128MB for each processor where
-    no comment such as ``<!-- sowctl: assume cores=16 -->`` says how many there are.
+    Instead: lower one of the two, unless there is enough space. Reported from 1GB, or from 128MB for each processor if
+    no comment such as ``<!-- sowctl: assume cores=16 -->`` states their number.
     """
     slab, slabs = _slab(node), node.find("InitialSlabCount")
     where = node.find("SlabSize") or slabs
@@ -146,11 +147,11 @@ def large_at_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: ExpectedKeyCountHint is no power of two.
+    """What: ExpectedKeyCountHint is not a power of two.
 
-    Why: it is rounded up to one; the number in the file is not the one in use.
+    Why: it is rounded up to a power of two; the number in the file is not the one in use.
     Example: ``<ExpectedKeyCountHint>1M</ExpectedKeyCountHint>`` counts as 1048576.
-    Instead: nothing has to change; write the power of two to say what happens.
+    Instead: no change is needed; write the power of two to make the value explicit.
     """
     hint = node.find("ExpectedKeyCountHint")
     number = count(hint)
@@ -162,11 +163,11 @@ def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: ExpectedKeyCountHint asks for an index that memory cannot hold.
+    """What: ExpectedKeyCountHint requires an index that does not fit into memory.
 
-    Why: the index is sized at start, at least 16 bytes for each expected key, whether the keys come or not.
+    Why: the index is allocated at start with at least 16 bytes for each expected key, whether the keys exist or not.
     Example: ``<ExpectedKeyCountHint>1000M</ExpectedKeyCountHint>`` with ``<!-- sowctl: assume memory=8GB -->``.
-    Instead: write the number of records that really come. Without such a comment, a terabyte is taken as the limit.
+    Instead: write the number of records that you expect. Without such a comment, the limit is a terabyte.
     """
     hint = node.find("ExpectedKeyCountHint")
     number = count(hint)
@@ -184,7 +185,7 @@ def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a HashIndex over the Key fields of a topic, or over the Grouping fields of a view.
 
-    Why: records are found by these fields anyway; a second index costs memory and time and is never better.
+    Why: lookups by these fields are indexed already; a second index costs memory and time without a benefit.
     Example: ``<Key>/id</Key>`` and ``<HashIndex><Key>/id</Key></HashIndex>`` in one Topic.
     Instead: remove the HashIndex.
     """

@@ -26,8 +26,8 @@ def _persistent(node: ElementNode) -> bool:
 def slash_in_file_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName has ``%n``, and the topic name has a slash after its first character.
 
-    Why: a server puts the name into the path as it is, so the slash begins a directory, which nothing creates; sowctl
-    itself writes ``%2F`` for the slash.
+    Why: a server puts the name into the path unchanged, so the slash separates a directory, which is not created;
+    sowctl writes ``%2F`` for the slash.
     Example: ``<FileName>./sow/%n.sow</FileName>`` in the topic ``orders/europe``.
     Instead: create the directory, or write a FileName without ``%n``.
     """
@@ -39,11 +39,11 @@ def slash_in_file_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def file_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: FileName leaves the directory of the configuration through ``..`` or a link.
+    """What: FileName is outside the directory of the configuration, through ``..`` or a link.
 
     Why: a copy of the directory is then not a copy of the instance, and two copies write to one store.
     Example: ``<FileName>../sow/%n.sow</FileName>``.
-    Instead: keep stores below the directory, or write an absolute path, which says that another place is meant.
+    Instead: keep stores below the directory, or write an absolute path to show that another place is intended.
     """
     file, name = node.find("FileName"), node.value("Name", "Topic") or ""
     if file is None or not file.text or is_transient(node) or file.text.startswith(("{{", "${")):
@@ -62,9 +62,9 @@ def file_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def name_like_a_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the name of a SOW entry has characters of a regular expression, such as a dot.
 
-    Why: in the SOW the name stands for itself, but a subscription takes it for a pattern and matches more than it.
+    Why: in the SOW the name is literal, but a subscription treats it as a pattern that also matches other names.
     Example: ``<Name>md.fx</Name>``: a subscription to it also receives ``md-fx``.
-    Instead: use letters, digits, ``-``, ``_`` and ``/``. If many topics are meant, write Pattern.
+    Instead: use letters, digits, ``-``, ``_`` and ``/``. To define many topics, write Pattern.
     """
     name = node.value("Name", "Topic") or ""
     if survey.regex_topics and is_pattern(name):
@@ -76,8 +76,8 @@ def name_like_a_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def lost_on_restart(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a transient topic that the transaction log does not record.
 
-    Why: a transient topic is rebuilt from the log at start; without it, its contents are gone. This is by design, and
-    often not what was meant. Topics whose records expire within an hour are taken for caches and left alone.
+    Why: a transient topic is rebuilt from the log at start; without it, its contents are lost. This is by design, but
+    often not intended. Topics whose records expire within an hour count as caches and are not reported.
     Example: ``<Durability>transient</Durability>`` in ``positions``, and no such Topic in TransactionLog.
     Instead: add the topic to TransactionLog, or make it persistent.
     """
@@ -108,9 +108,9 @@ def _comparable(survey: Survey) -> bool:
 def file_ignored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName in a transient topic.
 
-    Why: a transient topic has no file; a reader of the line looks for one.
+    Why: a transient topic has no file; the line is misleading.
     Example: ``<FileName>./sow/%n.sow</FileName>`` beside ``<Durability>transient</Durability>``.
-    Instead: remove FileName, or Durability if the records should stay.
+    Instead: remove FileName, or remove Durability to keep the records.
     """
     file = node.find("FileName")
     if file is not None and is_transient(node):
@@ -124,8 +124,8 @@ def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: its records cannot be replayed or replicated, and if its file is lost, nothing can rebuild it.
     Example: a Topic ``orders`` with FileName, and no Topic ``orders`` in TransactionLog.
-    Instead: add the topic to TransactionLog, if any of this is needed. Where a file has no TransactionLog at all, the
-    first topic stands for all.
+    Instead: add the topic to TransactionLog if you need any of this. If a file has no TransactionLog at all, only the
+    first topic is reported.
     """
     if not survey.whole or not _comparable(survey):
         return
@@ -150,7 +150,7 @@ def history_too_fine(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: nearly every update becomes a version of its own, so storage grows with the update rate times the window.
     Example: ``<Window>1w</Window><Granularity>0s</Granularity>``.
-    Instead: write the coarsest Granularity that the questions about the past allow, or a shorter Window.
+    Instead: write the coarsest Granularity that your queries of the past allow, or a shorter Window.
     """
     for history in node.all("History"):
         step = history.find("Granularity")

@@ -25,10 +25,11 @@ def _projected(view: ElementNode) -> Iterator[tuple[ElementNode, Tree]]:
 
 
 def neither_aggregated_nor_grouped(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: a view projects a field that is in no aggregate and that Grouping does not determine.
+    """What: a view projects a field that is neither in an aggregate nor determined by Grouping.
 
-    Why: such a field has the value of the message that was processed last; when that record is deleted, it stays.
-    Determined are the grouping fields, what a Join makes equal to them, and every field of a topic whose Key is.
+    Why: such a field has the value of the message that was processed last, and keeps it when that record is deleted.
+    Determined fields are the grouping fields, fields that a Join makes equal to them, and every field of a topic whose
+    Key is determined.
     Example: ``<Field>/price</Field>`` in a view grouped by ``/symbol``.
     Instead: put it into an aggregate such as ``MAX(/price) AS /price``, or add it to Grouping.
     """
@@ -110,9 +111,9 @@ def _outside_aggregates(tree: Tree) -> Iterator[Field]:
 def aggregate_inside_if(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an aggregate inside ``IF``.
 
-    Why: live updates of such a field were seen to be wrong on a server of version 5.3.5.135.
+    Why: on a server of version 5.3.5.135, live updates of such a field were observed to be wrong.
     Example: ``IF(SUM(/qty) > 0, SUM(/value) / SUM(/qty), 0) AS /average``.
-    Instead: project the aggregates by themselves and decide in a view over this one.
+    Instead: project the aggregates separately, and use IF in a view over this one.
     """
     for field, tree in _projected(node):
         found = _inside_if(tree)
@@ -136,7 +137,7 @@ def _inside_if(tree: Tree) -> Call | None:
 
 
 def fast_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: a view computes on every update of a topic that the same file conflates for others.
+    """What: a view is computed on every update of a topic for which the same file defines a ConflatedTopic.
 
     Why: a topic that is worth a ConflatedTopic changes often, and each change recalculates the view.
     Example: a View over ``quotes`` without Conflation, beside a ConflatedTopic over ``quotes``.
@@ -166,7 +167,7 @@ def join_fans_out(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: an update on the right recalculates every matching row on the left; with many rows, that is slow.
     Example: ``[orders]./customer = [customers]./id``: a changed customer touches all of its orders.
-    Instead: nothing has to change; know the cost, and publish the right side no more often than needed.
+    Instead: no change is needed; be aware of the cost, and publish the right side no more often than needed.
     """
     entry = survey.entry(node)
     pairs: dict[tuple[str, str], tuple[ElementNode, list[str], str]] = {}

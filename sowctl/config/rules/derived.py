@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def cross_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: a view over a topic of another message type that does not write the type everywhere.
+    """What: a view over a topic of another message type that does not state the type everywhere.
 
-    Why: an unqualified name is looked up with the view's own message type. A name that one topic alone has is meant all
-    the same (a warning); of several, none is.
+    Why: an unqualified name is looked up with the view's own message type. If only one topic has the name, it is used
+    (a warning); if several have it, none is used.
     Example: an nvfix View with ``<UnderlyingTopic>orders</UnderlyingTopic>`` over json orders.
     Instead: write ``[json].[orders]`` in UnderlyingTopic and before every field.
     """
@@ -163,9 +163,9 @@ def join_and_text(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def other_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a ConflatedTopic over a topic of another message type.
 
-    Why: conflation passes messages on as they are.
+    Why: conflation does not change messages.
     Example: a json ConflatedTopic over an nvfix topic.
-    Instead: give it the message type of its source, or put a View between.
+    Instead: give it the message type of its source, or put a View in between.
     """
     entry = survey.entry(node)
     underlying, kind = node.find("UnderlyingTopic"), node.find("MessageType")
@@ -178,7 +178,7 @@ def other_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def topic_format(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: TopicFormat is missing over a Pattern topic, given over another, or not usable.
+    """What: TopicFormat is missing over a Pattern topic, present over another topic, or invalid.
 
     Why: each logical topic needs a conflated name of its own, made from ``%n``; it is a name, not a pattern.
     Example: a ConflatedTopic over a Pattern topic without TopicFormat.

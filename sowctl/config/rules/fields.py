@@ -18,7 +18,7 @@ NOT_ENRICHED = NOT_CONSTRUCTIBLE - {"composite-global"}
 def no_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Key, HashIndex, Index, Filter, Priority or BarrierExpression for a message type without fields.
 
-    Why: a binary payload is not looked into.
+    Why: the fields of a binary payload are not known.
     Example: ``<Key>/id</Key>`` in a topic of type binary.
     Instead: let publishers send the key of each message.
     """
@@ -64,7 +64,7 @@ def not_enriched(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def duplicate_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: two fields of one Projection, Preprocessing or Enrichment with the same destination.
 
-    Why: only one of the values could stay.
+    Why: only one of the values could be kept.
     Example: ``/a AS /x`` and ``/b AS /x``.
     Instead: give each its own destination.
     """
@@ -108,7 +108,7 @@ def lookup_unavailable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def part_number_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an identifier that does not begin with the number of a part, for a composite-local message type.
 
-    Why: such a message is a list of parts, and a field belongs to one of them.
+    Why: such a message is a list of parts, and a field belongs to one part.
     Example: ``<Key>/id</Key>`` in a topic of a composite-local type.
     Instead: ``<Key>/0/id</Key>`` for the field of the first part.
     """

@@ -42,7 +42,7 @@ def protobuf_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a struct message type without Field.
 
-    Why: the layout is made of its fields.
+    Why: the fields define the layout.
     Example: ``<Module>struct</Module>`` alone.
     Instead: add ``<Field>/price = d</Field>`` and so on, in order.
     """
@@ -53,7 +53,7 @@ def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem
 def equals_sign(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the fields of a fix or nvfix message type end with the equals sign.
 
-    Why: the equals sign ends the tags, so no message could be read.
+    Why: the equals sign separates tags and values, so no message could be read.
     Example: ``<FieldSeparator>61</FieldSeparator>``.
     Instead: choose a byte that occurs in neither tags nor values, such as 1.
     """

@@ -26,7 +26,7 @@ def priority_and_barrier(node: ElementNode, survey: Survey) -> Iterator[Problem]
 def target_depth(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: TargetQueueDepth with Priority or BarrierExpression.
 
-    Why: a queue that keeps only part of itself in memory delivers in order.
+    Why: a queue that keeps only part of its messages in memory delivers in order.
     Example: ``<TargetQueueDepth>2000</TargetQueueDepth>`` beside ``<Priority>``.
     Instead: remove TargetQueueDepth, or the other.
     """
@@ -82,7 +82,7 @@ def publish_target_missing(node: ElementNode, survey: Survey) -> Iterator[Proble
 def publish_target_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: DefaultPublishTarget is not matched by UnderlyingTopic.
 
-    Why: what is published to the queue would never appear in it.
+    Why: messages published to the queue would never appear in it.
     Example: target ``DIRECT`` with ``<UnderlyingTopic>ORDERS_.*</UnderlyingTopic>``.
     Instead: name a topic that UnderlyingTopic matches.
     """
@@ -96,7 +96,7 @@ def publish_target_outside(node: ElementNode, survey: Survey) -> Iterator[Proble
 def unfair(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an at-most-once queue with a FairnessModel other than round-robin.
 
-    Why: without leases there is no backlog by which to be fair.
+    Why: without leases there is no backlog to balance.
     Example: ``at-most-once`` with ``<FairnessModel>fast</FairnessModel>``.
     Instead: remove FairnessModel, or write round-robin.
     """
@@ -173,7 +173,7 @@ def lease_without_effect(node: ElementNode, survey: Survey) -> Iterator[Problem]
 def also_a_topic(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a queue with the name and message type of a Topic in SOW.
 
-    Why: the two are one topic to the server; mostly the queue was meant to read the topic, which UnderlyingTopic says.
+    Why: the two are one topic to the server; usually the queue should read the topic, which requires UnderlyingTopic.
     Example: a Topic and a Queue ``orders``, both json.
     Instead: give the queue a name of its own, and ``<UnderlyingTopic>orders</UnderlyingTopic>``.
     """

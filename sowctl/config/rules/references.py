@@ -44,7 +44,7 @@ def entry_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def other_types(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a transport, journal topic, composite part, replicated topic or action names an unknown message type.
 
-    Why: the reference leads nowhere.
+    Why: the reference cannot be resolved.
     Example: ``<MessageType>jsn</MessageType>`` in a Topic of TransactionLog.
     Instead: use a built-in type, or define the name in MessageTypes.
     """
@@ -118,7 +118,7 @@ def undefined_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def generator_not_registered(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a KeyGenerator whose module is neither built in nor registered by an installed Python package.
 
-    Why: a Library is never loaded; without something that stands in for it nothing can be published to the topic here.
+    Why: a Library is never loaded; without a Python replacement, nothing can be published to the topic with sowctl.
     Example: ``<Library>libkeys.so</Library>`` for a module that only a server knows.
     Instead: install a package that registers the module's Name in ``sowctl.key_generators``; see sowctl-plugins(7).
     """

@@ -15,7 +15,7 @@ from sowctl.config.spelling import meant
 def unnamed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with neither Name nor Group.
 
-    Why: nothing says which instance it is.
+    Why: it is unknown which instance is meant.
     Example: a Destination with Topic, SyncType and Transport alone.
     Instead: add the Name of the instance, or its Group.
     """
@@ -60,7 +60,7 @@ def local_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: its messages belong to one instance.
     Example: a Destination Topic with the name of a LocalQueue.
-    Instead: make it a Queue, or leave it out of the Destination.
+    Instead: make it a Queue, or remove it from the Destination.
     """
     queues = [entry for entry in survey.entries if entry.kind == "LocalQueue" and entry.name]
     for topic in node.all("Topic"):
@@ -73,7 +73,7 @@ def local_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with the Name of this instance.
 
-    Why: an instance does not replicate to itself; mostly the file was copied from the other side.
+    Why: an instance does not replicate to itself; usually the file was copied from the other instance.
     Example: ``<Name>one</Name>`` at the top and in a Destination.
     Instead: write the Name of the other instance.
     """
@@ -86,7 +86,7 @@ def itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def too_few_sync(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Tuning asks for more synchronous destinations than there are.
 
-    Why: an action that downgrades a destination keeps that many synchronous, so it can never downgrade one.
+    Why: an action that downgrades destinations keeps this number synchronous, so it can never downgrade one.
     Example: ``<MinSyncDestinations>2</MinSyncDestinations>`` with one Destination of SyncType sync.
     Instead: lower the number, or make another Destination synchronous.
     """

@@ -17,7 +17,7 @@ from sowctl.remote.place import is_url, local_path
 
 
 def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: JournalArchiveDirectory is JournalDirectory, which is an error, or lies below it, which is a warning.
+    """What: JournalArchiveDirectory is the JournalDirectory (an error), or is below it (a warning).
 
     Why: archiving frees the journal's device by moving files to another; within one directory tree it frees nothing.
     Example: ``./journals`` and ``./journals/old``.
@@ -38,7 +38,7 @@ def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def log_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Logging target to a file without FileName.
 
-    Why: the log has nowhere to go.
+    Why: there is no file to write the log to.
     Example: ``<Protocol>file</Protocol>`` alone.
     Instead: add FileName.
     """
@@ -50,7 +50,7 @@ def log_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def sql_transport(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SQLTransport names no Transport, or one whose protocol is not websocket.
 
-    Why: the browser interface speaks websocket.
+    Why: the browser interface uses websocket.
     Example: ``<SQLTransport>any-tcp</SQLTransport>``.
     Instead: name a Transport whose Protocol is, or is defined as, websocket.
     """
@@ -67,7 +67,7 @@ def sql_transport(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def two_purposes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: one file named for two purposes: statistics, a log, a socket, the chains of a key generator, a store.
+    """What: one file used for two purposes: statistics, a log, a socket, the chains of a key generator, a store.
 
     Why: one would overwrite the other.
     Example: Admin and a Logging target with the same FileName.
@@ -106,7 +106,7 @@ def _files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:
 def version_needed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the file asks for a later version of the dialect than this program knows.
 
-    Why: it may use what is not understood here.
+    Why: it may use features that this program does not support.
     Example: ``<RequiredMinimumVersion>6.0</RequiredMinimumVersion>``.
     Instead: lower the number if the file needs nothing newer.
     """
@@ -123,7 +123,7 @@ def version_needed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def challenge_without_authentication(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: WWWAuthenticate in an Admin section without Authentication.
 
-    Why: it says how a browser is asked for credentials; without Authentication no browser is asked.
+    Why: it specifies how a browser is asked for credentials; without Authentication, no browser is asked.
     Example: ``<WWWAuthenticate>Negotiate</WWWAuthenticate>`` alone.
     Instead: add Authentication with its Module, or remove WWWAuthenticate.
     """

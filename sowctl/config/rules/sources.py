@@ -71,7 +71,7 @@ def undefined_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: there is nothing to derive from; names are case-sensitive.
     Example: ``<UnderlyingTopic>order</UnderlyingTopic>`` where the topic is ``orders``.
-    Instead: write the name as the Topic has it, and its message type if it is another than the view's.
+    Instead: write the name of the Topic exactly, and its message type if it differs from that of the view.
     """
     entry = survey.entry(node)
     underlying = node.find("UnderlyingTopic")
@@ -91,7 +91,7 @@ def undefined_join_source(node: ElementNode, survey: Survey) -> Iterator[Problem
 
     Why: there is nothing to join.
     Example: ``[ORDERS]./id = [COMPANY]./id`` where the topic is ``COMPANIES``.
-    Instead: write the name as the Topic has it.
+    Instead: write the name of the Topic exactly.
     """
     entry = survey.entry(node)
     for source in sources(node):
@@ -104,9 +104,10 @@ def undefined_join_source(node: ElementNode, survey: Survey) -> Iterator[Problem
 def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Join of a topic with itself, or one whose first topic no Join before it names.
 
-    Why: rows begin with the first topic of the first Join; each Join attaches its second topic to one that is there.
-    Example: ``[notes]./order = [orders]./id`` behind ``[orders]./customer = [customers]./id``.
-    Instead: write ``[orders]./id = [notes]./order``, or begin with the topic whose records are all to be kept.
+    Why: rows begin with the first topic of the first Join; each Join adds its second topic to a topic that was named
+    before.
+    Example: ``[notes]./order = [orders]./id`` after ``[orders]./customer = [customers]./id``.
+    Instead: write ``[orders]./id = [notes]./order``, or begin with the topic whose records must all be in the result.
     """
     entry = survey.entry(node)
     found = list(sources(node))
@@ -171,7 +172,7 @@ def pattern_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: views or conflated topics that derive from each other in a circle.
 
-    Why: none of them could be made first.
+    Why: none of them could be created first.
     Example: view A over B and view B over A.
     Instead: let one of them read a Topic.
     """
@@ -199,11 +200,11 @@ def cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: more than 50 views or conflated topics that stand on each other.
+    """What: more than 50 views or conflated topics, each over the previous one.
 
-    Why: each is read through the one below it, and sowctl opens no more than 50 at once.
+    Why: each is read through its source, and sowctl opens no more than 50 at once.
     Example: a View over a View over a View, 51 of them.
-    Instead: let one of them read a Topic, or join two steps into one.
+    Instead: let one of them read a Topic, or combine two steps into one.
     """
     depth: dict[int, int] = {}
     below = _below(survey)
@@ -262,9 +263,9 @@ def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
 def starts_empty(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a view or conflated topic over a transient topic that the transaction log does not record.
 
-    Why: after a restart the source is empty, and so is what derives from it.
+    Why: after a restart the source is empty, and so are the topics derived from it.
     Example: a View over a Topic with ``<Durability>transient</Durability>`` and no TransactionLog.
-    Instead: nothing, where that is meant; else journal the source, or make it persistent.
+    Instead: no change is needed if this is intended; otherwise journal the source, or make it persistent.
     """
     # One pass in the order of the file is enough, because a source must stand before what reads it.
     empty: dict[int, str] = {}

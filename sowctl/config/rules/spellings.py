@@ -16,7 +16,7 @@ INSECURE = frozenset({"SSLv2", "SSLv3", "TLSv1"})
 def protocol_json(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the protocol json.
 
-    Why: it is an accepted synonym of amps, and looks as if it limited the message types.
+    Why: it is an accepted synonym of amps, but suggests that it limits the message types.
     Example: ``<Protocol>json</Protocol>``.
     Instead: write ``<Protocol>amps</Protocol>``.
     """
@@ -28,7 +28,7 @@ def protocol_json(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def legacy_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport with one of the protocols fix, nvfix, soap and xml.
 
-    Why: they are frozen: each carries one message type, and what came later, such as Pattern topics, cannot be queried.
+    Why: they are frozen: each carries one message type, and newer features such as Pattern topics cannot be queried.
     Example: ``<Protocol>nvfix</Protocol>``.
     Instead: let clients connect with the protocol ``amps``, which carries all message types.
     """
@@ -42,7 +42,7 @@ def level_debug(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
     Why: it is obsolete and means info, so less is logged than its name says.
     Example: ``<Level>debug</Level>``.
-    Instead: write info, or trace or developer if more is wanted.
+    Instead: write info, or trace or developer for more detail.
     """
     for level in node.all("Level", "Levels"):
         if "debug" in (word.strip().lower() for word in level.text.split(",")):
@@ -52,9 +52,9 @@ def level_debug(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def vacuum_statistics(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action with amps-action-do-vacuum-statistics.
 
-    Why: the module is accepted and does nothing any more.
+    Why: the module is accepted but no longer does anything.
     Example: ``<Module>amps-action-do-vacuum-statistics</Module>``.
-    Instead: bound the statistics with amps-action-do-truncate-statistics; shrink the file while the server is down.
+    Instead: limit the statistics with amps-action-do-truncate-statistics; shrink the file while the server is down.
     """
     for step in node.all("Do"):
         module = step.find("Module")
@@ -79,7 +79,7 @@ def type_as_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def insecure_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SecureSocketProtocols names SSLv2, SSLv3 or TLSv1.
 
-    Why: these can be broken; the default list is better.
+    Why: these versions are insecure; the default list is better.
     Example: ``<SecureSocketProtocols>TLSv1 TLSv1.2</SecureSocketProtocols>``.
     Instead: ``TLSv1.2 TLSv1.3``, or no list at all.
     """
@@ -94,7 +94,7 @@ def insecure_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def null_equivalency(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a View with JoinNullEquivalency enabled.
 
-    Why: it makes missing fields equal in a join, as early versions did; it exists for compatibility only.
+    Why: it makes missing fields equal in a join, as in early versions; it exists only for compatibility.
     Example: ``<JoinNullEquivalency>enabled</JoinNullEquivalency>``.
     Instead: remove it, and give the joined fields values.
     """

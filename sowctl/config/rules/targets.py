@@ -32,11 +32,11 @@ def archive_without_directory(node: ElementNode, survey: Survey) -> Iterator[Pro
 
 
 def undefined_target(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: an action on a topic or transport that is not defined; an error where it must be a topic of SOW.
+    """What: an action on a topic or transport that is not defined; an error if it must be a SOW topic.
 
     Why: it does nothing, or fails each time it runs.
     Example: delete-sow on ``order`` where the topic is ``orders``.
-    Instead: write the name as it is defined.
+    Instead: write the defined name.
     """
     transports = {other.value("Name") for other in survey.nodes("Transport")}
     for step, module, _ in steps(node):
@@ -108,9 +108,9 @@ _LEASING = {
 def monitors_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action that watches the messages of a queue.
 
-    Why: it subscribes; a subscription leases messages, and the action never acknowledges them.
+    Why: it subscribes to the queue, and the subscription leases messages that the action never acknowledges.
     Example: ``amps-action-on-publish-message`` with the name of a Queue as Topic.
-    Instead: watch the topic below the queue.
+    Instead: watch the underlying topic of the queue.
     """
     for step, module, _ in steps(node):
         options = step.find("Options")

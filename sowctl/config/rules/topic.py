@@ -30,9 +30,10 @@ def _durability(node: ElementNode) -> str:
 def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a persistent topic, which is the default, has no FileName.
 
-    Why: its records have nowhere to go, so the topic cannot be created.
+    Why: there is no file for its records, so the topic cannot be created.
     Example: a Topic with Name, MessageType and Key alone.
-    Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records may go.
+    Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records need
+    not be kept.
     """
     if _durability(node) == "persistent" and node.find("FileName") is None:
         if meant(node, "FileName") or (node.find("Durability", "Duration") is None and meant(node, "Durability")):
@@ -44,9 +45,9 @@ def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Probl
 def history_with_expiration(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a topic with History whose Expiration is not disabled.
 
-    Why: history promises that versions stay for its window; expiration removes them earlier.
+    Why: versions must be kept for the window of the History; expiration would remove them earlier.
     Example: ``<Expiration>30s</Expiration>`` beside ``<History>``.
-    Instead: remove Expiration, or write ``disabled``; History bounds the past by itself.
+    Instead: remove Expiration, or write ``disabled``; History removes old versions by itself.
     """
     expiration = node.find("Expiration")
     if expiration is not None and node.find("History") is not None and expiration.text.lower() != "disabled":
@@ -62,7 +63,7 @@ def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem
 
     Why: it ends beyond the year 9999, the last that has a date, so the records never expire.
     Example: ``<Expiration>500000w</Expiration>``.
-    Instead: remove Expiration or write ``enabled``, if records should stay; or a lifetime that ends.
+    Instead: remove Expiration or write ``enabled`` to keep the records, or write a shorter lifetime.
     """
     expiration = node.find("Expiration")
     if expiration is None:
@@ -80,7 +81,7 @@ def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem
 def pattern_excludes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a topic with Pattern also has History, Preprocessing or Enrichment.
 
-    Why: the records of many logical topics share one definition that cannot carry these.
+    Why: the logical topics share one definition, which does not support these elements.
     Example: ``<Pattern>^/regional/</Pattern>`` with ``<History>``.
     Instead: define the topics that need it one by one, before the Pattern topic.
     """
@@ -106,9 +107,9 @@ def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def key_and_generator(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Key and KeyGenerator in one topic.
 
-    Why: both would decide the identity of a record, and nothing says which wins.
+    Why: both would determine the identity of a record, and it is unclear which one applies.
     Example: ``<Key>/id</Key>`` beside ``<KeyGenerator>``.
-    Instead: keep one; a generator takes its fields in its own Options.
+    Instead: keep one; a generator gets its fields from its own Options.
     """
     generator = node.find("KeyGenerator")
     if generator is not None and node.find("Key") is not None:
@@ -182,7 +183,7 @@ def shared_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName names a file of the journal, or the configuration itself.
 
-    Why: a store and what it is made from cannot be one file; sowctl refuses to write such a topic.
+    Why: a store cannot be the same file as its journal or configuration; sowctl refuses to write such a topic.
     Example: ``<FileName>journal/shop.0000000000.journal</FileName>`` beside
     ``<JournalDirectory>journal</JournalDirectory>`` in the instance ``shop``.
     Instead: give the topic a file of its own, such as ``./sow/%n.sow``.
@@ -212,12 +213,12 @@ _SIDE_FILE = re.compile(
 
 
 def name_of_side_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: FileName ends as the files do that sowctl keeps beside stores and journals, such as ``orders.sow-lock``.
+    """What: FileName has a suffix that sowctl uses for files beside stores and journals, such as ``orders.sow-lock``.
 
-    Why: the store of another topic could have that side file, and each of the two would be written over the other;
-    and commands that clean up or look for stores take such a file for no store.
+    Why: the store of another topic could have a side file of that name, and each would overwrite the other. Commands
+    that clean up or search for stores also ignore such a file.
     Example: ``<FileName>./sow/orders.sow-writer</FileName>``.
-    Instead: another name, such as ``./sow/%n.sow``.
+    Instead: choose another name, such as ``./sow/%n.sow``.
     """
     file, entry = node.find("FileName"), survey.entry(node)
     if file is None or not file.text or is_url(file.text) or _durability(node) != "persistent":
@@ -231,10 +232,10 @@ def name_of_side_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName of a topic, or JournalDirectory, is the URL of another file system.
 
-    Why: stores are mapped into memory and journals are written under locks, which only files of this machine allow. Of
-    what a URL may name, JournalArchiveDirectory is the only one: files that do not grow any more are sent there.
+    Why: stores are mapped into memory, and journals are written under locks, which only local files support. Only
+    JournalArchiveDirectory can be a URL: finished files are sent there.
     Example: ``<JournalDirectory>s3://lake/journal</JournalDirectory>``.
-    Instead: name a directory of this machine, and write the URL as JournalArchiveDirectory.
+    Instead: name a local directory, and use the URL as JournalArchiveDirectory.
     """
     for found in node.all("FileName", "JournalDirectory"):
         if is_url(found.text) or found.text.startswith("file:"):
@@ -248,7 +249,7 @@ def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def recovery_without_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: RecoveryPoint in a topic that the transaction log does not record.
 
-    Why: it says from where in the journal a topic is recovered; there is nothing to recover from.
+    Why: it specifies where recovery starts in the journal, and this topic has no journal.
     Example: ``<RecoveryPoint>now</RecoveryPoint>`` in a topic that TransactionLog does not name.
     Instead: add the topic to TransactionLog, or remove RecoveryPoint.
     """
@@ -261,7 +262,7 @@ def recovery_without_journal(node: ElementNode, survey: Survey) -> Iterator[Prob
 def key_enriched(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: Enrichment writes a Key field.
 
-    Why: the key of the record is made before the Enrichment runs, so record and key no longer agree.
+    Why: the key of the record is computed before Enrichment, so the record would no longer match its key.
     Example: ``UPPER(/id) AS /id`` in the Enrichment of a topic with ``<Key>/id</Key>``.
     Instead: write key fields in Preprocessing, which runs first.
     """
@@ -277,7 +278,7 @@ def key_enriched(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def behind_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an entry whose name an earlier Pattern topic matches.
 
-    Why: the first definition that fits a topic counts, so this one is never reached.
+    Why: the first definition that matches a name is used, so this one is never reached.
     Example: Topic ``/orders/eu`` after a Topic with ``<Pattern>^/orders/</Pattern>``.
     Instead: move it before the Pattern topic.
     """
@@ -297,7 +298,7 @@ def behind_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def pattern_not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Pattern topic whose own Name is in no Topic of the transaction log.
 
-    Why: the journal looks at the physical Name; the logical names that the Pattern matches are not considered.
+    Why: the journal uses the physical Name; the logical names that the Pattern matches are not considered.
     Example: Topic ``orders`` with ``<Pattern>^/orders/</Pattern>`` where the journal records ``^/orders/``.
     Instead: add ``orders`` to TransactionLog with the same message type.
     """
@@ -312,7 +313,8 @@ def pattern_not_journalled(node: ElementNode, survey: Survey) -> Iterator[Proble
 def reserved_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an entry with a name below ``/AMPS/``, other than a topic that records what the server publishes there.
 
-    Why: the names are the server's own; an entry may clash with one of its topics, now or in a later version.
+    Why: these names are reserved for the server; an entry may conflict with one of its topics, now or in a later
+    version.
     Example: a View ``/AMPS/Totals``.
     Instead: choose another name.
     """

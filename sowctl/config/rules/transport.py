@@ -81,7 +81,7 @@ def nothing_to_verify(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def legacy_without_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport with a legacy protocol and no MessageType.
 
-    Why: fix, nvfix, soap and xml carry messages of one type, which must be said.
+    Why: fix, nvfix, soap and xml carry messages of one type, which must be named.
     Example: ``<Protocol>nvfix</Protocol>`` alone.
     Instead: add MessageType, or use the protocol ``amps``.
     """
@@ -94,7 +94,7 @@ def legacy_without_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 def several_replication(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: more than one incoming replication Transport.
 
-    Why: an instance accepts replication on one.
+    Why: an instance accepts replication on one Transport.
     Example: two Transports of type amps-replication.
     Instead: keep one; several instances may connect to it.
     """

@@ -11,33 +11,33 @@ PAGES: dict[str, str] = {
         """,
     "S035": """What: a filter, a Priority or a BarrierExpression does not parse.
 
-        Why: the entry cannot be created. In an action the text fails each time it runs; one with ``{{NAME}}`` is
-        complete at run time only and is not judged.
+        Why: the entry cannot be created. An action fails each time it runs. A text with ``{{NAME}}`` is complete only
+        at run time and is not checked.
         Example: ``<Filter>/status = 'open</Filter>``.
         Instead: correct it at the caret; ``sowctl eval`` tries an expression.
         """,
     "S036": """What: a constructed field does not parse, or has no destination.
 
-        Why: each takes an expression, AS, and a field to write.
+        Why: a field consists of an expression, AS, and a field to write.
         Example: ``<Field>SUM(/qty) AS total</Field>``.
         Instead: ``SUM(/qty) AS /total``.
         """,
     "S038": """What: a Join is not one equality of two fields.
 
-        Why: a join is not an expression: other operators, functions and constants are not evaluated.
+        Why: a join is not an expression: it supports no other operators, no functions and no constants.
         Example: ``<Join>[orders]./id &gt; [fills]./order</Join>``.
         Instead: ``[orders]./id = [fills]./order``; several Joins are combined.
         """,
     "F015": """What: OF PREVIOUS where there is no previous record, or OF CURRENT where there is no record at all.
 
-        Why: before the key is known, and in derived topics, the state before the update is not at hand.
+        Why: before the key is known, and in derived topics, the state before the update is not available.
         Example: ``/price OF PREVIOUS`` in Preprocessing or in a ConflatedTopic.
         Instead: compute it in the Enrichment of the Topic.
         """,
-    "F016": """What: a topic or message type before a field where only one message is looked at.
+    "F016": """What: a topic or message type before a field in a place that sees only one message.
 
-        Why: Preprocessing, Enrichment and most filters see one message of their own topic; in the Filter of a View a
-        field may name the topic that the view reads.
+        Why: Preprocessing, Enrichment and most filters see one message of their own topic; only in the Filter of a
+        View, a field may name the topic that the view reads.
         Example: ``[orders]./qty`` in Enrichment.
         Instead: write ``/qty``.
         """,
@@ -47,7 +47,7 @@ PAGES: dict[str, str] = {
         Example: ``SUM(/qty) AS /total`` in Enrichment.
         Instead: define a View with Grouping.
         """,
-    "F018": """What: a function whose result changes from call to call, where the result must stay the same.
+    "F018": """What: a function whose result changes from call to call, in a place that requires a constant result.
 
         Why: filters of derived topics, queues and replication, barriers and aggregates are evaluated again at other
         times and on other instances.
@@ -56,7 +56,7 @@ PAGES: dict[str, str] = {
         """,
     "F035": """What: a Grouping field is an expression.
 
-        Why: groups are made of fields of the source as they are.
+        Why: records are grouped by unchanged fields of the source.
         Example: ``<Field>UPPER(/region)</Field>`` in Grouping.
         Instead: store the value in a field of the source with Enrichment, and group by it.
         """,

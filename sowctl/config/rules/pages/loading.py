@@ -6,20 +6,20 @@ PAGES: dict[str, str] = {
     "X001": """What: the file is not well-formed XML.
 
         Why: a server rejects the whole file.
-        Example: ``<!-- a -- b -->``, a bare ``&``, an end tag that fits no start tag, two roots, an empty file.
-        Instead: write ``&amp;`` for ``&`` and ``&lt;`` for ``<``, close every element, and keep two hyphens out of
+        Example: ``<!-- a -- b -->``, a bare ``&``, an end tag without a start tag, two roots, an empty file.
+        Instead: write ``&amp;`` for ``&`` and ``&lt;`` for ``<``, close every element, and do not write two hyphens in
         comments.
         """,
     "X002": """What: the file names an external entity or an external document type.
 
-        Why: it could read any file or address that the reader of the configuration can reach; it is refused unopened.
+        Why: it could read any file or address that the program can reach; it is refused without being opened.
         Example: ``<!DOCTYPE AMPSConfig SYSTEM "http://host/amps.dtd">``.
         Instead: remove the declaration; to split a configuration write ``<Include>part.xml</Include>``.
         """,
     "X003": """What: the entities of the file expand to more than 5 MB.
 
-        Why: a few lines can fill the memory; they are counted, not expanded.
-        Example: ten entities that each hold ten references to the one before.
+        Why: a few lines can fill the memory. The size is computed without expanding them.
+        Example: ten entities, each with ten references to the previous one.
         Instead: remove the document type and write the text itself.
         """,
     "X004": """What: the file declares a document type or an entity of its own.
@@ -32,19 +32,19 @@ PAGES: dict[str, str] = {
 
         Why: names are case-sensitive, and a configuration has this one root.
         Example: ``<AmpsConfig>``, or a file that begins with ``<SOW>``.
-        Instead: put the parts into ``<AMPSConfig>``; to check a part by itself use ``--fragment``.
+        Instead: put the parts into ``<AMPSConfig>``, or use ``--fragment`` to check a part by itself.
         """,
     "X006": """What: an included file cannot be read, or lies outside the directory of the configuration.
 
         Why: without it the configuration is incomplete. Files outside the tree are never opened.
         Example: ``<Include>logging.xml</Include>`` without that file.
-        Instead: write a path that counts from the including file and stays below the main file's directory.
+        Instead: write a path relative to the including file that stays below the main file's directory.
         """,
     "X007": """What: a file includes itself or one of the files that include it.
 
-        Why: the expansion would have no end.
+        Why: the expansion would never end.
         Example: ``a.xml`` includes ``b.xml``, and ``b.xml`` includes ``a.xml``.
-        Instead: move what both need into a third file.
+        Instead: move the common parts into a third file.
         """,
     "X008": """What: the file with its includes, or with the values of variables, exceeds ConfigCycleDetectionThreshold.
 
@@ -54,19 +54,19 @@ PAGES: dict[str, str] = {
         """,
     "X009": """What: a variable is neither in the environment, nor defined on the command line, nor built in.
 
-        Why: an empty replacement moves files: ``${DATA}/sow`` would become ``/sow``.
+        Why: an empty value would change paths: ``${DATA}/sow`` would become ``/sow``.
         Example: ``<JournalDirectory>${DATA}/journal</JournalDirectory>`` with DATA unset.
         Instead: set the variable, or pass ``--define DATA=/var/amps``.
         """,
     "X010": """What: a variable has its built-in value: AMPS_CONFIG_DIRECTORY, AMPS_CONFIG_PATH or AMPS_VERSION.
 
-        Why: the result of a check depends on where the file lies and on the version it is checked for.
+        Why: the result of a check depends on the directory of the file and on the assumed version.
         Example: ``<Include>${AMPS_CONFIG_DIRECTORY}/topics.xml</Include>``.
-        Instead: nothing, where that is meant; to fix the value pass ``--define``.
+        Instead: no change is needed if this is intended; set the value with ``--define``.
         """,
-    "X011": """What: text stands inside an element that holds other elements only.
+    "X011": """What: text inside an element that may contain only other elements.
 
-        Why: it is ignored or misread; mostly it is a comment of another language or the rest of a lost tag.
+        Why: it is ignored or misread; usually it is a comment in another syntax or part of a broken tag.
         Example: ``<SOW> # the topics <Topic>``.
         Instead: write ``<!-- the topics -->``, or restore the tag.
         """,
@@ -82,11 +82,11 @@ PAGES: dict[str, str] = {
         Example: ``<Include comment="yes">logging.xml</Include>``.
         Instead: write ``comment="true"``.
         """,
-    "X014": """What: the bytes of the file are not in its encoding, or the encoding is not supported.
+    "X014": """What: the bytes of the file are invalid in its encoding, or the encoding is not supported.
 
         Why: no parser can read the text.
         Example: the byte E9, a Latin-1 letter, in a file without a declaration, which is UTF-8.
-        Instead: save the file as UTF-8, or declare the encoding that it has.
+        Instead: save the file as UTF-8, or declare its actual encoding.
         """,
     "X015": """What: an element has a namespace prefix or declares a namespace.
 
@@ -96,21 +96,21 @@ PAGES: dict[str, str] = {
         """,
     "X016": """What: an Include names a relative path.
 
-        Why: it is not documented from where a server counts it; here it counts from the including file.
+        Why: it is not documented what a server resolves it against; here it is relative to the including file.
         Example: ``<Include>parts/topics.xml</Include>``.
         Instead: write ``${AMPS_CONFIG_DIRECTORY}/parts/topics.xml``.
         """,
     "X017": """What: the file begins with a byte order mark, or its lines end in carriage return and line feed.
 
-        Why: harmless to XML, but it trips simple tools, and makes lines differ that look the same.
+        Why: this is valid XML, but it breaks simple tools, and lines that look the same differ.
         Example: a file saved by an editor on Windows.
         Instead: save it as UTF-8 without a mark, with line feeds.
         """,
     "SOW-CFG-020": """What: the file is larger than 16 MiB.
 
-        Why: a configuration is a few kilobytes; the limit bounds the memory that any file can take.
+        Why: a configuration has a few kilobytes; the limit bounds the memory that a file can use.
         Example: a data file named by mistake.
-        Instead: name the configuration, and keep data out of it.
+        Instead: name the configuration file, and keep data in other files.
         """,
     "SOW-CFG-021": """What: elements are nested deeper than 64 levels, or includes deeper than 10.
 
@@ -122,7 +122,7 @@ PAGES: dict[str, str] = {
 
         Why: the limit bounds time and memory.
         Example: a generated file with tens of thousands of topics.
-        Instead: use a Pattern topic for topics that are alike.
+        Instead: use a Pattern topic for similar topics.
         """,
     "SOW-CFG-030": """What: the file cannot be read.
 
@@ -130,17 +130,17 @@ PAGES: dict[str, str] = {
         Example: ``sowctl lint amps.xlm``.
         Instead: name a readable file.
         """,
-    "SOW-CFG-040": """What: a comment for lint that it does not understand, or that names no rule.
+    "SOW-CFG-040": """What: a comment for lint that is invalid, or that names no existing rule.
 
-        Why: it switches no rule off, although it was written to do so.
+        Why: it does not switch off any rule, although it was written to do so.
         Example: ``<!-- sowctl: ignore B999 -->``.
         Instead: name rules by id, title or the beginning of an id: ``<!-- sowctl: ignore B012, D because ... -->``.
         """,
-    "SOW-CFG-041": """What: a comment that switches a rule off which nothing in its reach breaks.
+    "SOW-CFG-041": """What: a comment that switches off a rule that has no findings there.
 
-        Why: it is left over, or stands in the wrong place: it counts for the element that follows it, or, before the
-        root, for its file.
-        Example: ``<!-- sowctl: ignore D001 -->`` before a Topic that is called Topic.
+        Why: it is obsolete or in the wrong place: it applies to the next element or, before the root element, to its
+        file.
+        Example: ``<!-- sowctl: ignore D001 -->`` before an element that already has the name Topic.
         Instead: remove the comment, or move it.
         """,
 }

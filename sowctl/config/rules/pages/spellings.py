@@ -11,7 +11,7 @@ PAGES: dict[str, str] = {
         """,
     "D002": """What: Topic in place of Name in an entry of SOW.
 
-        Why: it is an accepted synonym; Name is the documented word, and has no second meaning.
+        Why: it is an accepted synonym, but only Name is documented, and Topic has other meanings too.
         Example: ``<Topic><Topic>orders</Topic></Topic>``.
         Instead: ``<Topic><Name>orders</Name></Topic>``.
         """,
@@ -29,7 +29,7 @@ PAGES: dict[str, str] = {
         """,
     "D005": """What: ReplicaDefinition, the old name of ConflatedTopic.
 
-        Why: it is accepted, and easily taken for replication, with which it has nothing to do.
+        Why: it is accepted, but easily confused with replication, which is unrelated.
         Example: ``<ReplicaDefinition>...</ReplicaDefinition>``.
         Instead: write ConflatedTopic.
         """,
@@ -47,7 +47,7 @@ PAGES: dict[str, str] = {
         """,
     "D008": """What: RecordSize, InitialSize or IncrementSize in a Topic.
 
-        Why: storage has been laid out in slabs since 5.0; what these still do is not documented.
+        Why: storage has been laid out in slabs since 5.0; the remaining effect of these is not documented.
         Example: ``<RecordSize>1024</RecordSize>``.
         Instead: SlabSize (RecordSize times IncrementSize), and InitialSlabCount.
         """,
@@ -59,13 +59,13 @@ PAGES: dict[str, str] = {
         """,
     "D014": """What: SOWStatsInterval in place of SOWStatisticsInterval.
 
-        Why: the documentation has both spellings; which one a version takes is not said.
+        Why: the documentation has both spellings, and does not say which version accepts which.
         Example: ``<SOWStatsInterval>5s</SOWStatsInterval>``.
-        Instead: write SOWStatisticsInterval, and look whether ``/AMPS/SOWStats`` is published.
+        Instead: write SOWStatisticsInterval, and check that ``/AMPS/SOWStats`` is published.
         """,
     "D015": """What: a View with FileName.
 
-        Why: it is accepted and unused; a view is computed anew from its sources.
+        Why: it is accepted but not used; a view is computed from its sources.
         Example: ``<View>...<FileName>./sow/v.sow</FileName></View>``.
         Instead: remove it.
         """,

@@ -5,21 +5,21 @@ from __future__ import annotations
 PAGES: dict[str, str] = {
     "S001": """What: a known element in a place where it does not belong.
 
-        Why: it is not recognised there, so what it says does not happen.
+        Why: it is not recognised there and has no effect.
         Example: a Queue at the top level, or a section ``<Queues>``.
         Instead: move it to the element that the message names.
         """,
     "S002": """What: an element that is not known in this place.
 
-        Why: mostly a misspelling; what it should say does not happen. Names that are not documented but occur in
-        running instances (LeaseTimeout, ReuseAddr, AccessControlAllowOrigin, BatchSize) are a warning.
+        Why: usually a misspelling; it has no effect. Names that are not documented but occur in running instances
+        (LeaseTimeout, ReuseAddr, AccessControlAllowOrigin, BatchSize) are a warning.
         Example: ``<Filename>`` for ``<FileName>``; names are case-sensitive.
         Instead: write the name that the message suggests, or remove the element.
         """,
     "S003": """What: an element that may appear once appears again.
 
-        Why: it is not documented which of the two counts.
-        Example: two ``<FileName>`` in one Topic, a second ``<SOW>``, or Name beside its synonym Topic.
+        Why: it is not documented which of the two is used.
+        Example: two ``<FileName>`` in one Topic, a second ``<SOW>``, or Name together with its synonym Topic.
         Instead: remove one of them.
         """,
     "S004": """What: the configuration has no Name.
@@ -42,7 +42,7 @@ PAGES: dict[str, str] = {
         """,
     "S009": """What: a required element is empty.
 
-        Why: an empty name or path is none.
+        Why: an empty name or path counts as missing.
         Example: ``<Name></Name>``.
         Instead: write the value, or remove the element that needs it.
         """,
@@ -60,7 +60,7 @@ PAGES: dict[str, str] = {
         """,
     "S030": """What: a History without Window or without Granularity.
 
-        Why: both are required: how long versions are kept, and how close they may be.
+        Why: both are required: the time for which versions are kept, and the minimum time between them.
         Example: ``<History><Window>1d</Window></History>``.
         Instead: add the other; a Granularity of ``0s`` keeps every update.
         """,
@@ -84,7 +84,8 @@ PAGES: dict[str, str] = {
         """,
     "S037": """What: a View without UnderlyingTopic, Projection or Grouping, or with an empty one.
 
-        Why: a view is made of the three: what it reads, what its records hold, and what makes one record.
+        Why: a view requires all three: the topics that it reads, the fields of its records, and the fields that form a
+        group.
         Example: a View with Projection and no Grouping.
         Instead: add the missing part.
         """,
@@ -104,17 +105,17 @@ PAGES: dict[str, str] = {
 
         Why: it would never run, or do nothing; an If alone is pointless.
         Example: ``<Action><Do>...</Do></Action>``.
-        Instead: say when it runs (On) and what it does (Do).
+        Instead: specify when it runs (On) and what it does (Do).
         """,
     "S064": """What: a TransactionLog without JournalDirectory.
 
-        Why: the journals have nowhere to go.
+        Why: there is no directory for the journal files.
         Example: ``<TransactionLog><Topic>...</Topic></TransactionLog>``.
         Instead: add ``<JournalDirectory>./journal</JournalDirectory>``.
         """,
     "S065": """What: a Topic of TransactionLog without Name or MessageType.
 
-        Why: the two say which messages are recorded.
+        Why: both are needed to determine which messages are logged.
         Example: ``<Topic><Name>orders</Name></Topic>``.
         Instead: add the missing element.
         """,
@@ -126,13 +127,13 @@ PAGES: dict[str, str] = {
         """,
     "S069": """What: a replication Destination without SyncType, Transport, Topic, or both Name and Group.
 
-        Why: they say where to, what, and how a message is acknowledged.
+        Why: they determine the target, the messages, and how a message is acknowledged.
         Example: a Destination with Topic and Transport alone.
         Instead: add the missing parts.
         """,
-    "S075": """What: an element that takes a text contains elements.
+    "S075": """What: an element that expects text contains elements.
 
-        Why: mostly an end tag is lost, and the element has swallowed its neighbours.
+        Why: usually an end tag is missing, and the following elements became part of this one.
         Example: ``<Name>orders<Key>/id</Key></Name>``.
         Instead: close it where its text ends.
         """,

@@ -7,7 +7,7 @@ PAGES: dict[str, str] = {
 
         Why: a server refuses it.
         Example: ``<Type>websocket</Type>``.
-        Instead: tcp, tcps, amps-replication, amps-replication-secure or amps-unix; websocket is a Protocol.
+        Instead: write tcp, tcps, amps-replication, amps-replication-secure or amps-unix; websocket is a Protocol.
         """,
     "S011": """What: an InetAddr is not an address, or its port is not between 1 and 65535.
 
@@ -15,7 +15,7 @@ PAGES: dict[str, str] = {
         Example: ``<InetAddr>localhost</InetAddr>``.
         Instead: ``9007``, ``localhost:9007`` or ``[::1]:9007``.
         """,
-    "S015": """What: SecureSocketProtocols names something that is no TLS version.
+    "S015": """What: SecureSocketProtocols contains a word that is not a TLS version.
 
         Why: the list is separated by spaces; with commas it is one unknown word.
         Example: ``TLSv1.2,TLSv1.3``.
@@ -27,39 +27,39 @@ PAGES: dict[str, str] = {
         Example: ``<Durability>permanent</Durability>``.
         Instead: ``persistent`` or ``transient``.
         """,
-    "S024": """What: RecoveryPoint is not a point to recover from.
+    "S024": """What: RecoveryPoint has an invalid value.
 
-        Why: an instance could not tell from where to read its journal.
+        Why: it determines where an instance starts to read its journal.
         Example: ``<RecoveryPoint>yesterday</RecoveryPoint>``.
-        Instead: ``epoch``, ``now``, a timestamp or a bookmark; a queue also takes ``creation``.
+        Instead: ``epoch``, ``now``, a timestamp or a bookmark; for a queue also ``creation``.
         """,
     "S025": """What: Expiration is a word other than enabled and disabled.
 
-        Why: a topic takes an interval or one of the two, a queue an interval only.
+        Why: a topic accepts an interval or one of these two words, a queue only an interval.
         Example: ``<Expiration>never</Expiration>``.
         Instead: ``30s``, ``enabled`` or ``disabled``.
         """,
     "S026": """What: a value is not an interval; a bare number is a warning.
 
-        Why: the unit is what decides; for a bare number none is documented, and it is taken for seconds here.
+        Why: the unit is required; for a bare number none is documented, and seconds are assumed here.
         Example: ``<Expiration>5min</Expiration>``, ``<Age>7 days</Age>``.
         Instead: a number with ns, us, ms, s, m, h, d or w: ``5m``, ``7d``.
         """,
     "S027": """What: a value is not a size in bytes.
 
-        Why: an unknown unit or a sign makes it meaningless.
+        Why: a size with an unknown unit or a sign has no meaning.
         Example: ``<SlabSize>10XB</SlabSize>``.
-        Instead: a number with kb, mb, gb, tb or nothing: ``10MB``.
+        Instead: a number with kb, mb, gb, tb or no unit: ``10MB``.
         """,
     "S028": """What: a value is not a whole number.
 
-        Why: it counts something.
+        Why: the element is a count.
         Example: ``<MaxBacklog>many</MaxBacklog>``.
         Instead: ``5000`` or ``5k``; for a separator the code of its byte, such as ``59``, never 61 (=).
         """,
     "S029": """What: a value is not a switch.
 
-        Why: nothing says whether it is on or off.
+        Why: it is unclear whether it is on or off.
         Example: ``<VerifyClient>yes</VerifyClient>``.
         Instead: ``true`` or ``false``, ``enabled`` or ``disabled``.
         """,
@@ -79,7 +79,7 @@ PAGES: dict[str, str] = {
 
         Why: that is the documented minimum.
         Example: ``<Interval>10ms</Interval>``.
-        Instead: ``100ms`` or more; for every update subscribe to the source itself.
+        Instead: ``100ms`` or more; to get every update, subscribe to the source itself.
         """,
     "S043": """What: FlushInterval is not between 1 us and 1000 ms.
 
@@ -89,7 +89,7 @@ PAGES: dict[str, str] = {
         """,
     "S044": """What: JournalSize is below 10 MB.
 
-        Why: a server takes 10 MB instead and warns.
+        Why: a server uses 10 MB instead and warns.
         Example: ``<JournalSize>1MB</JournalSize>``.
         Instead: ``10MB`` while developing, 250 MB to 2 GB in production.
         """,
@@ -119,13 +119,13 @@ PAGES: dict[str, str] = {
         """,
     "S049": """What: FileBackedMetadata has a value other than enabled.
 
-        Why: that is its single value; its absence means no.
+        Why: that is its only value; without the element the feature is off.
         Example: ``<FileBackedMetadata>disabled</FileBackedMetadata>``.
         Instead: ``enabled``, or remove the element.
         """,
     "S052": """What: the Field of a struct message type is not a name with a format.
 
-        Why: the layout of the bytes cannot be told.
+        Why: the layout of the bytes is unknown.
         Example: ``<Field>/price = z</Field>``.
         Instead: ``/name = [order][count]code`` with a code of ``xcbB?hHiIlLqQnNfdsSp``, such as ``/price = d``.
         """,
@@ -137,16 +137,16 @@ PAGES: dict[str, str] = {
         """,
     "S062": """What: a Logging Target without a known Protocol.
 
-        Why: it says where the log goes.
+        Why: it determines the destination of the log.
         Example: ``<Protocol>console</Protocol>``.
         Instead: stdout, stderr, file, gzip or syslog.
         """,
     "S063": """What: a pattern of names is not a regular expression.
 
-        Why: it can match nothing. It may stand in Pattern, in names of the journal and of replication, in the
+        Why: it cannot match anything. The rule applies to Pattern, in names of the journal and of replication, in the
         UnderlyingTopic of a queue, in PassThrough, AnonymousPaths, and in the Topic of some actions.
         Example: ``<Pattern>^/orders/[a-z</Pattern>``.
-        Instead: close the bracket or escape it; patterns are those of PCRE, found anywhere in the name.
+        Instead: close the bracket or escape it; patterns are PCRE and match anywhere in the name.
         """,
     "S067": """What: a file mask is not octal.
 
@@ -160,7 +160,7 @@ PAGES: dict[str, str] = {
         Example: ``<ClientMaxCapacity>150%</ClientMaxCapacity>``.
         Instead: ``50%``.
         """,
-    "S070": """What: ExcludeValidation names a check that is unknown, or that cannot be left out.
+    "S070": """What: ExcludeValidation names a check that does not exist, or that cannot be skipped.
 
         Why: the checks queue and queue_underlying always run.
         Example: ``<ExcludeValidation>queue</ExcludeValidation>``.
@@ -186,7 +186,7 @@ PAGES: dict[str, str] = {
         """,
     "S074": """What: AMPSVersionCompliance is not 2, 4 or 5.
 
-        Why: these are the generations of the protocol whose header fields differ.
+        Why: these are the protocol versions that have different header fields.
         Example: ``<AMPSVersionCompliance>3</AMPSVersionCompliance>``.
         Instead: remove it, or write ``4``, the default.
         """,
