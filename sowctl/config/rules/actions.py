@@ -195,7 +195,7 @@ def event_or_variable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         given = 0 if options is None else sum(options.find(name) is not None for name in ("Event", "EventVariable"))
         if module.text == "amps-action-do-execute-event" and given != 1:
             yield Problem(
-                options or step, "execute-event takes exactly one of Event, EventVariable", "give one of them"
+                options or step, "execute-event requires exactly one of Event, EventVariable", "give one of them"
             )
 
 

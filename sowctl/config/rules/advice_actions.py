@@ -41,7 +41,7 @@ def deletes_everything(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         if condition is not None and _always(condition.text):
             topic = (step.option("Topic") or step.node).text
             message = f"delete-sow filter matches everything: each run empties '{topic}'"
-            yield Problem(condition, message, "name what may go, such as /status = 'done'")
+            yield Problem(condition, message, "write a filter for the records to delete, such as /status = 'done'")
 
 
 def _always(text: str) -> bool:
@@ -207,7 +207,7 @@ def removes_needed_files(node: ElementNode, survey: Survey) -> Iterator[Problem]
         for what, path in needed:
             if covers(glob, path):
                 message = f"remove-files Pattern '{pattern.text}' covers {what}"
-                yield Problem(pattern, message, "write a Pattern that names log files alone")
+                yield Problem(pattern, message, "write a Pattern that matches only log files")
                 break
 
 

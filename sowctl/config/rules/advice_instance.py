@@ -160,7 +160,7 @@ def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             # A library of functions works by being loaded, without being named.
             if name and name not in used and "udf" not in (found.value("Library") or ""):
                 yield Problem(
-                    found, f"unused {subject} '{name}'", "remove it, or correct the reference that was meant for it"
+                    found, f"unused {subject} '{name}'", "remove it, or correct the reference that should name it"
                 )
 
 
@@ -188,8 +188,8 @@ def validation_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     given = node.find("ConfigValidation")
     if given is not None and switch(given) is False:
-        message = "ConfigValidation disabled: unpredictable effects, data loss included"
-        yield Problem(given, message, "remove it, and correct what is then reported")
+        message = "ConfigValidation disabled: unpredictable effects, including data loss"
+        yield Problem(given, message, "remove it, and correct the errors that are then reported")
 
 
 def batch_size(node: ElementNode, survey: Survey) -> Iterator[Problem]:

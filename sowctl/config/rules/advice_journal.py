@@ -106,7 +106,7 @@ def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             message = (
                 f"journal Name '{name.text}' is an unanchored regex; it also matches {', '.join(map(repr, found))}"
             )
-            yield Problem(name, message, f"write {_anchored(name.text)} if only such names are meant")
+            yield Problem(name, message, f"write {_anchored(name.text)} if only such names are intended")
 
 
 def _surprises(pattern: str, names: str) -> list[str]:

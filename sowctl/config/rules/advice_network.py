@@ -57,7 +57,7 @@ def no_pass_through(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for destination in destinations:
         if destination.find("PassThrough") is None:
             name = destination.value("Name", "Group") or ""
-            message = f"PassThrough absent in Destination '{name}': replicated messages are not passed on"
+            message = f"PassThrough absent in Destination '{name}': replicated messages are not forwarded"
             yield Problem(destination, message, "add <PassThrough>.*</PassThrough> in a mesh of more than two")
 
 

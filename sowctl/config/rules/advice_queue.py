@@ -39,7 +39,7 @@ def without_lease(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if _leases(node) and node.find("LeasePeriod", "LeaseTimeout") is None:
         name = node.value("Name", "Topic") or ""
         message = f"queue '{name}' has no LeasePeriod: a hung consumer keeps its messages until it disconnects"
-        yield Problem(node, message, "add <LeasePeriod>30s</LeasePeriod>, or as long as a message takes at worst")
+        yield Problem(node, message, "add <LeasePeriod>30s</LeasePeriod>, or the longest time that a message takes")
 
 
 def two_ways_to_save_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -52,4 +52,4 @@ def two_ways_to_save_memory(node: ElementNode, survey: Survey) -> Iterator[Probl
     metadata = node.find("FileBackedMetadata")
     if metadata is not None and node.find("TargetQueueDepth") is not None:
         message = "TargetQueueDepth with FileBackedMetadata is usually unnecessary"
-        yield Problem(metadata, message, "keep one of the two; TargetQueueDepth bounds what is in memory")
+        yield Problem(metadata, message, "keep one of the two; TargetQueueDepth bounds the memory")

@@ -46,7 +46,7 @@ def message_too_large(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     largest, room = survey.facts.largest_message, slab - OVERHEAD
     where = node.find("SlabSize") or node
     if room < 1:
-        message = f"no message fits into SlabSize {size_text(slab)}: {OVERHEAD} bytes of it are the slab's own"
+        message = f"no message fits into SlabSize {size_text(slab)}: {OVERHEAD} bytes of it are overhead"
         yield Problem(where, message, "remove SlabSize; the default, 5MB, suits most messages")
     elif largest is not None and largest > room:
         message = f"largest expected message ({size_text(largest)}) exceeds SlabSize - 64 ({room} bytes)"
@@ -73,8 +73,8 @@ def slab_without_need(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     # 5MB counts as the default whether a kilobyte has 1000 or 1024 bytes.
     enough = number <= DEFAULT_SLAB or within(slab, "5MB", "5MB") if largest is None else 4 * largest <= DEFAULT_SLAB
     if enough:
-        message = f"SlabSize {slab.text} is set without need; the default, 5MB, fits"
-        yield Problem(slab, message, "remove SlabSize, unless measurements speak for it")
+        message = f"SlabSize {slab.text} is unnecessary; the default, 5MB, suffices"
+        yield Problem(slab, message, "remove SlabSize, unless measurements show that it helps")
 
 
 def slab_too_small(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -159,7 +159,7 @@ def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if hint is not None and number and number & (number - 1):
         rounded = 1 << number.bit_length()
         message = f"ExpectedKeyCountHint {hint.text} will be rounded up to {rounded}"
-        yield Problem(hint, message, f"write {rounded} to say what happens")
+        yield Problem(hint, message, f"write {rounded} to make the value explicit")
 
 
 def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -179,7 +179,7 @@ def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if needed > (memory or NO_MACHINE):
         there = f"({size_text(memory)}) allows" if memory else f"allows ({size_text(NO_MACHINE)} assumed)"
         message = f"ExpectedKeyCountHint {hint.text} needs at least {size_text(needed)}, more than memory {there}"
-        yield Problem(hint, message, "write the number of records that are really expected")
+        yield Problem(hint, message, "write the number of records that you expect")
 
 
 def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:

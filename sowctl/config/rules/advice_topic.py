@@ -34,7 +34,9 @@ def slash_in_file_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     file, name = node.find("FileName"), node.value("Name", "Topic") or ""
     if file is not None and "%n" in file.text and "/" in name[1:] and not is_transient(node):
         directory = file.text.replace("%n", name).rpartition("/")[0]
-        message = f"%n with the topic name '{name}' needs the directory '{directory}', which nothing creates"
+        message = (
+            f"%n with the topic name '{name}' needs the directory '{directory}', which is not created automatically"
+        )
         yield Problem(file, message, "create it on the server, or name the file without %n")
 
 
@@ -50,7 +52,7 @@ def file_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         return
     root = survey.root.absolute()
     named = Path(os.path.normpath(root / file_of(file.text, name, node.value("MessageType") or "")))
-    hint = "keep the store below it, or write an absolute path if another place is meant"
+    hint = "keep the store below it, or write an absolute path if another place is intended"
     if not named.is_relative_to(root):
         # An absolute path says that another place is meant.
         if not Path(file.text).is_absolute():
@@ -69,8 +71,8 @@ def name_like_a_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     name = node.value("Name", "Topic") or ""
     if survey.regex_topics and is_pattern(name):
         found = " ".join(sorted({character for character in name if is_pattern(character)}))
-        message = f"topic name '{name}' contains regex characters ({found}); a subscription takes it for a pattern"
-        yield Problem(node, message, "use letters, digits, - _ and /; if many topics are meant, write <Pattern>")
+        message = f"topic name '{name}' contains regex characters ({found}); a subscription treats it as a pattern"
+        yield Problem(node, message, "use letters, digits, - _ and /; to define many topics, write <Pattern>")
 
 
 def lost_on_restart(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -116,7 +118,7 @@ def file_ignored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if file is not None and is_transient(node):
         name = node.value("Name", "Topic") or ""
         message = f"FileName on the transient topic '{name}' is ignored"
-        yield Problem(node, message, "remove <FileName>, or <Durability> if the records should stay")
+        yield Problem(node, message, "remove <FileName>, or remove <Durability> to keep the records")
 
 
 def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -135,7 +137,7 @@ def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for entry in missing if logged else missing[:1]:
         others = "" if logged or len(missing) == 1 else f" (and {len(missing) - 1} more)"
         message = f"persistent topic '{entry.name}'{others} is not journaled: no replay, replication or rebuild"
-        yield Problem(entry.node, message, "add it as a Topic of TransactionLog if that is needed")
+        yield Problem(entry.node, message, "add it as a Topic of TransactionLog if you need this")
 
 
 def _missing(entry: SubjectEntry, survey: Survey) -> bool:

@@ -118,8 +118,8 @@ def aggregate_inside_if(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for field, tree in _projected(node):
         found = _inside_if(tree)
         if found is not None:
-            message = f"aggregate {found.name} nested inside IF(): live updates were seen to be wrong"
-            hint = "project the aggregate by itself, and decide in a view over this one"
+            message = f"aggregate {found.name} nested inside IF(): live updates were observed to be wrong"
+            hint = "project the aggregate separately, and use IF in a view over this one"
             yield Problem(field, message, hint, texts.at(field, found.span[0]))
 
 
@@ -155,7 +155,9 @@ def fast_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         for source in sources(entry.node):
             other = conflated.get((source.name, source.type or entry.type))
             if other is not None:
-                message = f"View '{entry.name}' computes on every update of '{source.name}', which '{other}' conflates"
+                message = (
+                    f"View '{entry.name}' is computed on every update of '{source.name}', which '{other}' conflates"
+                )
                 yield Problem(
                     entry.node, message, "consider <Conflation>inline</Conflation>, or read the conflated topic"
                 )
@@ -184,5 +186,7 @@ def join_fans_out(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             if found.kind == "Topic" and keys and not keys <= set(paths):
                 message = f"Join fan-out: an update of '{right_name}' touches every matching row of '{left_name}'"
                 yield Problem(
-                    join, message, f"the more rows match, the dearer; publish '{right_name}' no more often than needed"
+                    join,
+                    message,
+                    f"the cost grows with the matching rows; publish '{right_name}' no more often than needed",
                 )

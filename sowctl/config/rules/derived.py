@@ -145,7 +145,9 @@ def filter_with_join(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     underlying, condition = node.find("UnderlyingTopic"), node.find("Filter")
     if condition is not None and underlying is not None and underlying.find("Join") is not None:
-        yield Problem(condition, "View Filter is not allowed with Join", "filter in a view below this one")
+        yield Problem(
+            condition, "View Filter is not allowed with Join", "filter in a view of one topic, and join that view"
+        )
 
 
 def join_and_text(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -195,7 +197,7 @@ def topic_format(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if found is not None and not pattern:
         yield Problem(form, "TopicFormat is only for a source with Pattern", "remove it")
     if "%n" not in form.text:
-        yield Problem(form, "TopicFormat must contain %n", "%n stands for the logical topic name")
+        yield Problem(form, "TopicFormat must contain %n", "%n is replaced by the logical topic name")
     if is_pattern(form.text.replace("%n", "")):
         yield Problem(form, "TopicFormat must not contain regular expression characters", "it makes one topic name")
 

@@ -133,7 +133,9 @@ def generator_not_registered(node: ElementNode, survey: Survey) -> Iterator[Prob
             # The chaining generator is built in, and known by the name of its Library.
             built_in = CHAINING in libraries.get(name, "")
             if name in libraries and not built_in and not entry_points(group=KEY_GENERATORS, name=name):
-                message = f"nothing here stands in for the key generator '{name}': its Library is never loaded"
+                message = (
+                    f"no installed Python package provides the key generator '{name}'; its Library is never loaded"
+                )
                 yield Problem(module, message, f"install a Python package that registers '{name}' in {KEY_GENERATORS}")
 
 

@@ -67,7 +67,7 @@ def local_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         name = topic.find("Name")
         for queue in queues:
             if name is not None and topic.value("MessageType") == queue.type and name.text == queue.name:
-                yield Problem(name, f"LocalQueue {queue.name} is replicated", "leave it out, or make it a Queue")
+                yield Problem(name, f"LocalQueue {queue.name} is replicated", "remove it, or make it a Queue")
 
 
 def itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -115,9 +115,9 @@ def version_needed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         parts = asked.text.split(".")
         numbers = all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
         if numbers and tuple(map(int, parts))[:3] > known:
-            message = f"file needs version {asked.text}; the dialect is known up to {REFERENCE_VERSION}"
+            message = f"file needs version {asked.text}; this program supports up to {REFERENCE_VERSION}"
             level = Level.WARNING if asked.tag.startswith("Suggested") else None
-            yield Problem(asked, message, "it may use what is not known here", level=level)
+            yield Problem(asked, message, "it may use features that this program does not support", level=level)
 
 
 def challenge_without_authentication(node: ElementNode, survey: Survey) -> Iterator[Problem]:

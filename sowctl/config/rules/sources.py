@@ -119,10 +119,10 @@ def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for left, right in zip(found[::2], found[1::2], strict=True):
         first, second = _meant(left, entry, survey), _meant(right, entry, survey)
         if first == second:
-            yield Problem(left.node, f"Join of '{left.name}' with itself", "put a View of it between")
+            yield Problem(left.node, f"Join of '{left.name}' with itself", "join a View of it instead")
         elif attached and first not in attached and survey.named(left.name, left.type):
             message = f"Join begins with '{left.name}', which no Join before it names"
-            yield Problem(left.node, message, "the first side of a Join is a topic of an earlier one")
+            yield Problem(left.node, message, "the first side of a Join must be a topic of an earlier Join")
         attached |= {first, second}
 
 
@@ -151,7 +151,7 @@ def defined_later(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             again = found is not None and circle.get(found.number, -1) == circle[entry.number]
             if found is not None and found.number > entry.number and not again:
                 message = f"'{source.name}' is defined after {entry.label}; move it before"
-                yield Problem(source.node, message, f"it stands at {found.node.place}")
+                yield Problem(source.node, message, f"it is at {found.node.place}")
 
 
 def pattern_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -214,8 +214,8 @@ def too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             continue
         depth[entry.number] = 1 + max((depth.get(found.number, 0) for found in below[entry.number]), default=0)
         if depth[entry.number] > DEEPEST:
-            message = f"{entry.label} stands on {DEEPEST} other views or conflated topics, one above the other"
-            yield Problem(entry.node, message, "let one of them read a Topic; no more than that are read")
+            message = f"{entry.label} is based on a chain of {DEEPEST} other views or conflated topics"
+            yield Problem(entry.node, message, "let one of them read a Topic; longer chains cannot be read")
             return
 
 

@@ -59,7 +59,7 @@ def vacuum_statistics(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for step in node.all("Do"):
         module = step.find("Module")
         if module is not None and module.text == "amps-action-do-vacuum-statistics":
-            yield Problem(module, "vacuum-statistics does nothing any more", "remove the step")
+            yield Problem(module, "vacuum-statistics no longer does anything", "remove the step")
 
 
 def type_as_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:

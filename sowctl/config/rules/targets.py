@@ -55,7 +55,7 @@ def undefined_target(node: ElementNode, survey: Survey) -> Iterator[Problem]:
                 level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
                 yield Problem(topic, message, "define it in SOW", level=level)
             elif module.text in _OF_MESSAGES and not _heard_of(topic.text, kind, survey):
-                yield Problem(topic, message, "write the name as it is defined, or ignore this where it is ad hoc")
+                yield Problem(topic, message, "write the defined name, or ignore this rule for ad hoc topics")
         if transport is not None and "{{" not in transport.text and transport.text not in transports:
             message = f"action refers to undefined Transport '{transport.text}'"
             yield Problem(transport, message, "name a Transport")
@@ -120,6 +120,6 @@ def monitors_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         for entry in survey.named(topic.text, options.value("MessageType")):
             if entry.kind in QUEUES:
                 below = entry.node.value("UnderlyingTopic")
-                hint = f"watch {below}, the topic below it" if below else "watch the topic below it"
+                hint = f"watch {below}, its underlying topic" if below else "watch its underlying topic"
                 yield Problem(topic, f"{module.text} monitors a queue, '{topic.text}'", hint)
                 break

@@ -75,7 +75,7 @@ def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem
         return
     if lifetime > LONGEST_LIFETIME:
         message = f"Expiration {expiration.text} ends beyond the year 9999: the records never expire"
-        yield Problem(expiration, message, "remove <Expiration> if records should stay, or write a lifetime that ends")
+        yield Problem(expiration, message, "remove <Expiration> to keep the records, or write a shorter lifetime")
 
 
 def pattern_excludes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -134,7 +134,9 @@ def empty_history(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     except ValueError:
         return
     if width == 0:
-        yield Problem(window, "Window must be greater than zero", "write how long versions are kept, such as 1d")
+        yield Problem(
+            window, "Window must be greater than zero", "write the time for which versions are kept, such as 1d"
+        )
     elif step > width:
         yield Problem(granularity, "Granularity is greater than Window", "history would hold nothing")
 
@@ -226,7 +228,7 @@ def name_of_side_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     name = file_of(file.text, entry.name, entry.type)
     if re.search(f"(?:{_SIDE_FILE.pattern})$", str(name)):
         hint = "give the topic a file of its own, such as ./sow/%n.sow"
-        yield Problem(file, f"FileName '{file.text}' has the ending of a file that stands beside a store", hint)
+        yield Problem(file, f"FileName '{file.text}' has the suffix of a file beside stores", hint)
 
 
 def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -241,8 +243,8 @@ def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         if is_url(found.text) or found.text.startswith("file:"):
             yield Problem(
                 found,
-                f"{found.tag} '{found.text}' is a URL, and is written on this machine",
-                "name a path; JournalArchiveDirectory may be a URL",
+                f"{found.tag} '{found.text}' is a URL, but must be a local path",
+                "write a path; only JournalArchiveDirectory can be a URL",
             )
 
 
