@@ -122,7 +122,7 @@ def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def journalled_otherwise(node: ElementNode, survey: Survey) -> Iterator[Problem]:
-    """What: the topic of a queue is in the transaction log with another message type only.
+    """What: the topic of a queue is in the transaction log only with another message type.
 
     Why: name and message type together are the topic.
     Example: a json Queue over ``fills`` where TransactionLog records ``fills`` of type fix.

@@ -36,7 +36,7 @@ PAGES: dict[str, str] = {
         """,
     "S006": """What: a Transport without Type.
 
-        Why: nothing says how it connects.
+        Why: it determines how the transport connects.
         Example: ``<Transport><Name>any</Name></Transport>``.
         Instead: add tcp, tcps, amps-replication, amps-replication-secure or amps-unix.
         """,
