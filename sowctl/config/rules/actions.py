@@ -203,7 +203,7 @@ def topic_and_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: compact-sow with Topic and no MessageType, or the reverse.
 
     Why: together they name one topic; without both, all topics are compacted.
-    Example: ``<Topic>orders</Topic>`` alone.
+    Example: only ``<Topic>orders</Topic>``.
     Instead: give both or neither.
     """
     for step, module, _ in steps(node):

@@ -33,7 +33,7 @@ def without_lease(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an at-least-once queue without LeasePeriod.
 
     Why: a consumer that hangs keeps its messages until it disconnects; no other consumer gets them.
-    Example: a Queue with Name and MessageType alone.
+    Example: a Queue with only Name and MessageType.
     Instead: add ``<LeasePeriod>30s</LeasePeriod>``, or the longest time that a message takes.
     """
     if _leases(node) and node.find("LeasePeriod", "LeaseTimeout") is None:

@@ -96,7 +96,7 @@ def unreachable_field(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a field refers to a topic that UnderlyingTopic does not name.
 
     Why: the view never reads that topic.
-    Example: ``[customers]./name`` in a view over ``orders`` alone.
+    Example: ``[customers]./name`` in a view over only ``orders``.
     Instead: add a Join with that topic, or remove the field.
     """
     entry = survey.entry(node)

@@ -18,7 +18,7 @@ def composite_without_parts(node: ElementNode, survey: Survey) -> Iterator[Probl
     """What: a composite message type without MessageType parts.
 
     Why: a composite message is a sequence of parts, each of a known type.
-    Example: ``<Module>composite-local</Module>`` alone.
+    Example: only ``<Module>composite-local</Module>``.
     Instead: list the types of the parts in order.
     """
     if _module(node).startswith("composite-") and node.find("MessageType") is None and not meant(node, "MessageType"):
@@ -29,7 +29,7 @@ def protobuf_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a protobuf message type without Type, ProtoPath or ProtoFile.
 
     Why: protobuf messages cannot be read without their definition.
-    Example: ``<Module>protobuf</Module>`` alone.
+    Example: only ``<Module>protobuf</Module>``.
     Instead: add the three elements.
     """
     if _module(node) != "protobuf":
@@ -43,7 +43,7 @@ def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem
     """What: a struct message type without Field.
 
     Why: the fields define the layout.
-    Example: ``<Module>struct</Module>`` alone.
+    Example: only ``<Module>struct</Module>``.
     Instead: add ``<Field>/price = d</Field>`` and so on, in order.
     """
     if _module(node) == "struct" and node.find("Field") is None and not meant(node, "Field"):

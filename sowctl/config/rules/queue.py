@@ -39,7 +39,7 @@ def owner_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a GroupLocalQueue without InitialOwner.
 
     Why: the instances of the group must agree who owns the messages at first.
-    Example: a GroupLocalQueue with Name and MessageType alone.
+    Example: a GroupLocalQueue with only Name and MessageType.
     Instead: add the Name of one instance, the same on all.
     """
     if node.find("InitialOwner") is None and not meant(node, "InitialOwner"):
@@ -68,7 +68,7 @@ def publish_target_missing(node: ElementNode, survey: Survey) -> Iterator[Proble
     """What: UnderlyingTopic is a regular expression and there is no DefaultPublishTarget.
 
     Why: a message published to the queue itself would have no single topic to go to.
-    Example: ``<UnderlyingTopic>ORDERS_.*</UnderlyingTopic>`` alone.
+    Example: only ``<UnderlyingTopic>ORDERS_.*</UnderlyingTopic>``.
     Instead: add ``<DefaultPublishTarget>ORDERS_DIRECT</DefaultPublishTarget>``.
     """
     where, name = _underlying(node)

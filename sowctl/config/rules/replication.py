@@ -16,7 +16,7 @@ def unnamed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with neither Name nor Group.
 
     Why: it is unknown which instance is meant.
-    Example: a Destination with Topic, SyncType and Transport alone.
+    Example: a Destination with only Topic, SyncType and Transport.
     Instead: add the Name of the instance, or its Group.
     """
     if node.find("Name", "Group") is None and not (meant(node, "Name") or meant(node, "Group")):

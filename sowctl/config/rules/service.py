@@ -39,7 +39,7 @@ def log_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Logging target to a file without FileName.
 
     Why: there is no file to write the log to.
-    Example: ``<Protocol>file</Protocol>`` alone.
+    Example: only ``<Protocol>file</Protocol>``.
     Instead: add FileName.
     """
     protocol = (node.value("Protocol") or "").lower()
@@ -124,7 +124,7 @@ def challenge_without_authentication(node: ElementNode, survey: Survey) -> Itera
     """What: WWWAuthenticate in an Admin section without Authentication.
 
     Why: it specifies how a browser is asked for credentials; without Authentication, no browser is asked.
-    Example: ``<WWWAuthenticate>Negotiate</WWWAuthenticate>`` alone.
+    Example: only ``<WWWAuthenticate>Negotiate</WWWAuthenticate>``.
     Instead: add Authentication with its Module, or remove WWWAuthenticate.
     """
     challenge = node.find("WWWAuthenticate")

@@ -21,7 +21,7 @@ def archive_without_directory(node: ElementNode, survey: Survey) -> Iterator[Pro
     """What: archive-journal, and TransactionLog has no JournalArchiveDirectory.
 
     Why: there is nowhere to move the journals to.
-    Example: ``amps-action-do-archive-journal`` alone.
+    Example: only ``amps-action-do-archive-journal``.
     Instead: add JournalArchiveDirectory to TransactionLog.
     """
     archives = any(log.find("JournalArchiveDirectory") is not None for log in survey.nodes("TransactionLog"))

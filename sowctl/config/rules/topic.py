@@ -31,7 +31,7 @@ def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Probl
     """What: a persistent topic, which is the default, has no FileName.
 
     Why: there is no file for its records, so the topic cannot be created.
-    Example: a Topic with Name, MessageType and Key alone.
+    Example: a Topic with only Name, MessageType and Key.
     Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records need
     not be kept.
     """

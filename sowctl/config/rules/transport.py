@@ -23,7 +23,7 @@ def address_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport, other than of type amps-unix, without InetAddr.
 
     Why: there is nothing to listen on.
-    Example: a Transport with Name, Type and Protocol alone.
+    Example: a Transport with only Name, Type and Protocol.
     Instead: add ``<InetAddr>9007</InetAddr>``.
     """
     if _type(node) != "amps-unix" and node.find("InetAddr") is None and not meant(node, "InetAddr"):
@@ -34,7 +34,7 @@ def protocol_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport for clients without Protocol.
 
     Why: a server refuses it; only replication transports have a protocol of their own.
-    Example: a tcp Transport with Name, Type and InetAddr alone.
+    Example: a tcp Transport with only Name, Type and InetAddr.
     Instead: add ``<Protocol>amps</Protocol>``.
     """
     if not replicates(node) and node.find("Protocol") is None and not meant(node, "Protocol"):
@@ -45,7 +45,7 @@ def certificate_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TLS Transport without Certificate or PrivateKey.
 
     Why: a TLS endpoint must identify itself.
-    Example: ``<Type>tcps</Type>`` alone.
+    Example: only ``<Type>tcps</Type>``.
     Instead: add both paths.
     """
     kind = _type(node)
@@ -58,7 +58,7 @@ def socket_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an amps-unix Transport without FileName.
 
     Why: the socket needs a path.
-    Example: ``<Type>amps-unix</Type>`` alone.
+    Example: only ``<Type>amps-unix</Type>``.
     Instead: add ``<FileName>/run/amps.sock</FileName>``.
     """
     if _type(node) == "amps-unix" and node.find("FileName") is None and not meant(node, "FileName"):
@@ -69,7 +69,7 @@ def nothing_to_verify(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: VerifyClient without CAFile and CAPath.
 
     Why: there is no authority to verify a client against.
-    Example: ``<VerifyClient>True</VerifyClient>`` alone.
+    Example: only ``<VerifyClient>True</VerifyClient>``.
     Instead: add CAFile or CAPath.
     """
     wanted = (node.value("VerifyClient") or "").lower() in ("true", "enabled")
@@ -82,7 +82,7 @@ def legacy_without_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Transport with a legacy protocol and no MessageType.
 
     Why: fix, nvfix, soap and xml carry messages of one type, which must be named.
-    Example: ``<Protocol>nvfix</Protocol>`` alone.
+    Example: only ``<Protocol>nvfix</Protocol>``.
     Instead: add MessageType, or use the protocol ``amps``.
     """
     protocol = node.value("Protocol")

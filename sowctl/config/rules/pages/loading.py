@@ -34,7 +34,7 @@ PAGES: dict[str, str] = {
         Example: ``<AmpsConfig>``, or a file that begins with ``<SOW>``.
         Instead: put the parts into ``<AMPSConfig>``, or use ``--fragment`` to check a part by itself.
         """,
-    "X006": """What: an included file cannot be read, or lies outside the directory of the configuration.
+    "X006": """What: an included file cannot be read, or is outside the directory of the configuration.
 
         Why: without it the configuration is incomplete. Files outside the tree are never opened.
         Example: ``<Include>logging.xml</Include>`` without that file.

@@ -103,7 +103,7 @@ PAGES: dict[str, str] = {
         """,
     "S055": """What: an Action without On or without Do.
 
-        Why: it would never run, or do nothing; an If alone is pointless.
+        Why: it would never run, or do nothing; an If without them has no effect.
         Example: ``<Action><Do>...</Do></Action>``.
         Instead: specify when it runs (On) and what it does (Do).
         """,
@@ -128,7 +128,7 @@ PAGES: dict[str, str] = {
     "S069": """What: a replication Destination without SyncType, Transport, Topic, or both Name and Group.
 
         Why: they determine the target, the messages, and how a message is acknowledged.
-        Example: a Destination with Topic and Transport alone.
+        Example: a Destination with only Topic and Transport.
         Instead: add the missing parts.
         """,
     "S075": """What: an element that expects text contains elements.
