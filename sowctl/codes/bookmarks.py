@@ -3,73 +3,73 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-BKM-001": """10 no bookmark store
+    "SOW-BKM-001": """10 bookmark store not found
 
-        Why: The text is no topic of the configuration and no file. A new file is only made where its name says what it
-        is, and by what stores a place.
-        Do: Name a topic with the Keys /clientName and /subId, or a file with the ending .bookmarks; the error suggests
-        names that are near.
+        Why: The name is neither a topic of the configuration nor a file. A new file is created only if its name ends
+        with .bookmarks, and only by commands that store a position.
+        Do: Name a topic with the Keys /clientName and /subId, or a file that ends with .bookmarks; the error suggests
+        similar names.
         """,
-    "SOW-BKM-002": """5 a damaged bookmark store
+    "SOW-BKM-002": """5 damaged bookmark store
 
-        Why: The file is of another kind, or bytes in it are not what was written. An interrupted write at its end is
-        no damage: it is cut off.
-        Do: Restore the file from a copy. Without one, move it aside and set the places of the subscriptions anew.
+        Why: The file is of another kind, or its bytes were changed. An interrupted write at the end is not damage: it
+        is cut off.
+        Do: Restore the file from a copy. Without a copy, move it away and set the positions of the subscriptions again.
         See: sow-bookmark(5)
         """,
-    "SOW-BKM-003": """6 a bookmark store that cannot be used
+    "SOW-BKM-003": """6 bookmark store cannot be read or written
 
-        Why: The operating system refused to read or write the file. What was stored before is still there; what was
-        processed since comes again.
-        Do: Make room, or give permission on the file and its directory.
+        Why: The operating system could not read or write the file. Positions stored earlier are intact; messages
+        processed since then are delivered again.
+        Do: Free space, or grant permission on the file and its directory.
         See: sow-bookmark(5)
         """,
-    "SOW-BKM-004": """9 a bookmark store of a newer format
+    "SOW-BKM-004": """9 bookmark store of a newer format
 
-        Why: A later release wrote the file, and this one cannot tell what it means.
-        Do: Use that release.
+        Why: The file was written by a later release, in a format that this release does not support.
+        Do: Use that release, or a later one.
         See: sow-bookmark(5)
         """,
-    "SOW-BKM-005": """2 a topic that is no bookmark store
+    "SOW-BKM-005": """2 topic cannot be a bookmark store
 
-        Why: A row of a bookmark store is found by client and subscription id, so the topic needs the Keys /clientName
-        and /subId, and a message type whose fields can be written.
-        Do: Name another topic, or configure this one so.
+        Why: Positions are stored by client and subscription id, so the topic needs the Keys /clientName and /subId, and
+        a message type with fields that can be written.
+        Do: Name another topic, or configure this topic accordingly.
         """,
-    "SOW-BKM-006": """2 no client or no subscription id
+    "SOW-BKM-006": """2 missing client or subscription id
 
-        Why: A place belongs to one subscription of one client; without both names nothing could find it again.
+        Why: A position belongs to one subscription of one client, so both names are required.
         Do: Give both.
         """,
-    "SOW-BKM-007": """2 no place to store
+    "SOW-BKM-007": """2 invalid position to store
 
-        Why: The text names no place that a subscription could go on from: it is what the store has already, or, for
-        going back, a range.
+        Why: The text is not a position from which a subscription can resume: it is ``recent``, which is the stored
+        position itself, or, for going back, a range.
         Do: Give a time, a bookmark or a txid.
         """,
-    "SOW-BKM-008": """8 going back would go forward
+    "SOW-BKM-008": """8 new position is later than the stored one
 
-        Why: A subscription has not come as far as the place that was named. Messages between would never be delivered.
-        Do: Name an earlier place, or take it forward on purpose with ``sowctl bookmark set``.
+        Why: The subscription has not reached the given position. The messages before it would never be delivered.
+        Do: Give an earlier position, or set the later one intentionally with ``sowctl bookmark set``.
         """,
-    "SOW-BKM-009": """2 a bookmark store that is followed itself
+    "SOW-BKM-009": """2 subscription to its own bookmark store
 
-        Why: Every place that is stored in a topic is a message, so that a subscription to this topic that stores its
-        place there would never come to rest.
-        Do: Keep its place in another topic, or in a file.
+        Why: Each stored position is a message of the topic, so a subscription to the topic that stores its position in
+        it would receive its own positions forever.
+        Do: Store the position in another topic, or in a file.
         """,
-    "SOW-BKM-010": """11 a place that another run has
+    "SOW-BKM-010": """11 position is in use by another run
 
-        Why: A subscription of the same client with the same id is under way and moves the place on. Two of them would
-        tell everything twice, and store one place over the other.
-        Do: End the other run, which the error names, or give this one a ``--sub-id`` of its own. Without ``--commit`` a
-        place is read and not locked.
+        Why: A subscription with the same client and subscription id is running and stores its position. Two of them
+        would deliver all messages twice, and overwrite each other's position.
+        Do: End the other run, which the error names, or give this run its own ``--sub-id``. Without ``--commit``, the
+        position is read but not locked.
         See: sow-bookmark(5)
         """,
-    "SOW-BKM-012": """6 a list of bookmark stores that cannot be read
+    "SOW-BKM-012": """6 list of bookmark stores cannot be read
 
-        Why: The file beside the journal that lists the bookmark stores of its subscriptions cannot be read. What these
-        still need is not known, so that nothing is removed.
+        Why: The file beside the journal that lists the bookmark stores of its subscriptions cannot be read. Because
+        their positions are unknown, no journal file is removed.
         Do: Correct the permissions of the file.
         See: sow-bookmark(5)
         """,
