@@ -3,89 +3,89 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-EXC-001": """12 a format or command that needs more packages
+    "SOW-EXC-001": """12 missing package
 
-        Why: It uses a Python package that is not installed.
-        Do: Install the extra that the hint names.
+        Why: The format or command requires a Python package that is not installed.
+        Do: Install the extra named in the hint.
         """,
-    "SOW-EXC-002": """2 no format of such a file
+    "SOW-EXC-002": """2 unknown file format
 
-        Why: The ending of the file's name says the format, and it is none of those that are written or read; or it
-        asks to pack a format that is packed already.
-        Do: Take one of the endings in the hint.
+        Why: The format is taken from the end of the file name, which is not the name of a format that can be read or
+        written; or the name requests compression of a format that is compressed already.
+        Do: Use one of the endings in the hint.
         """,
-    "SOW-EXC-010": """2 rows that cannot become messages as they are asked for
+    "SOW-EXC-010": """2 rows cannot be converted to messages
 
-        Why: ``--type`` names no column or no type, goes with a file that says its types itself, ``--from`` is given
-        with what reads messages, or the topic's messages cannot be made of columns.
-        Do: Follow the message; types are text, integer, number, boolean and json.
+        Why: ``--type`` names an unknown column or type, or is given for a file that declares its types; or ``--from``
+        is combined with an option for messages; or messages of the topic's type cannot be constructed from columns.
+        Do: Change the options as the message says; the types are text, integer, number, boolean and json.
         See: sowctl-publish(1)
         """,
-    "SOW-EXC-011": """3 a row that makes no message
+    "SOW-EXC-011": """3 row cannot be converted to a message
 
-        Why: A cell does not hold what ``--type`` says of its column, the row has more or fewer cells than the heading,
-        is not UTF-8, or a value of the row does not fit a message of the topic's type: a time outside the years 1 to
-        9999, a map with a key twice, a list where messages are flat.
-        Do: Correct the row that is named, state another type for the column, or cast it to text where the file is made;
-        ``--on-error skip`` passes it over.
+        Why: A cell does not have the ``--type`` of its column, the row has more or fewer cells than the header, is not
+        UTF-8, or has a value that a message of the topic's type cannot have: a time outside the years 1 to 9999, a map
+        with a duplicate key, a list in a flat message.
+        Do: Correct the row in the message, give another ``--type`` for the column, or cast the column to text where the
+        file is created. ``--on-error skip`` skips such rows.
         See: sowctl-types(7)
         """,
-    "SOW-EXC-012": """3 a file of rows that cannot be read
+    "SOW-EXC-012": """3 file of rows cannot be read
 
-        Why: The file is not of the format that its ending says, is damaged, has no heading that names each column once,
-        has two columns or two fields of a struct with one name, or a column of a type that no message can hold.
-        Do: Correct the file, name its columns apart, or give it the ending of its format.
+        Why: The file does not have the format that its name implies, is damaged, has a missing header or a duplicate
+        column name, a struct with duplicate fields, or a column of a type that messages do not support.
+        Do: Correct the file, rename its columns, or give it the file extension of its format.
         See: sowctl-types(7)
         """,
     "SOW-EXC-013": """2 rows of several topics in one table
 
-        Why: A table of rows, such as Parquet, Arrow, SQLite, csv and tsv, was asked for of several topics, and no
-        column would say which topic a row is of.
-        Do: Write a file for each topic, or add ``--meta``, which has a column with the topic.
+        Why: A table such as Parquet, Arrow, SQLite, csv or tsv was requested for several topics, but no column would
+        have the topic of each row.
+        Do: Write one file for each topic, or add ``--meta``, which includes a column with the topic.
         See: sowctl-export(1)
         """,
-    "SOW-EXC-020": """2 a statement that DuckDB refuses
+    "SOW-EXC-020": """2 statement rejected by DuckDB
 
-        Why: The statement cannot be read, names a table or column that is not there, asks for files or settings
-        without ``--allow-files``, or fails while it runs; the words are DuckDB's.
-        Do: Correct the statement. The hint lists the tables where one is missing.
+        Why: The statement has a syntax error, names an unknown table or column, uses files or settings without
+        ``--allow-files``, or failed during execution. The message is DuckDB's.
+        Do: Correct the statement. If a table is unknown, the hint lists the tables.
         See: sowctl-sql(1)
         """,
-    "SOW-EXC-021": """2 rows of several statements for one file
+    "SOW-EXC-021": """2 several results for one file
 
-        Why: A file, and a stream of Parquet or Arrow, has the columns of one result.
-        Do: Let one statement have rows; others can create tables for it.
+        Why: A file, and a stream of Parquet or Arrow, has the columns of one result, but several statements return
+        rows.
+        Do: Use only one statement that returns rows; the others can create tables for it.
         See: sowctl-sql(1)
         """,
-    "SOW-EXC-022": """3 a value of a result that cannot go out as it is
+    "SOW-EXC-022": """3 value of a result is unsupported by the format
 
         Why: Parquet and Arrow have no infinite dates and times, no time of day 24:00:00, no numbers of more than 38
-        digits, and no interval of more nanoseconds than 64 bits count. The value would become another one. Or the
-        result has a type of which this release does not know how its values go out.
-        Do: Cast the column in the statement, as the hint does, or take a format of text.
+        digits, and no interval of more than 2^63-1 nanoseconds. The value would be changed. Or this release cannot
+        write a type of the result.
+        Do: Cast the column in the statement, as shown in the hint, or use a text format.
         See: sowctl-types(7)
         """,
-    "SOW-EXC-023": """2 members that SQL cannot name
+    "SOW-EXC-023": """2 ambiguous or invalid member names for SQL
 
-        Why: Two members of the messages differ in capitals alone, which SQL does not tell apart, and the statement asks
-        for both, for neither as it is written, or for all columns with ``*``; or a member's name is empty or has a zero
-        character in it.
-        Do: Name the columns, and one of such members exactly as messages have it. CREATE TABLE x AS SELECT keeps one
-        for a later statement. ``query`` and ``export`` keep all members apart.
+        Why: Two members of the messages differ only in case, which SQL ignores, and the statement uses both, neither
+        exactly as written, or all columns with ``*``. Or the name of a member is empty or contains a NUL character.
+        Do: Name the columns, and such a member exactly as in the messages. CREATE TABLE x AS SELECT keeps one of them
+        for later statements. ``query`` and ``export`` support such names.
         See: sowctl-types(7)
         """,
-    "SOW-EXC-024": """2 a column of a table that has no records
+    "SOW-EXC-024": """2 column of a table without records
 
-        Why: The columns of a table are the members of its records. It has none, and neither the journal nor the
-        configuration says that its messages had this member.
-        Do: Check the name; once a record is published the statement works.
+        Why: The columns of a table are the members of its records. This table has no records, and neither the journal
+        nor the configuration shows that its messages ever had this member.
+        Do: Check the name; the statement works when a record is published.
         See: sowctl-sql(1)
         """,
-    "SOW-EXC-025": """3 records that a table of SQLite cannot have
+    "SOW-EXC-025": """3 records do not fit into an SQLite table
 
-        Why: SQLite has at most 2,000 columns, names of columns that differ in more than capitals, and none with a zero
-        character in it. The messages have other members.
-        Do: Choose members with ``--select``, or export to Parquet, Arrow or NDJSON.
+        Why: An SQLite table has at most 2,000 columns, its column names must differ in more than case, and must not
+        contain a NUL character. The members of the messages exceed these limits.
+        Do: Select members with ``--select``, or export to Parquet, Arrow or NDJSON.
         See: sowctl-types(7)
         """,
 }
