@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 CODES = {
-    "SOW-RMT-001": """2 a URL that no file system takes
+    "SOW-RMT-001": """2 invalid or unsupported URL
 
-        Why: The scheme of the URL is not known, an option behind its question mark is not, or a library that the scheme
-        needs is missing on this machine, as Hadoop's native one for ``hdfs``. A URL of the scheme ``file`` that names a
-        machine, as ``file://data/log`` does, is one too: ``data`` would be the machine, and ``/log`` the path. So is
-        one with a question mark or number sign, behind which nothing belongs to the path.
-        Do: Look at the URL. The message ends with what the library said. A path follows three slashes:
-        ``file:///data/log``. In it ``%3F`` and ``%23`` stand for these two characters.
+        Why: The scheme of the URL is unknown, an option after the question mark is unknown, or a library for the scheme
+        is missing on this machine, such as Hadoop's native library for ``hdfs``. Also invalid: a ``file`` URL with a
+        host, such as ``file://data/log``, where ``data`` would be the host and ``/log`` the path; and a ``file`` URL
+        with a question mark or number sign, which end the path.
+        Do: Correct the URL. The message ends with the text of the library. A path follows three slashes:
+        ``file:///data/log``. In a path, write ``%3F`` and ``%23`` for question mark and number sign.
         """,
-    "SOW-RMT-002": """10 no such file at a URL
+    "SOW-RMT-002": """10 file not found at the URL
 
-        Why: The store answered that there is nothing under this name.
-        Do: Look at the URL. Names in object stores differ by case, and there are no directories: a slash is a part of
-        the name.
+        Why: The store has no file with this name.
+        Do: Check the URL. Names in object stores are case-sensitive, and a slash is part of the name, not a directory.
         """,
-    "SOW-RMT-003": """10 no such bucket or container
+    "SOW-RMT-003": """10 bucket or container not found
 
-        Why: The store knows no bucket or container of this name, or the one that was asked is another store.
-        Do: Look at the URL, and at the region or endpoint that is asked. Buckets are never made.
+        Why: The store has no bucket or container with this name, or the request went to another store.
+        Do: Check the URL, and the region or endpoint. Buckets are never created.
         """,
-    "SOW-RMT-004": """6 access to a URL refused
+    "SOW-RMT-004": """6 access to a URL denied
 
-        Why: There are no credentials, they are wrong or have expired, or they do not give the right to do this here.
-        Do: Give them as the store's own tools take them: for S3 in ``AWS_ACCESS_KEY_ID`` and
-        ``AWS_SECRET_ACCESS_KEY``, a profile, or the role of the machine; for GCS a file that
-        ``GOOGLE_APPLICATION_CREDENTIALS`` names; for Azure ``az login`` or ``AZURE_TENANT_ID``, ``AZURE_CLIENT_ID`` and
-        ``AZURE_CLIENT_SECRET``. On a cluster every machine needs them.
+        Why: Credentials are missing, invalid or expired, or do not grant this access.
+        Do: Give them as for the store's own tools: for S3 in ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, a
+        profile, or the role of the machine; for GCS in the file that ``GOOGLE_APPLICATION_CREDENTIALS`` names; for
+        Azure with ``az login`` or ``AZURE_TENANT_ID``, ``AZURE_CLIENT_ID`` and ``AZURE_CLIENT_SECRET``. On a cluster,
+        every machine needs them.
         """,
-    "SOW-RMT-005": """6 a store that does not answer
+    "SOW-RMT-005": """6 store does not answer
 
-        Why: There was no connection, it broke, or the store said that it is too busy; some attempts were made.
-        Do: Look at the network and at the endpoint, and run the command again.
+        Why: The connection failed or was lost, or the store was too busy. Several attempts were made.
+        Do: Check the network and the endpoint, and run the command again.
         """,
-    "SOW-RMT-006": """6 a file at a URL that cannot be read or written
+    "SOW-RMT-006": """6 file at a URL cannot be read or written
 
-        Why: The store refused, for a reason that the message gives as the library said it.
-        Do: Run the command again; where it fails again, look at the store.
+        Why: The store rejected the request; the message has the reason in the words of the library.
+        Do: Run the command again; if it fails again, check the store.
         """,
-    "SOW-RMT-007": """12 URLs without the extra arrow
+    "SOW-RMT-007": """12 URLs require the extra arrow
 
         Why: Files at URLs are read and written by pyarrow, which is not installed.
-        Do: ``pip install 'sowctl[arrow]'``; the extra ``spark`` has it, too.
+        Do: ``pip install 'sowctl[arrow]'``; the extra ``spark`` includes it.
         """,
-    "SOW-RMT-008": """6 a file of this machine that cannot be sent
+    "SOW-RMT-008": """6 local file cannot be uploaded
 
-        Why: Reading it failed while it was on its way to a URL: it was removed, it may not be read, or the disk failed.
-        There is no file under its name at the URL, or the one from before.
-        Do: Look at its permissions and at the disk, and run the command again.
+        Why: Reading the local file failed during the upload: it was removed, is not readable, or the disk failed. The
+        file at the URL does not exist, or is the previous one.
+        Do: Check the permissions and the disk, and run the command again.
         """,
-    "SOW-RMT-009": """6 a file from a URL that cannot be written here
+    "SOW-RMT-009": """6 downloaded file cannot be written
 
-        Why: Bringing it to this machine failed at this end: the disk is full, or its directory may not be written to.
-        At the URL nothing was changed, and of a run with staging there nothing was committed.
-        Do: Make room, look at the permissions of the directory, and run the command again.
+        Why: Writing the local file failed during a download: the disk is full, or the directory is not writable. At the
+        URL, nothing was changed; a run with staging there committed nothing.
+        Do: Free space, check the permissions of the directory, and run the command again.
         """,
 }
