@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "SOW-VIW-001": """11 topics that are written to too fast to be read together
+    "SOW-VIW-001": """11 topics change too fast to be read together
 
-        Why: A view shows all of its topics as of one instant. Each time that they were opened, one of them had been
-        written to before the last one was open.
-        Do: Run the command again, or stop the publishers for a moment.
+        Why: A view reads all of its topics at one instant. In each attempt to open them, one was changed before the
+        last one was open.
+        Do: Run the command again, or pause the publishers.
         """,
-    "SOW-VIW-002": """2 a conflated topic whose state nothing tells
+    "SOW-VIW-002": """2 unknown state of a conflated topic
 
-        Why: What a conflated topic shows depends on when its source changed. A journal tells that of every instant; the
-        source here has none, and no state was kept.
-        Do: Run ``sowctl conflate``, which keeps a state from now on; or let the TransactionLog record the source.
+        Why: The state of a conflated topic depends on when its source changed. It is computed from the journal of the
+        source, or from the saved state; here, neither exists.
+        Do: Run ``sowctl conflate``, which saves the state from now on, or add the source to the TransactionLog.
         """,
-    "SOW-VIW-003": """2 no conflated topic
+    "SOW-VIW-003": """2 not a conflated topic
 
-        Why: The command advances conflated topics, and the name is that of another entry.
+        Why: The command advances conflated topics, but the name is that of another element.
         Do: Name a ConflatedTopic of the configuration, or none for all of them.
         """,
-    "SOW-VIW-004": """4 views or conflated topics in a circle, or too many on each other
+    "SOW-VIW-004": """4 circular or too deeply nested views
 
-        Why: An entry is made of what it reads. One that reads itself, directly or through others, has no beginning; and
-        more than 50 on each other are not opened.
+        Why: A view or conflated topic reads itself, directly or through others, or more than 50 of them are nested.
         Do: Let one of them read a Topic; ``sowctl validate`` shows each circle.
         """,
-    "SOW-VIW-010": """2 no view
+    "SOW-VIW-010": """2 not a view
 
-        Why: The command is about views, and the name is that of a topic or of another entry.
+        Why: The command requires a view, but the name is that of a topic or another element.
         Do: Name a view; ``sowctl view list`` lists them.
         See: sowctl-view-list(1)
         """,
