@@ -65,12 +65,12 @@ CODES: dict[str, str] = {
         read as wrong names and values. XML can declare its encoding.
         Do: Convert it: ``iconv -f UTF-16 -t UTF-8 FILE``.
         """,
-    "SOW-INP-007": """3 lines that end in carriage returns alone
+    "SOW-INP-007": """3 lines end in carriage returns
 
-        Why: The input has carriage returns and no line feed. Lines end in a line feed, before which a carriage return
-        may stand, so that the whole input would be one message, and all behind the first carriage return a value.
-        Do: Write line feeds: ``tr '\\r' '\\n' < FILE``. If it is one message that contains carriage returns, publish
-        it with ``--framing nul``.
+        Why: The input has carriage returns but no line feed. Lines must end in a line feed, optionally after a carriage
+        return, so the whole input would be one message, with everything after the first carriage return in a value.
+        Do: Convert it: ``tr '\\r' '\\n' < FILE``. If it is one message that contains carriage returns, publish it with
+        ``--framing nul``.
         """,
     "SOW-INP-010": """3 invalid envelope
 
