@@ -23,7 +23,10 @@ __all__ = ["EPOCH", "NOW", "RECENT", "Bookmark", "Instant", "Mark", "Side", "Txi
 
 _WORDS = {"epoch": EPOCH, "0": EPOCH, "now": NOW}
 _RECENT = frozenset(("recent", "most_recent", "most-recent"))
-_HINT = "such as 0, 0|1|, 13948331409633568391|7|, 20260105T100000Z, -15m, or a range [20260105T100000:20260105T110000)"
+_HINT = (
+    "write it like 0, 0|1|, 13948331409633568391|7|, 20260105T100000Z, -15m, or as a range "
+    "[20260105T100000:20260105T110000)"
+)
 
 
 class Txid(Struct, frozen=True):
@@ -102,10 +105,10 @@ def parse(text: str, clock: Clock) -> Wanted:
 
 def _range(word: str, clock: Clock) -> Wanted:
     if word[:1] not in ("[", "(") or word[-1:] not in ("]", ")") or len(word) < 2:
-        raise _no_range(word, "it does not have both brackets")
+        raise _no_range(word, "it does not have two brackets")
     inner = word[1:-1]
     if _readable(inner, clock):
-        raise _no_range(word, "it has one side only")
+        raise _no_range(word, "it has only one side")
     found: list[Wanted] = []
     # ISO 8601 has colons of its own: the one that parts the sides is the one at which both of them can be read.
     for at, sign in enumerate(inner):
@@ -114,7 +117,7 @@ def _range(word: str, clock: Clock) -> Wanted:
             start = Side(_marks(left, clock), word[0] == "[")
             found.append(Wanted(start, Side(_marks(right, clock), word[-1] == "]")))
     if len(found) != 1:
-        why = "it can be read in several ways" if found else "there is no colon with a place on both of its sides"
+        why = "it is ambiguous" if found else "it has no colon with a position on each side"
         raise _no_range(word, why)
     return found[0]
 
@@ -146,4 +149,4 @@ def _mark(word: str, clock: Clock) -> Mark:
 
 
 def _no_range(word: str, why: str) -> UsageError:
-    return UsageError("SOW-IDN-002", f"{word!r} is not a range of bookmarks: {why}", hint=_HINT)
+    return UsageError("SOW-IDN-002", f"{word!r} is not a bookmark range: {why}", hint=_HINT)

@@ -39,9 +39,9 @@ def parse_control(line: bytes) -> Control:
     try:
         found = msgspec.json.decode(line, type=Control)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _wrong(f"the control line cannot be read: {error}") from None
+        raise _wrong(f"invalid control line: {error}") from None
     if found.command not in COMMANDS:
-        raise _wrong(f"there is no control command {found.command!r}")
+        raise _wrong(f"unknown control command {found.command!r}")
     return found
 
 
@@ -49,13 +49,13 @@ def _wrong(words: str) -> UsageError:
     return UsageError(
         "SOW-FOL-006",
         words,
-        hint='such as {"command":"replace","filter":"/qty > 5"}, with pause, resume or stop as other commands',
+        hint='write it like {"command":"replace","filter":"/qty > 5"}; the other commands are pause, resume and stop',
     )
 
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdecimal():
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not an integer")
     return int(text)
 
 
@@ -96,15 +96,17 @@ def with_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
     for name, value in parse_option_text(text).items():
         row = _OPTIONS.get(name)
         if row is None and name != _ALWAYS:
-            hint = f"known: {', '.join((*_OPTIONS, _ALWAYS))}"
-            raise UsageError("SOW-FOL-007", f"there is no option {name!r} of a subscription", hint=hint)
+            hint = f"valid options: {', '.join((*_OPTIONS, _ALWAYS))}"
+            raise UsageError("SOW-FOL-007", f"unknown subscription option {name!r}", hint=hint)
         try:
             if row is None:
                 _switch(value)
             else:
                 changes[row[0]] = row[1](value)
         except ValueError as error:
-            raise UsageError("SOW-FOL-007", f"option {name}: {error}", hint="such as top_n=10,skip_n=0,oof") from None
+            raise UsageError(
+                "SOW-FOL-007", f"option {name}: {error}", hint="write options like top_n=10,skip_n=0,oof"
+            ) from None
     return replace(options, **changes)
 
 
@@ -117,7 +119,7 @@ def seconds_of(conflation: str | None) -> float | None:
     try:
         found = parse_seconds(conflation)
     except ValueError as error:
-        hint = "an interval such as 500ms or 2s, auto, or none"
+        hint = "use an interval such as 500ms or 2s, auto, or none"
         raise UsageError("SOW-FOL-007", f"conflation: {error}", hint=hint) from None
     return found or None
 
@@ -143,9 +145,9 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
         present = ",".join(f"{name}={texts[name]}" for name in missing)
         raise UsageError(
             "SOW-FOL-008",
-            f"a subscription with {', '.join(missing)} is replaced with {'that' if len(missing) == 1 else 'those'} "
-            "given again",
-            hint=f"name them in the options of the control line, changed or not; as they are: {present}",
+            f"to replace a subscription with {', '.join(missing)}, give "
+            f"{('it' if len(missing) == 1 else 'them')} again",
+            hint=f"give these options in the control line, changed or not; the current values are: {present}",
         )
     new = new if control.options is None else with_text(new, control.options)
     if (new.bookmark_not_found, new.rate, new.rate_max_gap) != (
@@ -153,6 +155,6 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
         options.rate,
         options.rate_max_gap,
     ):
-        hint = "end this subscription, begin another"
-        raise UsageError("SOW-FOL-024", "how a replay goes cannot be replaced", hint=hint)
+        hint = "end this subscription and start another"
+        raise UsageError("SOW-FOL-024", "rate and gap options of a replay cannot be replaced", hint=hint)
     return new

@@ -57,13 +57,13 @@ def find_past(
     """
     for topic in topics:
         if not topic.journalled:
-            hint = "leave the bookmark out, or name the topic in the TransactionLog"
+            hint = "remove the bookmark, or add the topic to the TransactionLog"
             # The journal has what it is computed from; naming it in the TransactionLog would change nothing.
             if topic.derived is not None:
-                hint = "leave the bookmark out; query --at shows what it was at an instant"
+                hint = "remove the bookmark; query --at shows its state at a past time"
             raise RefusedError(
                 "SOW-FOL-021",
-                f"no journal records topic {topic.label!r}: there is nothing to replay",
+                f"topic {topic.label!r} has no journal, so it cannot be replayed",
                 hint=hint,
                 topic=topic.label,
             )
@@ -158,9 +158,10 @@ def _require(instance: Instance, topic: TopicConfig, txid: int) -> None:
         if txid < log.first_txid - 1 and txid < log.before((topic.name, topic.message_type)).last_txid:
             raise MissingError(
                 "SOW-ENG-071",
-                f"topic {topic.label!r} has dropped changes behind txid {txid}, as its Granularity says, and the "
-                f"journals, which begin with txid {log.first_txid}, do not hold them any more",
+                f"topic {topic.label!r} has merged its changes after txid {txid}, because of its "
+                f"Granularity, and the journals, which begin at txid {log.first_txid}, no longer have "
+                "them",
                 place=log.searched,
-                hint="begin at a later place, or with the present state",
+                hint="start at a later position, or with the current state",
                 first_txid=log.first_txid,
             )

@@ -86,8 +86,8 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
         if options.oof and is_queue(topic) and len(topics) == 1:
             raise UsageError(
                 "SOW-FOL-028",
-                f"{topic.name!r} is a queue: what leaves it is not told",
-                hint="leave out --oof; sowctl queue info counts what was processed",
+                f"{topic.name!r} is a queue, which has no out-of-focus messages",
+                hint="remove --oof; sowctl queue info counts processed messages",
             )
         kind = instance.type_of(topic.message_type)
         _check_conflation(instance, topic, kind, options)
@@ -99,12 +99,10 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
     if is_page(options) and not options.oof:
         instance.notify_once(
             "page without oof",
-            "without --oof nothing tells which records leave the page: its state cannot be followed",
+            "without --oof, the subscription does not show which records leave the page",
         )
     if (options.no_empties or options.send_keys) and not options.delta:
-        instance.notify_once(
-            "deltas without delta", "--no-empties and --send-keys shape deltas: without --delta they change nothing"
-        )
+        instance.notify_once("deltas without delta", "--no-empties and --send-keys have no effect without --delta")
     return wanted
 
 
@@ -147,7 +145,7 @@ def check_options(options: SubscribeOptions) -> None:
     for names, kinds, words in (
         (_TEXTS, (str,), "a text"),
         (_SWITCHES, (bool,), "true or false"),
-        (_COUNTS, (int,), "a whole number"),
+        (_COUNTS, (int,), "an integer"),
         (_SECONDS, (int, float), "a number of seconds"),
     ):
         for name in names:
@@ -156,31 +154,35 @@ def check_options(options: SubscribeOptions) -> None:
                 continue
             # True is an int to Python, and a mistake here.
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-                raise TypeError(f"{name} is {words}, not {type(value).__name__}: {value!r}")
+                raise TypeError(f"{name} must be {words}, not {type(value).__name__}: {value!r}")
     keys = options.sow_keys
     # A text would be taken for a list of its letters.
     if keys is not None and (isinstance(keys, str) or not all(isinstance(key, str) for key in keys)):
-        raise TypeError(f"sow_keys are texts in a tuple, not {keys!r}")
+        raise TypeError(f"sow_keys must be a tuple of str, not {keys!r}")
     for name, least in (_LEAST | _SECONDS).items():
         value = getattr(options, name)
         # Not a number is not above the least either.
         if value is not None and not value >= least:
-            raise UsageError("SOW-FOL-026", f"{name} is at least {least:g}, not {value!r}", hint=f"leave out {name}")
+            raise UsageError(
+                "SOW-FOL-026",
+                f"{name} must be at least {least:g}, not {value!r}",
+                hint=f"increase {name}, or remove it",
+            )
 
 
 def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
     check_options(options)
     if options.skip_n is not None and options.top_n is None:
-        raise UsageError("SOW-QRY-010", "an offset (skip_n) needs a limit (top_n)", hint="add --limit")
+        raise UsageError("SOW-QRY-010", "an offset (skip_n) requires a limit (top_n)", hint="add --limit")
     if not 1 <= options.batch_size <= MAX_BATCH:
-        raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")
+        raise UsageError("SOW-QRY-011", f"the batch size must be from 1 to {MAX_BATCH}, not {options.batch_size}")
     if is_page(options) and len(topics) != 1:
-        hint = "name the topic itself, not a pattern"
-        raise UsageError("SOW-FOL-005", "a page that is kept is of one topic", hint=hint)
+        hint = "name a single topic instead of a pattern"
+        raise UsageError("SOW-FOL-005", "a page requires a single topic", hint=hint)
     check_aggregated(options.projection, options.grouping, options.select, topics)
     if options.projection is not None and (options.order_by or options.top_n is not None):
         raise UsageError(
-            "SOW-FOL-012", "groups that are followed have no order", hint="leave out --order-by, --top-n, --skip-n"
+            "SOW-FOL-012", "groups of a subscription cannot be ordered", hint="remove --order-by, --top-n and --skip-n"
         )
     _check_replay(options)
 
@@ -198,8 +200,8 @@ def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
     if topic.key_mode == "none" and wish is not None:
         raise UsageError(
             "SOW-FOL-004",
-            f"topic {topic.name!r} has no SOW: its messages are no records that could be compared",
-            hint=f"leave out --{wish}",
+            f"topic {topic.name!r} has no SOW, so its messages cannot be compared with records",
+            hint=f"remove --{wish}",
         )
 
 
@@ -207,19 +209,24 @@ def _check_replay(options: SubscribeOptions) -> None:
     """Refuse what a replay cannot be (behaviour 3.4, 4.2, 4.3, 4.6; C111)."""
     if options.bookmark is None:
         if options.rate is not None or options.rate_max_gap is not None or options.bookmark_not_found is not None:
-            raise _replaying("how to replay is said, and not from where", "add --bookmark")
+            raise _replaying("a replay option is given without a start position", "add --bookmark")
         # Without records and without a replay there is nothing that a limit could be of.
         if not options.sow and options.top_n is not None and options.skip_n is None:
-            raise _replaying("top_n without records is a number of replayed messages", "add --bookmark, or use --max")
+            raise _replaying(
+                "top_n without records is a number of replayed messages, but there is no replay",
+                "add --bookmark, or use --max",
+            )
     elif options.projection is not None:
-        hint = "leave out --bookmark; query --at groups the records of an instant"
-        raise _replaying("an aggregated subscription does not begin at a bookmark", hint)
+        hint = "remove --bookmark; query --at groups the records at a past time"
+        raise _replaying("an aggregated subscription cannot start at a bookmark", hint)
     elif options.delta:
-        raise _replaying("a subscription with a bookmark does not send deltas", "leave out --delta")
+        raise _replaying("a subscription with a bookmark cannot send deltas", "remove --delta")
     elif not options.sow and (options.oof or is_page(options)):
-        raise _replaying("a replay of messages alone has no result that they could leave", "leave out --no-sow")
+        raise _replaying(
+            "out-of-focus messages require records, but a replay without records is requested", "remove --no-sow"
+        )
     elif options.rate_max_gap is not None and options.rate is None:
-        raise _replaying("the longest gap belongs to a rate", "add --rate")
+        raise _replaying("the maximum gap requires a rate", "add --rate")
 
 
 def _replaying(words: str, hint: str) -> UsageError:
@@ -241,16 +248,16 @@ def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType,
 
     if seconds_of(options.conflation) is None:
         if options.conflation_key is not None:
-            raise _conflating("a conflation key without an interval", "add --conflation")
+            raise _conflating("a conflation key requires an interval", "add --conflation")
         return
     paths = paths_of(options.conflation_key)
     if not paths and topic.key_mode == "none":
-        raise _conflating(f"topic {topic.name!r} has no SOW keys to conflate by", "give --conflation-key")
+        raise _conflating(f"topic {topic.name!r} has no SOW keys for conflation", "give --conflation-key")
     if paths and not kind.filterable:
-        raise _conflating(f"messages of type {kind.name} have no fields", "leave out --conflation-key")
+        raise _conflating(f"messages of type {kind.name} have no fields", "remove --conflation-key")
     if (options.oof or options.delta) and paths and [path.names for path in paths] != [key.names for key in topic.keys]:
         wish = "oof" if options.oof else "delta"
-        raise _conflating(f"with {wish} the conflation key is the topic's Key", "leave out --conflation-key")
+        raise _conflating(f"with {wish}, the conflation key must be the topic's Key", "remove --conflation-key")
     directives = None if options.oof or options.delta else select_of(options.select)
     if directives is None:
         return
@@ -259,7 +266,7 @@ def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType,
         # leaves, so that a message of JSON with this field alone stands for messages of all types.
         probe = reduce(lambda inner, name: {name: inner}, reversed(names), cast(object, 0))
         if msgspec.json.decode(instance.type_of("json").select(msgspec.json.encode(probe), directives)) != probe:
-            words = f"the select list leaves out /{'/'.join(names)}, which tells messages apart"
+            words = f"the select list omits the conflation key /{'/'.join(names)}"
             raise _conflating(words, "add it to --select")
 
 

@@ -44,5 +44,5 @@ class Newcomers:
             except UsageError as error:
                 # At the beginning this would have been refused; now others are followed, and go on.
                 self._others.add(ref)
-                self._instance.notify(f"topic {topic.label!r} is new, and is not followed: {error.message}")
+                self._instance.notify(f"new topic {topic.label!r} is not in the subscription: {error.message}")
         return found

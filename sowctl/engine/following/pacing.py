@@ -46,7 +46,7 @@ def parse_rate(text: str) -> Rate:
                 return rate
         except ValueError:
             pass
-    raise UsageError("SOW-FOL-020", f"{text!r} is not a rate", hint="such as 1000, 500KB, 2X or .5X")
+    raise UsageError("SOW-FOL-020", f"{text!r} is not a rate", hint="write it like 1000, 500KB, 2X or .5X")
 
 
 class ReplayPace:

@@ -58,14 +58,14 @@ class Replay:
         if self._wanted.is_recent:
             raise UsageError(
                 "SOW-FOL-022",
-                "'recent' is the place in a bookmark store, and there is none",
-                hint="name the store, or begin at 0 or 0|1|",
+                "'recent' is the position in a bookmark store, but no store is given",
+                hint="give a bookmark store, or start at 0 or 0|1|",
             )
         if self._wanted == Wanted(Side((NOW,))) and not options.sow and options.top_n is not None:
             raise UsageError(
                 "SOW-FOL-024",
-                "top_n without records is a number of replayed messages, and from now on none is replayed",
-                hint="begin earlier, or use --max",
+                "top_n without records is a number of replayed messages, but a replay from now on has none",
+                hint="start earlier, or use --max",
             )
         self._not_found = policy_of(options.bookmark_not_found)
         rate = None if options.rate is None else parse_rate(options.rate)
@@ -182,5 +182,5 @@ def policy_of(text: str | None) -> NotFound | None:
     try:
         return None if text is None else NotFound(text.strip().lower())
     except ValueError:
-        words = f"{text!r} says not what to do about an unknown bookmark"
-        raise UsageError("SOW-FOL-023", words, hint="fail, epoch or now") from None
+        words = f"{text!r} is not a policy for unknown bookmarks"
+        raise UsageError("SOW-FOL-023", words, hint="use fail, epoch or now") from None

@@ -94,7 +94,7 @@ def resolve(
     and what reading the journals raises.
     """
     if wanted.is_recent:
-        raise ValueError("'recent' has to be looked up in a bookmark store first")
+        raise ValueError("'recent' must be resolved in a bookmark store first")
     places = _Places(instance, log, topics)
     start = places.start(wanted.start, not_found)
     return start if wanted.end is None else places.end(start, wanted.end)
@@ -106,7 +106,7 @@ def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | No
     if len(unknown) == len(wanted.start.marks) and not_found is NotFound.FAIL:
         raise _nothing(wanted.start)
     if len(unknown) == len(wanted.start.marks) and not_found is None:
-        instance.notify(f"{_named(wanted.start)} is not there, as there is no journal yet: beginning with it")
+        instance.notify(f"{_named(wanted.start)} does not exist yet, because the journal is empty: starting with it")
     times = [mark.time + (wanted.start.inclusive is False) for mark in wanted.start.marks if isinstance(mark, Instant)]
     since = min(times) if times and len(times) + len(unknown) == len(wanted.start.marks) else 0
     if wanted.end is None:
@@ -125,8 +125,8 @@ def find_last_txid_at(instance: Instance, log: Journal, time: Micros, topics: fr
 
 
 def _nothing(side: Side) -> MissingError:
-    hint = "publish something first; sowctl journal dump shows the bookmarks of all entries"
-    return MissingError("SOW-ENG-070", f"{_named(side)} is not there: there is no journal yet", hint=hint)
+    hint = "publish a message first; sowctl journal dump shows the bookmarks of all entries"
+    return MissingError("SOW-ENG-070", f"{_named(side)} does not exist: the journal is empty", hint=hint)
 
 
 class _Places:
@@ -165,7 +165,7 @@ class _Places:
             raise self._unknown(side)
         if not_found is NotFound.EPOCH:
             return TxidSpan(self._first - 1)
-        self._instance.notify(f"{_named(side)} is not in the journals: beginning now, behind txid {self._last}")
+        self._instance.notify(f"{_named(side)} is not in the journals: starting now, after txid {self._last}")
         return TxidSpan(self._last)
 
     def end(self, start: TxidSpan, side: Side) -> TxidSpan:
@@ -288,24 +288,24 @@ class _Places:
     def _unknown(self, side: Side) -> MissingError:
         return self._undone(side) or MissingError(
             "SOW-ENG-070",
-            f"the journals do not hold {_named(side)}; they go from txid {self._first} to {self._last}",
+            f"{_named(side)} is not in the journals, which have txids {self._first} to {self._last}",
             hint="sowctl journal dump shows the bookmarks of all entries",
         )
 
     def _too_old(self, mark: Mark) -> MissingError:
         entry = first_entry(self._log)
         if entry is None:
-            there = f"the journals begin with txid {self._first}"
+            there = f"the journals begin at txid {self._first}"
             facts: dict[str, Any] = {}
         else:
             bookmark = str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._instance.publisher))
-            there = f"the first entry there is has bookmark {bookmark} and txid {entry.txid}, {format_time(entry.time)}"
+            there = f"the first entry has bookmark {bookmark} and txid {entry.txid}, {format_time(entry.time)}"
             facts = {"first_bookmark": bookmark}
         return MissingError(
             _TOO_OLD,
-            f"{mark} is older than what the journals retain: {there}",
+            f"{mark} is older than the oldest journal entry: {there}",
             place=self._log.searched,
-            hint="put older journals back, or begin with all that is left: --bookmark-not-found epoch",
+            hint="restore older journals, or start at the oldest entry: --bookmark-not-found epoch",
             first_txid=self._first,
             **facts,
         )

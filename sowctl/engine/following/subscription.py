@@ -87,7 +87,7 @@ class Subscription(Iterated):
 
     def __repr__(self) -> str:
         names = ", ".join(topic.label for topic in self._topics)
-        state = "ended" if self.finished else f"at txid {self.txid}" if self._begun else "not begun"
+        state = "ended" if self.finished else f"at txid {self.txid}" if self._begun else "not started"
         return f"<subscription to {names}: {state}>"
 
     # iterating: the methods of a program's loop are those of Iterated
@@ -186,7 +186,7 @@ class Subscription(Iterated):
             if self._stamp() != self._seen:
                 if waker.found():
                     self._instance.notify_once(
-                        "events of files", "changes of files are not announced here: they are looked for instead"
+                        "events of files", "file change notifications are not available here: polling instead"
                     )
                 return ready
             if waker.announced:
@@ -296,7 +296,7 @@ class Subscription(Iterated):
         replay, sow = self._replay, self.options.sow
         if replay is not None and sow and not replay.with_states:
             # Behaviour 11.61: there is no past state to begin with.
-            self._instance.notify("without History the records are those of now, and the subscription begins now")
+            self._instance.notify("without History, the current records are used, and the subscription starts now")
             replay = self._replay = None
         if replay is None:
             together = self._opened(self._followed, self._newcomers, self.options)
@@ -477,15 +477,17 @@ class Subscription(Iterated):
         """
         if self._replay is not None and not self._replay.completed:
             hint = "wait for the event completed"
-            raise UsageError("SOW-FOL-025", "a subscription that is still replaying cannot be replaced", hint=hint)
+            raise UsageError("SOW-FOL-025", "a subscription cannot be replaced while it is replaying", hint=hint)
         newcomers = self._newcomers if topics is None else Newcomers(self._instance, joining)
         topics = self._topics if topics is None else tuple(topics)
         wanted = compiled(self._instance, topics, options)
         if self.options.projection is not None:
-            hint = "end this subscription, begin another"
-            raise UsageError("SOW-FOL-009", "an aggregated subscription stays as it is", hint=hint)
+            hint = "end this subscription and start another"
+            raise UsageError("SOW-FOL-009", "an aggregated subscription cannot be replaced", hint=hint)
         if is_page(self.options) and topics != self._topics:
-            raise UsageError("SOW-FOL-009", "the topic of a page stays", hint="end this subscription, begin another")
+            raise UsageError(
+                "SOW-FOL-009", "the topic of a page cannot be replaced", hint="end this subscription and start another"
+            )
         if not self._begun:
             self._begun = True
             yield from self._apart(self._conflated(self._begin()))

@@ -154,9 +154,9 @@ class Tail:
                 log.close()
                 raise DamageError(
                     OTHER,
-                    "another journal has begun in the place of the one that was followed",
+                    "the journal of the subscription was replaced by another journal",
                     place=place,
-                    hint="begin again without a bookmark: what was delivered stands in the journal that was here",
+                    hint="start again without a bookmark: the delivered messages belong to the previous journal",
                 )
             self._log, self._lineage, self._file = log, log.lineage, None
         return self._log
@@ -179,9 +179,9 @@ class Tail:
             first = log.first_txid
             raise MissingError(
                 GONE,
-                f"entries behind txid {self.txid} are asked for, and the oldest that the journals still hold has txid "
-                f"{first} (looked in {log.searched})",
-                hint=f"begin with txid {first - 1}, behind which entries are there, or with the present state",
+                f"entries after txid {self.txid} are required, but the oldest entry in the journals has "
+                f"txid {first} (searched {log.searched})",
+                hint=f"start at txid {first - 1}, or with the current state",
                 first_txid=first,
             )
 
@@ -200,7 +200,7 @@ class Tail:
         if not same:
             raise DamageError(
                 OTHER,
-                f"the journal ends with txid {ends} and does not hold what was delivered up to txid {self.txid}",
+                f"the journal ends at txid {ends}, but entries up to txid {self.txid} were delivered",
                 place=str(log.directory),
-                hint="the journal was put back to an earlier state: begin again without a bookmark",
+                hint="the journal was restored to an earlier state: start again without a bookmark",
             )

@@ -123,7 +123,7 @@ class AggregatedFeed(FocusFeed):
             number = int.from_bytes(keys[refused[0].index], "big")
             raise InputError(
                 "SOW-QRY-004",
-                f"the message of record {number} cannot be read: {refused[0].message}",
+                f"record {number} has an invalid message: {refused[0].message}",
                 place=self.wanted.label,
                 sow_key=str(number),
             )

@@ -46,17 +46,17 @@ class Claim:
         except OSError as error:
             raise StorageError(
                 "SOW-BKM-003",
-                f"the place cannot be locked: {error.strerror or error}",
+                f"cannot lock the position: {error.strerror or error}",
                 place=str(path),
-                hint="the directory of the store has to be one in which files can be made",
+                hint="make the directory of the bookmark store writable",
             ) from error
         if not taken:
             words, facts = holder(path)
             raise LockedError(
                 CODE,
-                f"client {who.client!r}, subscription {who.sub_id!r} is subscribed already{words}",
+                f"client {who.client!r}, subscription {who.sub_id!r} is already subscribed{words}",
                 place=str(path),
-                hint="end that run, or give this one another --sub-id",
+                hint="end that run, or give this run another --sub-id",
                 client=who.client,
                 sub_id=who.sub_id,
                 **facts,

@@ -226,7 +226,7 @@ class FileStore(BookmarkStore):
     def _trouble(self, error: OSError) -> StorageError:
         return StorageError(
             "SOW-BKM-003",
-            f"the bookmark store cannot be used: {error.strerror or error}",
+            f"cannot use the bookmark store: {error.strerror or error}",
             place=str(self.path),
-            hint="the subscription goes on behind the place that was last stored",
+            hint="the subscription resumes after the last stored position",
         )

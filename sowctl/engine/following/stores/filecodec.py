@@ -79,7 +79,7 @@ def has_begun(raw: bytes, place: str) -> bool:
                 place=place,
                 hint="use the release that wrote it, or a later one",
             )
-    raise DamageError(_DAMAGED, "this is not a bookmark store", place=place, hint="correct the path")
+    raise DamageError(_DAMAGED, "the file is not a bookmark store", place=place, hint="correct the path")
 
 
 def pack_state(state: Mapping[Subscriber, Known]) -> bytes:
@@ -132,11 +132,11 @@ def absorb(state: State, raw: bytes, start: int, place: str) -> int:
         try:
             _apply(state, body)
         except (ValueError, TypeError, UsageError) as error:
-            raise _damage(place, end, f"a block cannot be read: {error}") from error
+            raise _damage(place, end, f"cannot read a block: {error}") from error
         end = behind
     # Blocks are synced one by one: whatever stands behind one that is not whole was written when it was.
     if any(_body(raw, at) is not None for at in range(end + 1, len(raw) - _BLOCK.size)):
-        raise _damage(place, end, "a block is damaged, and whole ones stand behind it")
+        raise _damage(place, end, "a block is damaged, but intact blocks follow it")
     return end
 
 
@@ -182,7 +182,7 @@ def _apply(state: State, raw: bytes) -> None:
     elif kind == _PURGE:
         state.pop(who, None)
     else:
-        raise ValueError(f"no kind {kind!r} is known")
+        raise ValueError(f"unknown kind {kind!r}")
 
 
 def _damage(place: str, offset: int, words: str) -> DamageError:
@@ -190,7 +190,7 @@ def _damage(place: str, offset: int, words: str) -> DamageError:
         _DAMAGED,
         words,
         place=f"{place}: offset {offset}",
-        hint="restore the file from a copy, or move it aside and set the places of the subscriptions anew",
+        hint="restore the file from a copy, or move it away and set the positions of the subscriptions again",
         offset=offset,
     )
 

@@ -35,9 +35,9 @@ def known_stores(instance: Instance) -> list[Path]:
     except OSError as error:
         raise StorageError(
             "SOW-BKM-012",
-            f"the list of bookmark stores cannot be read: {error.strerror or error}",
+            f"cannot read the list of bookmark stores: {error.strerror or error}",
             place=str(path),
-            hint="which subscriptions need entries of the journal is not known without it: correct the permissions",
+            hint="correct the permissions; without the list it is unknown which subscriptions need journal entries",
         ) from error
 
 
@@ -67,8 +67,8 @@ def note_store(instance: Instance, store: Path) -> None:
     except OSError as error:
         instance.notify_once(
             f"list of {store}",
-            f"{path} cannot be written ({error.strerror or error}): sowctl journal prune does not know what is needed "
-            f"for {store} unless it is named with --bookmarks",
+            f"cannot write {path} ({error.strerror or error}): sowctl journal prune protects "
+            f"{store} only if it is named with --bookmarks",
         )
 
 

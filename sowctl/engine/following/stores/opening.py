@@ -37,12 +37,14 @@ def open_store(instance: Instance, text: str, verbs: Verbs, *, begun: bool = Fal
     if topic is not None:
         return KINDS["topic"](instance, topic, path, verbs)
     if text.endswith(ENDING) and path.parent.is_dir():
-        raise _missing(instance, text, f"there is no bookmark store {text!r}", "storing a place makes one")
+        raise _missing(
+            instance, text, f"bookmark store {text!r} does not exist", "it is created when a position is stored"
+        )
     raise _missing(
         instance,
         text,
-        f"{text!r} is neither a topic of this configuration nor the file of a bookmark store",
-        f"the name of a new file ends with {ENDING}, and its directory is there; sowctl info lists the topics",
+        f"{text!r} is neither a topic of this configuration nor a bookmark store file",
+        f"the name of a new file must end with {ENDING}, in an existing directory; sowctl info lists the topics",
     )
 
 

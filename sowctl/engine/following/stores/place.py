@@ -48,7 +48,7 @@ class SubscriptionPlace:
         self._last: tuple[Bookmark, int] | None = None
 
     def __repr__(self) -> str:
-        return f"<place of {self._who.client!r}, {self._who.sub_id!r}: {self.recent}>"
+        return f"<position of {self._who.client!r}, {self._who.sub_id!r}: {self.recent}>"
 
     @property
     def recent(self) -> str:

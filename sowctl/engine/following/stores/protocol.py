@@ -32,7 +32,7 @@ class Subscriber(Struct, frozen=True, order=True):
         if not self.client or not self.sub_id:
             raise UsageError(
                 "SOW-BKM-006",
-                "a place in a bookmark store belongs to a client and a subscription id, and neither is empty",
+                "a position in a bookmark store requires a client and a subscription id",
                 hint="give both names",
             )
 

@@ -68,8 +68,8 @@ class TopicStore(BookmarkStore):
         if not keyed or not self._kind.constructible or self._kind.rooted:
             raise UsageError(
                 "SOW-BKM-005",
-                f"topic {topic.label!r} is no bookmark store",
-                hint="it needs the Keys /clientName and /subId, and a message type with fields, such as json",
+                f"topic {topic.label!r} is not a bookmark store",
+                hint="it requires the Keys /clientName and /subId, and a message type with fields, such as json",
                 topic=topic.label,
             )
 
