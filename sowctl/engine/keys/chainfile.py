@@ -66,7 +66,7 @@ def _blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
             identity, lineage, applied, links = msgpack.unpackb(body, strict_map_key=False)
             yield ChainBlock(tuple(identity), lineage, applied, [(value, digest) for value, digest in links], at)
         except (ValueError, TypeError) as error:
-            raise DamageError("SOW-ENG-056", "this is not a file of chains", place=str(path)) from error
+            raise DamageError("SOW-ENG-056", "the file is not a file of chains", place=str(path)) from error
 
 
 def append(
@@ -167,4 +167,4 @@ def _encoded(block: ChainBlock) -> bytes:
 
 def trouble(path: Path, error: OSError) -> StorageError:
     """What the operating system refused."""
-    return StorageError("SOW-ENG-055", f"the file of chains: {error.strerror or error}", place=str(path))
+    return StorageError("SOW-ENG-055", f"file of chains: {error.strerror or error}", place=str(path))

@@ -140,11 +140,11 @@ class Chains:
                         found.setdefault(digest, value)
             if len(found) > 1:
                 values = " and ".join(value.decode("utf-8", "replace") for value in found.values())
-                refused.append(Refusal(places[index], TWO_CHAINS, f"it belongs to two chains: those of {values}"))
+                refused.append(Refusal(places[index], TWO_CHAINS, f"it belongs to two chains: {values}"))
                 continue
             # A head needs a primary value: the key is made of it.
             if not found and primary is None:
-                text = f"key field {self._options.primary} is missing or empty, and its other keys are in no chain"
+                text = f"key field {self._options.primary} is missing or empty, and no chain has its other keys"
                 refused.append(Refusal(places[index], MISSING, text))
                 continue
             # A new chain has the key that its head's primary value makes.
@@ -253,7 +253,7 @@ class Chains:
             "SOW-ENG-053",
             f"topic {self._topic.name!r} has records and no journal, and its file of chains is missing",
             place=str(self.path),
-            hint="restore the file; an empty file in its place starts over from the records alone",
+            hint="restore the file; to start again from the records alone, create an empty file in its place",
         )
 
     def _validate(self, topic: OpenTopic) -> None:
@@ -264,12 +264,12 @@ class Chains:
                 if primary is not None and self.links.get(primary, b"") != key + value[CHECK]:
                     raise DamageError(
                         "SOW-ENG-054",
-                        f"the file of chains does not know record {int.from_bytes(key, 'big')} of topic "
-                        f"{self._topic.name!r} as the chain of {primary.decode('utf-8', 'replace')}",
+                        f"record {int.from_bytes(key, 'big')} of topic {self._topic.name!r} is not in the file "
+                        f"of chains as the chain of {primary.decode('utf-8', 'replace')}",
                         place=str(self.path),
-                        hint="move the file aside; it is made anew from the journals"
+                        hint="move the file away; it is rebuilt from the journals"
                         if self._topic.journalled
-                        else "put an empty file in its place: chains start over from the records alone",
+                        else "to start again from the records alone, replace the file with an empty one",
                     )
 
 
@@ -286,13 +286,17 @@ def chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> Cha
     secondary = secondary + keys
     unknown = [tag for tag, _ in options if tag not in ("Primary", "Secondary", "Key", "FileName", "Validation")]
     if unknown:
-        raise generator_error(topic, f"it has no option {unknown[0]}; it has Primary Secondary Key FileName Validation")
+        raise generator_error(
+            topic, f"unknown option {unknown[0]}; the options are Primary Secondary Key FileName Validation"
+        )
     if len(primary) != 1 or not secondary:
-        raise generator_error(topic, "it needs one Primary (or first Key) and at least one Secondary (or further Key)")
+        raise generator_error(
+            topic, "one Primary (or first Key) and at least one Secondary (or further Key) are required"
+        )
     values = {tag: text for tag, text in options if tag in ("FileName", "Validation")}
     validation = values.get("Validation", "false").lower()
     if validation not in ("true", "false", "enabled", "disabled"):
-        raise generator_error(topic, f"Validation is true or false, not {validation!r}")
+        raise generator_error(topic, f"Validation must be true or false, not {validation!r}")
     try:
         paths = [parse_path(text) for text in primary + secondary]
     except SowError as error:

@@ -75,14 +75,14 @@ class GeneratedKeys:
             if isinstance(identity, str):
                 identity = given_text(identity)
         except UsageError as error:
-            raise _NoKeyError(f"the key generator gives it no key: {error.message}") from error
+            raise _NoKeyError(f"the key generator returned no key: {error.message}") from error
         except ValueError as error:
-            raise _NoKeyError(f"the key generator gives it no key: {error}") from error
+            raise _NoKeyError(f"the key generator returned no key: {error}") from error
         except Exception as error:
             raise _NoKeyError(f"the key generator failed: {type(error).__name__}: {error}") from error
         # An empty identity would make one record of all messages that have none.
         if not isinstance(identity, bytes) or not identity:
-            raise _NoKeyError("the key generator gives it no key")
+            raise _NoKeyError("the key generator returned no key")
         return identity
 
 
@@ -111,9 +111,9 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
         return ChainedKeys(instance, topic, kind, chain_options(topic, options))
     raise ConfigError(
         "SOW-PUB-010",
-        f"topic {topic.name!r} has a key generator, and nothing here stands in for its module {name!r}",
+        f"topic {topic.name!r} has a key generator with module {name!r}, but no installed package replaces it",
         place=str(topic.key_generator.place),
-        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATORS}; see sowctl-plugins(7)",
+        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATORS}, see sowctl-plugins(7)",
     )
 
 
@@ -123,9 +123,9 @@ def _made(topic: TopicConfig, factory: object, options: Options) -> Generator:
     except Exception as error:
         raise generator_error(topic, f"{type(error).__name__}: {error}") from error
     if not hasattr(generator, "fields"):
-        raise generator_error(topic, "what its factory returns has no fields")
+        raise generator_error(topic, "the object returned by its factory has no fields")
     if not callable(getattr(generator, "key", None)):
-        raise generator_error(topic, "what its factory returns has no method key(texts, payload)")
+        raise generator_error(topic, "the object returned by its factory has no method key(texts, payload)")
     return cast(Generator, generator)
 
 

@@ -110,6 +110,6 @@ def generator_error(topic: TopicConfig, why: str) -> ConfigError:
     assert topic.key_generator is not None
     return ConfigError(
         "SOW-ENG-052",
-        f"the key generator of topic {topic.name!r} cannot be used: {why}",
+        f"cannot use the key generator of topic {topic.name!r}: {why}",
         place=str(topic.key_generator.place),
     )

@@ -78,7 +78,9 @@ class UserKeys:
             if not is_user_key(key):
                 shown = key.decode("utf-8", "backslashreplace")
                 text = (
-                    f"SOW key {shown!r} is not Base64 text" if key else "the topic needs a SOW key with every message"
+                    f"SOW key {shown!r} is not Base64 text"
+                    if key
+                    else "the topic requires a SOW key with every message"
                 )
                 refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
         return Keys([user_key_digest(key) for key in keys], list(keys))
@@ -105,23 +107,23 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
     """
     if topic.key_mode == "none":
         if options.sow_key is not None:
-            raise without_keys(topic, hint="leave --sow-key out")
+            raise without_keys(topic, hint="remove --sow-key")
         return NoKeys()
     if topic.key_mode == "user":
         return UserKeys(options.sow_key)
     if topic.key_mode == "fields" and not kind.filterable:
         raise ConfigError(
             "SOW-PUB-025",
-            f"topic {topic.name!r} has key fields, and messages of type {kind.name} have no fields",
+            f"topic {topic.name!r} has key fields, but messages of type {kind.name} have no fields",
             place=str(topic.place),
-            hint="remove its Key: the publishers choose the keys of such topics, see --sow-key",
+            hint="remove its Key: publishers then choose the keys, see --sow-key",
         )
     if options.sow_key is not None:
         origin = ", ".join(map(str, topic.keys)) or "its key generator"
         raise UsageError(
             "SOW-PUB-011",
-            f"topic {topic.name!r} makes its keys from {origin}",
-            hint="leave --sow-key out: it is for topics without Key elements",
+            f"topic {topic.name!r} creates its keys from {origin}",
+            hint="remove --sow-key: it is for topics without Key elements",
         )
     if topic.key_mode == "fields":
         return FieldKeys(topic, kind, null=options.allow_null_key)
@@ -131,8 +133,8 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
     if maker.chains is not None and topic.pattern is not None:
         raise ConfigError(
             "SOW-PUB-023",
-            f"topic {topic.name!r} has a Pattern, and a chaining generator knows one topic only",
+            f"topic {topic.name!r} has a Pattern, but a chaining generator requires a single topic",
             place=str(topic.place),
-            hint="define the topics that need chains by their own names, before the Pattern topic",
+            hint="define the topics that require chains by name, before the Pattern topic",
         )
     return maker
