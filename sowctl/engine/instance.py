@@ -127,11 +127,13 @@ class Instance(DescribedStruct, frozen=True):
         from sowctl.config.instance import load_instance
 
         if isinstance(lock_wait, bool) or not isinstance(lock_wait, int | float):
-            raise TypeError(f"lock_wait is a number of seconds, not {type(lock_wait).__name__}")
+            raise TypeError(f"lock_wait must be a number of seconds, not {type(lock_wait).__name__}")
         if not lock_wait >= 0:
-            raise UsageError("SOW-CLI-006", f"lock_wait is {lock_wait}, and no number of seconds from 0 on")
+            raise UsageError("SOW-CLI-006", f"lock_wait must be a number of seconds, at least 0, not {lock_wait}")
         if not callable(clock):
-            raise TypeError(f"clock is a function that gives microseconds since 1970, not {type(clock).__name__}")
+            raise TypeError(
+                f"clock must be a function that returns microseconds since 1970, not {type(clock).__name__}"
+            )
         try:
             config = load_instance(
                 Path(config_path),
@@ -141,7 +143,7 @@ class Instance(DescribedStruct, frozen=True):
             )
         except ConfigError as problem:
             if Path(config_path).suffix == ".sow" and Path(config_path).is_file():
-                problem.hint = "this is a store; name the configuration that has its topic"
+                problem.hint = "the file is a store; name the configuration with its topic"
             raise
         return cls(config, clock, seam, lock_wait, random, notify, holder, limits=limits)
 
@@ -204,8 +206,8 @@ class Instance(DescribedStruct, frozen=True):
         except ConfigError as problem:
             if self.config is not None or problem.code != "SOW-MSG-006":
                 raise
-            words = f"message type {name!r} is none of the built-in ones, and there is no configuration that defines it"
-            hint = "name the configuration whose MessageTypes defines it with --config"
+            words = f"message type {name!r} is not built in, and no configuration is given that defines it"
+            hint = "use --config with a configuration whose MessageTypes define it"
             raise ConfigError(problem.code, words, hint=hint) from None
 
     def close(self) -> None:

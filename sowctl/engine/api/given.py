@@ -46,7 +46,7 @@ def instant(instance: Instance, at: At | None) -> Micros | None:
     # True would be the first microsecond of 1970.
     if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
         kind = type(at).__name__
-        words = "at is a datetime, microseconds since 1970 (int) or a text such as '2026-01-05T10:00:00Z'"
+        words = "at must be a datetime, microseconds since 1970 (int) or a text such as '2026-01-05T10:00:00Z'"
         raise TypeError(f"{words}, not {kind}")
     return None if at is None else bounded_time(at, str(at))
 
@@ -54,7 +54,7 @@ def instant(instance: Instance, at: At | None) -> Micros | None:
 def time_text(name: str, at: datetime | str | None) -> str | None:
     """A datetime as the text that options of the command line take; a text stays. Raises TypeError."""
     if at is not None and not isinstance(at, datetime | str):
-        raise TypeError(f"{name} is a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
+        raise TypeError(f"{name} must be a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
     return format_time(micros_of(at)) if isinstance(at, datetime) else at
 
 
@@ -69,18 +69,18 @@ def seconds(name: str, interval: Interval | None) -> float | None:
         try:
             return parse_seconds(interval)
         except ValueError as error:
-            raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 500ms, 10s, 5m") from None
+            raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="write it like 500ms, 10s or 5m") from None
     if interval is not None and (isinstance(interval, bool) or not isinstance(interval, int | float)):
-        raise TypeError(f"{name} is a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
+        raise TypeError(f"{name} must be a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
     if interval is not None and not (interval >= 0 and interval != inf):
-        raise UsageError("SOW-CLI-006", f"{name} is {interval}, and no number of seconds from 0 on")
+        raise UsageError("SOW-CLI-006", f"{name} must be a number of seconds, at least 0, not {interval}")
     return None if interval is None else min(interval, LONGEST // INTERVALS["s"])
 
 
 def text(name: str, value: str | None) -> str | None:
     """A text, or None. Raises TypeError for anything else."""
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     return value
 
 
@@ -88,10 +88,10 @@ def count(name: str, value: int, least: int, most: int = MAX_COUNT) -> int:
     """A whole number, of numpy's, too. Raises TypeError, and UsageError ``SOW-CLI-006`` outside the bounds."""
     # True would be 1, and an error of a count would be taken for one.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is an int, not {type(value).__name__}")
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     number = value.__index__()
     if not least <= number <= most:
-        raise UsageError("SOW-CLI-006", f"{name} is {number}; it must be a whole number from {least} to {most}")
+        raise UsageError("SOW-CLI-006", f"{name} must be an integer from {least} to {most}, not {number}")
     return number
 
 
@@ -101,10 +101,10 @@ def keys_of(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]:
     Raises TypeError that says how to ``call``.
     """
     if isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Collection):
-        raise TypeError(f"{what} are a list, not {type(keys).__name__}: {call}")
+        raise TypeError(f"{what} must be a list, not {type(keys).__name__}: {call}")
     for key in keys:
         if isinstance(key, bool) or not isinstance(key, str | int):
-            raise TypeError(f"each of {what} is a text or the int of a SOW key, not {type(key).__name__}")
+            raise TypeError(f"each of {what} must be a str or the int of a SOW key, not {type(key).__name__}")
     return tuple(map(str, keys))
 
 
@@ -130,12 +130,12 @@ def encoder(kind: MessageType) -> Callable[[object], bytes]:
             try:
                 return message.encode()
             except UnicodeEncodeError as problem:
-                words = f"a message has half a character at index {problem.start}: {message[problem.start]!r} alone"
+                words = f"a message has an unpaired surrogate at index {problem.start}: {message[problem.start]!r}"
                 raise InputError("SOW-MSG-009", words) from None
         if not isinstance(message, Mapping):
-            raise TypeError(f"a message is bytes, str or dict, not {type(message).__name__}")
+            raise TypeError(f"a message must be bytes, str or dict, not {type(message).__name__}")
         if not kind.constructible:
-            raise TypeError(f"messages of type {kind.name} cannot be made of a dict: give their bytes")
+            raise TypeError(f"messages of type {kind.name} cannot be constructed from a dict: pass bytes")
         from sowctl.messages.native import message_of
 
         return message_of(message, kind)

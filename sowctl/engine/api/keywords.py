@@ -194,13 +194,13 @@ def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any
             found[name] = count(name, value, _LEAST.get(name, 0), _MOST.get(name, MAX_COUNT))
         elif wanted == "bool":
             if type(value).__name__ not in ("bool", "bool_"):
-                raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+                raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
             found[name] = bool(value)
         elif wanted == "str" or wanted in _CHOICES:
             if not isinstance(value, str):
-                raise TypeError(f"{name} is a text, not {type(value).__name__}")
+                raise TypeError(f"{name} must be a str, not {type(value).__name__}")
             if wanted in _CHOICES and value not in _CHOICES[wanted]:
-                raise UsageError("SOW-CLI-006", f"{name} is one of {', '.join(_CHOICES[wanted])}, not {value!r}")
+                raise UsageError("SOW-CLI-006", f"{name} must be one of {', '.join(_CHOICES[wanted])}, not {value!r}")
             found[name] = value
         else:
             found[name] = value

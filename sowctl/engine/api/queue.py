@@ -28,7 +28,7 @@ class QueueHandle:
         self.client = client
 
     def __repr__(self) -> str:
-        return f"<queue {self.name!r}, worked on by {self.client!r}>"
+        return f"<queue {self.name!r}, client {self.client!r}>"
 
     def __enter__(self) -> Self:
         return self

@@ -58,7 +58,7 @@ class Result:
             raise UsageError(
                 "SOW-ENG-090",
                 f"the result of a query of {self._name!r} {self._over}",
-                hint="ask the query again, or keep what the first reading gave, such as list(result.records())",
+                hint="run the query again, or keep the records, for example with list(result.records())",
             )
         self._begun = True
         # What a notebook has looked at comes first, each batch once.
@@ -67,7 +67,7 @@ class Result:
         # Not delegated: a loop that is left early would end the query with it, and somebody may want the rest.
         for batch in self._found:  # noqa: UP028
             yield batch
-        self._over = "was gone through already"
+        self._over = "was already consumed"
 
     def records(self) -> Iterator[StoredRecord]:
         """The records one by one."""

@@ -214,7 +214,9 @@ class TopicHandle:
         )
         if (before.instance, before.target, before.at) == (after.instance, after.target, after.at):
             raise UsageError(
-                "SOW-DIF-005", "there is nothing to compare it with", hint="another topic, or a time: diff(at='-1h')"
+                "SOW-DIF-005",
+                "diff() requires something to compare with",
+                hint="pass another topic, or a time: diff(at='-1h')",
             )
         return Differences(compare(before, after, options))
 

@@ -53,7 +53,7 @@ class RefusalWords(Struct, frozen=True):
 OF_FILES = RefusalWords(
     lambda one: f"{one.source}:{one.line or f'byte {one.offset}'}",
     lambda one: None,
-    "--on-error skip --rejects FILE goes on past bad messages and keeps them",
+    "--on-error skip --rejects FILE skips invalid messages and saves them",
     in_bytes=True,
 )
 """For runs that commands start: their input is files."""
@@ -190,7 +190,8 @@ class _Commit:
         if options.max_errors is not None and report.rejected > options.max_errors:
             raise LimitError(
                 "SOW-PUB-020",
-                f"{report.rejected} messages were refused, more than {options.max_errors}. Nothing was published.",
+                f"{report.rejected} messages were rejected, more than the limit of "
+                f"{options.max_errors}. Nothing was published.",
                 place=report.samples[0].source,
             )
 

@@ -295,7 +295,7 @@ class SegmentReader:
             "SOW-ENG-041",
             "a staged segment is damaged or incomplete",
             place=str(self.path),
-            hint="nothing was committed: run the job again",
+            hint="nothing was published; run the job again",
         )
 
     def close(self) -> None:
@@ -328,5 +328,5 @@ def _unwritable(problem: OSError, path: Path) -> StorageError:
         "SOW-ENG-042",
         f"a staged segment cannot be written: {problem.strerror or problem}",
         place=str(path),
-        hint="make room there, or give another --staging directory",
+        hint="free space, or give another --staging directory",
     )

@@ -78,8 +78,9 @@ def refuse_pattern(topic: TopicConfig) -> None:
     if topic.pattern is not None:
         raise UsageError(
             "SOW-ENG-047",
-            f"topic {topic.name!r} is a Pattern, or one of its topics: bulk loads take topics with stores of their own",
-            hint="sowctl publish takes messages for the topics of a Pattern",
+            f"topic {topic.name!r} is a Pattern topic or one of its logical topics; bulk loads "
+            "require a topic with its own store",
+            hint="use sowctl publish for the topics of a Pattern",
         )
 
 
@@ -117,9 +118,10 @@ class Area(DescribedStruct):
                         raise
                     raise DamageError(
                         "SOW-ENG-041",
-                        "a staged segment is not there, although its task has written it",
+                        "a staged segment is missing, although its task wrote it",
                         place=str(self.shared / name),
-                        hint="nothing was committed: run the job again; see whether something removes files there",
+                        hint="nothing was published; run the job again, and check whether another program removes "
+                        "files",
                     ) from error
 
     def plan(
@@ -132,14 +134,14 @@ class Area(DescribedStruct):
     ) -> StagePlan:
         """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
         if operation not in OPERATIONS:
-            raise UsageError("SOW-ENG-043", f"there is no operation {operation!r}", hint="publish, delta or delete")
+            raise UsageError("SOW-ENG-043", f"unknown operation {operation!r}", hint="use publish, delta or delete")
         refuse_pattern(self.topic)
         # Tasks run at once and see no other's messages, and a chain depends on the order of all of them.
         if Preparer(self.instance, self.topic, options).keys.chains is not None:
             raise UsageError(
                 "SOW-ENG-046",
-                f"topic {self.topic.name!r} makes its keys from chains: each depends on the messages before it",
-                hint="sowctl publish",
+                f"topic {self.topic.name!r} has keys from chains: each key depends on earlier messages",
+                hint="use sowctl publish",
             )
         config = self.instance.config
         assert config is not None
@@ -165,7 +167,7 @@ def staging(instance: Instance, topic: TopicConfig, *, directory: Place | None =
             run = held.enter_context(_begun(root, instance))
         except OSError as problem:
             raise StorageError(
-                "SOW-ENG-044", f"no staging directory can be made: {problem.strerror or problem}", place=str(root)
+                "SOW-ENG-044", f"cannot create a staging directory: {problem.strerror or problem}", place=str(root)
             ) from problem
         yield Area(run, topic, instance)
 
@@ -179,7 +181,7 @@ def place_of(instance: Instance, topic: TopicConfig) -> Path:
     if topic.file is None:
         raise MissingError(
             "SOW-ENG-045",
-            f"topic {topic.name!r} has no file and no journal beside which to stage messages",
+            f"topic {topic.name!r} has neither a file nor a journal as a location for staged messages",
             hint="give a staging directory",
         )
     return topic.file.parent / name

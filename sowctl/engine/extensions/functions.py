@@ -103,16 +103,16 @@ def user_function(user: FunctionConfig) -> Function:
     if library is None:
         raise ConfigError(
             "SOW-ENG-060",
-            f"function {user.name} belongs to module {user.module!r}, and nothing here stands in for it",
+            f"function {user.name} requires module {user.module!r}, but no installed package replaces it",
             place=str(user.place),
-            hint=f"install a Python package that registers {user.module!r} in the group {FUNCTIONS}; "
-            "see sowctl-plugins(7)",
+            hint=f"install a Python package that registers {user.module!r} in the group {FUNCTIONS}, see "
+            "sowctl-plugins(7)",
         )
     call = getattr(library, user.symbol, None)
     if not callable(call):
         raise ConfigError(
             "SOW-ENG-061",
-            f"function {user.name}: what stands in for module {user.module!r} has no function {user.symbol!r}",
+            f"function {user.name}: the replacement of module {user.module!r} has no function {user.symbol!r}",
             place=str(user.place),
         )
     words = (call.__doc__ or "").strip().splitlines()
@@ -163,4 +163,4 @@ def _taken(name: str, result: object) -> SlotValue:
     if isinstance(result, int):
         return result if _LEAST <= result <= _MOST else integer_or_double(str(result))
     kind = type(result).__name__
-    raise InputError(FAILED, f"function {name} gave a {kind}, which is no value of the language")
+    raise InputError(FAILED, f"function {name} returned an unsupported type {kind}")

@@ -111,7 +111,7 @@ def value_lookup(instance: Instance, options: list[str]) -> Function:
         look,
         "text text ...",
         "text",
-        "the field of another topic's record that a Lookup option names",
+        "the field of another topic's record, as defined by a Lookup option",
         strict=False,
         deterministic=False,
         gets="environment",
@@ -122,13 +122,13 @@ def value_lookup(instance: Instance, options: list[str]) -> Function:
 def _declared(instance: Instance, text: str) -> tuple[str, Declared]:
     parts = [part.strip() for part in text.split(";")]
     if len(parts) < 6:
-        raise _wrong(text, "it is written name;count;type;topic;returnField;lookupField...")
+        raise _wrong(text, "the format is name;count;type;topic;returnField;lookupField...")
     name, count, kind, topic, *fields = parts
     if count != str(len(fields) - 1):
-        raise _wrong(text, f"it says that there are {count} lookup fields, and lists {len(fields) - 1}")
+        raise _wrong(text, f"it declares {count} lookup fields, but has {len(fields) - 1}")
     found = [entry for entry in instance.topics if (entry.name, entry.message_type) == (topic, kind)]
     if not found:
-        raise _wrong(text, f"there is no topic {topic!r} of type {kind}")
+        raise _wrong(text, f"topic {topic!r} of type {kind} does not exist")
     try:
         paths = [parse_path(field) for field in fields]
     except SowError as error:
@@ -137,4 +137,4 @@ def _declared(instance: Instance, text: str) -> tuple[str, Declared]:
 
 
 def _wrong(text: str, why: str) -> ConfigError:
-    return ConfigError("SOW-ENG-062", f"the Lookup {text!r} cannot be used: {why}")
+    return ConfigError("SOW-ENG-062", f"invalid Lookup {text!r}: {why}")

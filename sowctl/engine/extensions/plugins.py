@@ -54,6 +54,6 @@ def entry_point(group: str, name: str) -> object | None:
     except Exception as error:
         raise ConfigError(
             "SOW-ENG-048",
-            f"the entry point {name!r} of the group {group} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"it names {found[0].value}",
+            f"cannot load the entry point {name!r} of the group {group}: {type(error).__name__}: {error}",
+            hint=f"its value is {found[0].value}",
         ) from error

@@ -118,7 +118,7 @@ def _belongs(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
 def tell_unused(instance: Instance, path: Path, reason: str) -> None:
     """Say, once in a run, that a file is passed over."""
     instance.notify_once(
-        f"run {path}", f"the sorted run {path} is not used ({reason}): its entries are read from the journal"
+        f"run {path}", f"the sorted run {path} is ignored ({reason}); its entries are read from the journal"
     )
 
 
@@ -129,7 +129,7 @@ def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMe
     """
 
     def again(run: SortedRun) -> Layer:
-        tell_unused(instance, run.path, "a value in it is damaged")
+        tell_unused(instance, run.path, "a damaged value")
         ref = topic.name, topic.message_type
         overlay = Overlay(history=run.every)
         with open_log(instance, acknowledged=run.upto) as log:

@@ -240,7 +240,7 @@ class PartFiles:
 def _unwritten(problem: OSError, directory: Path) -> StorageError:
     return StorageError(
         "SOW-ENG-040",
-        f"a temporary file cannot be written: {problem.strerror or problem}",
+        f"cannot write a temporary file: {problem.strerror or problem}",
         place=str(directory),
-        hint="make room on this file system",
+        hint="free space on this file system",
     )

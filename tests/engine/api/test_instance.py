@@ -52,7 +52,7 @@ def test_objects_say_what_they_are(lab: Lab) -> None:
     assert repr(check) == "<check, not read yet>"
     assert (list(check), repr(check)[:9]) == ([], "<checked ")
     with topic.subscribe(until_now=True) as following:
-        assert repr(following) == "<subscription to t: not begun>"
+        assert repr(following) == "<subscription to t: not started>"
         assert [event.command for event in following] == ["group_begin", "sow", "group_end"]
         assert repr(following) == "<subscription to t: ended>"
     assert repr(topic.repair()).endswith("sound>")
@@ -76,7 +76,7 @@ def test_a_store_is_no_configuration(lab: Lab) -> None:
     lab.publish("t", message(id=7))
     with pytest.raises(sowctl.ConfigError) as caught:
         sowctl.open(lab.store("t"))
-    assert caught.value.hint == "this is a store; name the configuration that has its topic"
+    assert (caught.value.hint or "").startswith("the file is a store; name the configuration")
 
 
 def test_a_subscription_is_left_as_an_async_context_is(lab: Lab) -> None:

@@ -44,24 +44,24 @@ def topic(lab: Lab) -> TopicHandle:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda t: t.delete(sow_keys="1018"), r"sow_keys are a list, not str: delete\(sow_keys=\[key\]\)"),
-        (lambda t: t.delete(sow_keys=[b"1018"]), "each of sow_keys is a text or the int of a SOW key, not bytes"),
+        (lambda t: t.delete(sow_keys="1018"), r"sow_keys .* not str: delete\(sow_keys=\[key\]\)"),
+        (lambda t: t.delete(sow_keys=[b"1018"]), "each of sow_keys .* not bytes"),
         (lambda t: t.delete(sow_keys=[None]), "not NoneType"),
         (lambda t: t.delete(sow_keys=1018), "not int"),
         (lambda t: t.delete(data=b'{"id":7}'), r"messages are a list of them, not bytes: delete\(data=\[message\]\)"),
-        (lambda t: t.delete(data=[7]), "a message is bytes, str or dict, not int"),
+        (lambda t: t.delete(data=[7]), "bytes, str or dict, not int"),
         (lambda t: t.publish({"id": 7}), r"messages are a list of them, not dict: publish\(\[message\]\)"),
         (lambda t: t.publish([{"id": {1, 2}}]), "a field of a message cannot be of type set"),
-        (lambda t: t.publish([b"{}"], linger=[]), "linger is a timedelta, seconds or a text such as '30s', not list"),
-        (lambda t: t.get(10.18), "each of keys is a text .* not float"),
-        (lambda t: t.versions(True), "each of keys is a text .* not bool"),
+        (lambda t: t.publish([b"{}"], linger=[]), "linger .* timedelta.* not list"),
+        (lambda t: t.get(10.18), "each of keys .* not float"),
+        (lambda t: t.versions(True), "each of keys .* not bool"),
         (lambda t: t.query(sow_keys="7"), r"not str: query\(sow_keys=\[key\]\)"),
         (lambda t: t.diff(at="-1h", fields="/v"), r"not str: diff\(fields=\[path\]\)"),
-        (lambda t: t.diff(at="-1h", keys=7), "keys are a list, not int"),
-        (lambda t: t.blame(1.5), "each of keys is a text .* not float"),
-        (lambda t: t.query(at=1.5), "at is a datetime, microseconds since 1970 .* not float"),
-        (lambda t: t.get("7", at=True), "at is a datetime, microseconds since 1970 .* not bool"),
-        (lambda t: t.digest(at=b"NOW"), "at is a datetime, microseconds since 1970 .* not bytes"),
+        (lambda t: t.diff(at="-1h", keys=7), "keys .* list, not int"),
+        (lambda t: t.blame(1.5), "each of keys .* not float"),
+        (lambda t: t.query(at=1.5), "at .* datetime, microseconds since 1970 .* not float"),
+        (lambda t: t.get("7", at=True), "at .* datetime, microseconds since 1970 .* not bool"),
+        (lambda t: t.digest(at=b"NOW"), "at .* datetime, microseconds since 1970 .* not bytes"),
     ],
 )
 def test_what_is_of_a_wrong_type_is_refused_before_anything_is_done(call: Any, words: str, topic: TopicHandle) -> None:
@@ -236,7 +236,7 @@ def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any]
 
 
 def test_a_dict_is_no_message_of_types_without_fields_to_write() -> None:
-    with pytest.raises(TypeError, match="messages of type binary cannot be made of a dict"):
+    with pytest.raises(TypeError, match="type binary .* dict"):
         encoder(get_type("binary"))({"id": 1})
     with pytest.raises(sowctl.InputError, match="field v is a list, and messages of type fix"):
         encoder(get_type("fix"))({"v": [1]})
@@ -293,22 +293,22 @@ def _within_itself() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
-        (lambda t: t.query(5), TypeError, "filter is a text, not int"),
-        (lambda t: t.explain(7), TypeError, "filter is a text, not int"),
-        (lambda t: t.subscribe(7), TypeError, "filter is a text, not int"),
-        (lambda t: t.delete(filter=5), TypeError, "filter is a text, not int"),
-        (lambda t: t.query(order_by=3), TypeError, "order_by is a text, not int"),
-        (lambda t: t.query(top_n=True), TypeError, "top_n is an int, not bool"),
-        (lambda t: t.query(top_n=3.0), TypeError, "top_n is an int, not float"),
-        (lambda t: t.query(top_n=-1), sowctl.UsageError, "top_n is -1"),
-        (lambda t: t.query(jobs=0), sowctl.UsageError, "jobs is 0; it must be .* from 1"),
-        (lambda t: t.query(sort_memory=0), sowctl.UsageError, "sort_memory is 0"),
+        (lambda t: t.query(5), TypeError, "filter .* not int"),
+        (lambda t: t.explain(7), TypeError, "filter .* not int"),
+        (lambda t: t.subscribe(7), TypeError, "filter .* not int"),
+        (lambda t: t.delete(filter=5), TypeError, "filter .* not int"),
+        (lambda t: t.query(order_by=3), TypeError, "order_by .* not int"),
+        (lambda t: t.query(top_n=True), TypeError, "top_n .* int, not bool"),
+        (lambda t: t.query(top_n=3.0), TypeError, "top_n .* int, not float"),
+        (lambda t: t.query(top_n=-1), sowctl.UsageError, "top_n .* not -1"),
+        (lambda t: t.query(jobs=0), sowctl.UsageError, "jobs .* from 1 .* not 0"),
+        (lambda t: t.query(sort_memory=0), sowctl.UsageError, "sort_memory .* not 0"),
         (lambda t: t.query(unknown="x"), sowctl.UsageError, "one of ignore, note, error, not 'x'"),
         (lambda t: t.publish([b"{}"], on_error="x"), sowctl.UsageError, "one of stop, skip, abort, not 'x'"),
-        (lambda t: t.publish([b"{}"], max_errors=-1), sowctl.UsageError, "max_errors is -1"),
-        (lambda t: t.publish([b"{}"], expiration=-1), sowctl.UsageError, "expiration is -1"),
-        (lambda t: t.publish([b"{}"], expiration=float("nan")), sowctl.UsageError, "expiration is nan"),
-        (lambda t: t.publish([b"{}"], delta=1), TypeError, "delta is True or False, not int"),
+        (lambda t: t.publish([b"{}"], max_errors=-1), sowctl.UsageError, "max_errors .* not -1"),
+        (lambda t: t.publish([b"{}"], expiration=-1), sowctl.UsageError, "expiration .* not -1"),
+        (lambda t: t.publish([b"{}"], expiration=float("nan")), sowctl.UsageError, "expiration .* not nan"),
+        (lambda t: t.publish([b"{}"], delta=1), TypeError, "delta .* True or False, not int"),
         (lambda t: t.query(limit=3), TypeError, r"query\(\) has no keyword 'limit'; did you mean top_n\?"),
         (lambda t: t.query(order_bye="/v"), TypeError, "did you mean order_by"),
         (lambda t: t.query(strict=True), TypeError, "did you mean unknown='error'"),
@@ -319,11 +319,11 @@ def _within_itself() -> dict[str, Any]:
             sowctl.InputError,
             r"field /s/t\[1\].*index 1",
         ),
-        (lambda t: t.publish([{"id": 1, "s": "\ud800"}]), sowctl.InputError, "field /s has half a character"),
-        (lambda t: t.publish(['{"id":1,"s":"\ud800"}']), sowctl.InputError, "half a character at index 13"),
-        (lambda t: type(t.instance).open("x.xml", lock_wait="x"), TypeError, "lock_wait is a number"),
-        (lambda t: type(t.instance).open("x.xml", lock_wait=-1), sowctl.UsageError, "lock_wait is -1"),
-        (lambda t: type(t.instance).open("x.xml", clock=5), TypeError, "clock is a function"),
+        (lambda t: t.publish([{"id": 1, "s": "\ud800"}]), sowctl.InputError, "field /s .* index 0"),
+        (lambda t: t.publish(['{"id":1,"s":"\ud800"}']), sowctl.InputError, "index 13"),
+        (lambda t: type(t.instance).open("x.xml", lock_wait="x"), TypeError, "lock_wait .* not str"),
+        (lambda t: type(t.instance).open("x.xml", lock_wait=-1), sowctl.UsageError, "lock_wait .* not -1"),
+        (lambda t: type(t.instance).open("x.xml", clock=5), TypeError, "clock .* not int"),
     ],
 )
 def test_a_wrong_keyword_or_value_is_named_before_a_store_is_opened(

@@ -111,7 +111,7 @@ def test_nothing_is_committed_of_what_changed_there(tmp_path: Path, root: Remote
         raw[len(raw) // 2] ^= 1
         opening.write(place, [bytes(raw)])
 
-    for spoil, word in ((opening.delete, "not there"), (cut, "incomplete"), (changed, "damaged")):
+    for spoil, word in ((opening.delete, "missing"), (cut, "incomplete"), (changed, "damaged")):
         error = failed(lab, root, spoil)
         assert isinstance(error, DamageError) and error.code == "SOW-ENG-041", spoil
         assert word in error.message and error.hint
