@@ -27,17 +27,21 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
     found = [one for one in queues_of(instance) if one.name == name and message_type in (None, one.message_type)]
     if len(found) > 1:
         forms = ", ".join(f"[{one.message_type}].[{name}]" for one in found)
-        raise UsageError("SOW-ENG-030", f"{name!r} exists with several message types", hint=f"write one of {forms}")
+        raise UsageError(
+            "SOW-ENG-030", f"{name!r} is ambiguous: it exists with several message types", hint=f"write one of {forms}"
+        )
     if not found:
         hint = _nearest(name, queues_of(instance))
         of = f" of type {message_type}" if message_type is not None else ""
         raise MissingError(
             "SOW-QUE-001",
-            f"there is no queue {name!r}{of} in this configuration",
+            f"queue {name!r}{of} does not exist in this configuration",
             hint=hint,
         )
     if instance.log is None:
-        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog", hint="queues live in the log")
+        raise ConfigError(
+            "SOW-ENG-020", "this configuration has no TransactionLog", hint="queues require a TransactionLog"
+        )
     return found[0]
 
 
@@ -52,7 +56,7 @@ def _nearest(name: str, queues: Sequence[Queue]) -> str:
         return f"did you mean {' or '.join(near)}?"
     if not names:
         return "the configuration has no queues"
-    return f"its queues are: {', '.join(names)}" if len(names) <= _SHOWN else "sowctl queue list lists its queues"
+    return f"the queues are: {', '.join(names)}" if len(names) <= _SHOWN else "sowctl queue list lists the queues"
 
 
 def digest_of(queue: Queue) -> bytes:

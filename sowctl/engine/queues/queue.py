@@ -290,9 +290,9 @@ class OpenQueue:
             if lost := sum(outcome != "done" for outcome in outcomes):
                 raise NegativeError(
                     "SOW-QUE-015",
-                    f"{lost} of {len(outcomes)} messages were not leased any more when the block ended",
+                    f"the leases of {lost} of {len(outcomes)} messages expired before the block ended",
                     place=self.queue.name,
-                    hint="renew leases in a long block, or make LeasePeriod longer; they are delivered again",
+                    hint="renew the leases in a long block, or increase LeasePeriod; the messages are delivered again",
                     lost=lost,
                 )
 
@@ -339,7 +339,7 @@ class OpenQueue:
         if gone:
             self.turns.make(lambda turn: _drop_gone(turn, gone))
             self.instance.notify(
-                f"queue {self.queue.name!r}: {len(gone)} messages are gone: the journal no longer has them"
+                f"queue {self.queue.name!r}: {len(gone)} messages were dropped, because the journal no longer has them"
             )
         return found
 

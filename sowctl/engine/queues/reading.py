@@ -34,8 +34,8 @@ def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
     if moment.at is not None:
         raise UsageError(
             "SOW-QUE-014",
-            f"what was in queue {entry.name!r} at an earlier time is not known: leases are not kept",
-            hint=f"query its underlying topic {entry.underlying!r} as of that time",
+            f"past states of queue {entry.name!r} are unknown: leases are not recorded",
+            hint=f"query the underlying topic {entry.underlying!r} at that time",
         )
     assert instance.config is not None
     with ExitStack() as stack:

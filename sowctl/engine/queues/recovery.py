@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _HOLDERS = 0x7FFFFFFF
 """Numbers of holders are u32; half of them are left to count on."""
 CHANGED = "the definition of the queue has changed"
-AHEAD = "it knows of more than the journal has"
+AHEAD = "it is ahead of the journal"
 
 
 class PendingState(Struct, frozen=True):
@@ -65,7 +65,7 @@ def stale(rows: StateRows, digest: bytes, log: Journal, last: int) -> str | None
     ``digest`` is that of the queue's definition, ``last`` the last txid of the journal.
     """
     if rows.is_new:
-        return "there is none"
+        return "the state file is missing"
     state = rows.state
     if state.definition != digest:
         return CHANGED
@@ -122,7 +122,9 @@ def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
                 raise
             if _was_removed(instance, log, point):
                 return log.first_txid - 1
-            instance.notify(f"the RecoveryPoint {point} of queue {queue.name!r} is not in the journals: it begins now")
+            instance.notify(
+                f"the RecoveryPoint {point} of queue {queue.name!r} is not in the journals: the queue starts now"
+            )
             return log.last_txid()
         return log.last_txid() if place is None else place.txid
     return _before(log, parse_time(point, instance.clock))
@@ -144,8 +146,9 @@ def lacks_beginning(instance: Instance, queue: Queue, log: Journal) -> str | Non
     if not any(past):
         return None
     return (
-        f"the journal begins at txid {log.first_txid} without the messages of {queue.underlying!r} up to txid "
-        f"{max(past)}: what was pending of them is not in queue {queue.name!r}"
+        f"the journal begins at txid {log.first_txid} and no longer has the messages of "
+        f"{queue.underlying!r} up to txid {max(past)}: those that were pending are not in queue "
+        f"{queue.name!r}"
     )
 
 

@@ -131,9 +131,7 @@ class Turns:
         except StorageError as error:
             if error.code not in NOT_WRITABLE:
                 raise
-        self.instance.notify_once(
-            "queue copy", "queues are read from copies of their state files, which cannot be written here"
-        )
+        self.instance.notify_once("queue copy", "the state files of queues are not writable: reading copies of them")
         with self._on_copy():
             return self.make(act, journals=True, look=look)
 
@@ -197,7 +195,7 @@ class Turns:
             self._known = rows.state.block
             return
         if not rows.is_new:
-            self.instance.notify(f"the state of queue {self.queue.name!r} is made anew: {why}")
+            self.instance.notify(f"rebuilding the state of queue {self.queue.name!r}: {why}")
         if self.queue.recovery_point == "creation":
             # One that began otherwise until now is created in this moment.
             other = not rows.is_new and rows.state.recovery != self.queue.recovery_point

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 CODE = "SOW-QUE-020"
 _SHOWN = 5
-_READ = "the queue has read up to txid {}, and the journal ends with txid {}"
+_READ = "the queue has read up to txid {}, but the journal ends at txid {}"
 _TAKEN_BACK = (
-    "a writer that could not sync has taken entries back, and nothing is to do; or the journal lost its end: if a copy "
-    "of it has more, restore that before anything is published"
+    "if a copy of the journal has later entries, restore it before publishing; otherwise "
+    "no action is needed: a writer withdrew entries that it could not sync"
 )
 
 
@@ -112,7 +112,7 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
             if why == AHEAD:
                 ahead = [_READ.format(rows.state.applied, last)]
             if why is not None:
-                counts = f"{path.name}: not used any more ({why})"
+                counts = f"{path.name}: no longer used ({why})"
                 raise _Looked
             backlog = _backlog(instance, queue)
             while not backlog.catch_up(rows, log, last, instance.now):
@@ -131,14 +131,14 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
         pass
     except DamageError as error:
         return [Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)], f"{path.name}: damaged"
-    hint = "stop the workers and remove the file: it is made anew from the journal"
-    kept = "keep the file: without it, what was acknowledged there is delivered again"
+    hint = "stop the workers and remove the file: it is rebuilt from the journal"
+    kept = "keep the file: without it, messages acknowledged in it are delivered again"
     if of_gaps:
         # Making the state anew costs what it alone knows.
-        hint += "; what was acknowledged in what was cut out of the journal is delivered again then"
+        hint += "; messages whose acknowledgements a repair removed from the journal are then delivered again"
     findings = [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
     findings += [Finding(CODE, Level.WARNING, Place(str(path)), one, _TAKEN_BACK) for one in ahead]
-    text = "entries were cut out of the journal, which the state may know of: "
+    text = "a repair removed entries from the journal that the state may include: "
     findings += [Finding(CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in of_gaps]
     return findings, counts
 
@@ -180,36 +180,36 @@ def _within(rows: StateRows) -> Iterator[str]:
             if one == LEASED:
                 in_flight[page.holders[index]] += 1
                 if not page.tokens[index] or first not in rows.held(page.holders[index]):
-                    yield f"the lease of txid {page.txids[index]} is not complete"
+                    yield f"the lease of txid {page.txids[index]} is incomplete"
             elif one == BARRIER:
                 barriers.add(page.txids[index])
         due = page.next_alarm()
         if due and not (page.alarm and page.alarm <= due and first in alarms):
-            yield f"something of the page of txid {first} falls due, and the index does not say so"
+            yield f"the due index misses an entry of the page of txid {first}"
     # These rows have no checksums: each of them follows from the pages, which have.
     if rows.held_pages() != held or rows.alarm_pages() != rung:
-        yield "the indexes of leases and of what falls due are not those of the pages"
+        yield "the lease index or the due index does not match the pages"
     named |= {(one.publisher, one.sequence): txid for txid, one in rows.dead().items() if one.publisher}
     if rows.names() != named:
-        yield "the bookmarks of clients are not those of the messages"
+        yield "the bookmarks of clients do not match the messages"
     deferred, due_then = rows.all_deferred()
     if deferred != due_then:
-        yield "acknowledgements that wait for their messages are not in both of their lists"
+        yield "the two lists of acknowledgements without messages differ"
     if set(rows.ready()) != ready:
-        yield "the index of what is ready is not that of the pages"
+        yield "the index of ready messages does not match the pages"
     written = state.ready, state.leased, state.delayed, state.barriers
     if written != tuple(counts[one] for one in (READY, LEASED, DELAYED, BARRIER)):
-        yield "the counters of the states are not those of the pages"
+        yield "the counters of the states do not match the pages"
     if state.dead != len(rows.dead()):
         yield "the counter of dead messages is wrong"
     noted = rows.first_barrier()
     if (noted[0] if noted else None) != min(barriers, default=None):
-        yield "the oldest barrier is not the one that is noted"
+        yield "the recorded oldest barrier is not the oldest"
     for number, holder in rows.holders().items():
         if holder.in_flight != in_flight.pop(number, 0):
-            yield f"the counter of what {holder.name!r} has leased is wrong"
+            yield f"the counter of messages leased to {holder.name!r} is wrong"
     if in_flight:
-        yield "messages are leased to holders that are not there"
+        yield "messages are leased to unknown holders"
 
 
 def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: StateRows) -> Iterator[_Difference]:
@@ -243,11 +243,11 @@ def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: St
     mortal = {txid for txid in absent if theirs[txid]}
     if len(mortal) <= state.expired.get(TIME_LIMIT, 0):
         absent -= mortal
-    yield _Difference("{} messages of the journal are missing, such as those of {}", absent)
+    yield _Difference("{} messages of the journal are missing, for example those of {}", absent)
     extra = mine.keys() - theirs.keys()
-    yield _Difference("{} messages are pending and the journal says that they are not, such as {}", extra)
+    yield _Difference("{} messages are pending, but not according to the journal, for example {}", extra)
     own = {txid for txid in rows.dead() if txid >= oldest}
-    yield _Difference("{} messages are dead here or in the journal and not in both, such as {}", own ^ dead)
+    yield _Difference("{} messages are dead either here or in the journal, but not in both, for example {}", own ^ dead)
 
 
 def _pending(rows: StateRows, now: int) -> dict[int, int]:

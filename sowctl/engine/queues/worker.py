@@ -123,7 +123,7 @@ class Worker:
         # Asked before anything is leased: with at-most-once a message that was handed out is gone.
         program = options.command[0]
         if PLACEHOLDER not in program and which(program, path=options.environment.get("PATH")) is None:
-            raise _cannot_start(program, "there is no such program")
+            raise _cannot_start(program, "the program does not exist")
         directory = queue.turns.writer.journal.directory
         room = options.concurrency * min(options.batch, queue.queue.max_per_subscription_backlog)
         self._number = queue.enter(options.name, options.concurrency, room)
@@ -139,7 +139,7 @@ class Worker:
                         return self.report
                 except LockedError as problem:
                     # A process that was stopped may hold the lock; messages of ours are safe until their leases end.
-                    queue.instance.notify(f"{problem.message}; trying again")
+                    queue.instance.notify(f"{problem.message}; retrying")
                 waker.wait(self._pause())
         finally:
             waker.close()
@@ -283,7 +283,7 @@ class Worker:
                 self.report.lost += 1
         lost = sum(outcome in ("stale", "unknown", "not leased") for outcome in outcomes)
         if lost:
-            self.queue.instance.notify(f"{lost} messages were not leased any more when their command ended")
+            self.queue.instance.notify(f"the leases of {lost} messages expired before their command ended")
 
     def _renew(self) -> None:
         if self._renew_every is None or self._final:
@@ -314,7 +314,7 @@ class Worker:
         except InputError as problem:
             # It stays where it is, for somebody to look at; the others go on.
             self._unburied.add(message.txid)
-            self.queue.instance.notify(f"dead message {message.bookmark} stays in the queue: {problem.message}")
+            self.queue.instance.notify(f"dead letter {message.bookmark} stays in the queue: {problem.message}")
         else:
             self.report.buried += self.queue.bury([message.txid])
 
@@ -362,15 +362,15 @@ class Worker:
             yield
         except SowError as problem:
             # They return with the lock of this worker's file, which ends with the process.
-            self.queue.instance.notify(f"{problem.message}; leases return when this process has ended")
+            self.queue.instance.notify(f"{problem.message}; leases are returned when this process ends")
 
 
 def _cannot_start(program: str, why: str | None) -> MissingError:
     return MissingError(
         "SOW-QUE-013",
-        f"the command cannot be started: {why}",
+        f"cannot start the command: {why}",
         place=program,
-        hint="it processed nothing",
+        hint="no message was processed",
     )
 
 

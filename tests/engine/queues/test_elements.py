@@ -566,7 +566,7 @@ def test_leases_do_not_pass_to_the_messages_of_another_copy_of_the_journal(queue
     lab.put(20, 30)
     assert lab.states() == [(1, "ready"), (20, "ready"), (30, "ready")]
     assert lab.ack(two, three) == ["stale", "stale"]
-    assert any("another copy" in note or "more than the journal" in note for note in lab.notes)
+    assert any("another copy" in note or "ahead" in note for note in lab.notes)
 
 
 def test_a_journal_whose_files_were_all_lost_is_said_to_lack_the_messages(queues: MakeQueueLab) -> None:
@@ -576,8 +576,8 @@ def test_a_journal_whose_files_were_all_lost_is_said_to_lack_the_messages(queues
         path.unlink()
     with pytest.raises(MissingError) as caught:
         Journal.open(lab.directory / "journal", lab.open().config.name)
-    assert "has no file any more; it had txids up to 3" in caught.value.message
+    assert "txids up to 3" in caught.value.message
     lab.put(4)
     assert lab.pending() == [4]
-    (note,) = [note for note in lab.notes if "what was pending of them is not in queue" in note]
-    assert note.startswith("the journal begins at txid 4 without the messages of 'orders' up to txid 3")
+    (note,) = [note for note in lab.notes if "not in queue" in note]
+    assert "txid 4" in note and "'orders' up to txid 3" in note

@@ -321,14 +321,14 @@ def test_no_such_queue(queues: MakeQueueLab) -> None:
     lab = queues()
     with pytest.raises(MissingError) as caught:
         lab.open().queue("none")
-    assert (caught.value.code, caught.value.hint) == ("SOW-QUE-001", "its queues are: work")
+    assert (caught.value.code, caught.value.hint) == ("SOW-QUE-001", "the queues are: work")
     with pytest.raises(MissingError) as caught:
         lab.open().queue("wrok")
     assert caught.value.hint == "did you mean work?"
     with pytest.raises(MissingError) as caught:
         lab.open().queue("work", "xml")
     assert (caught.value.message, caught.value.hint) == (
-        "there is no queue 'work' of type xml in this configuration",
+        "queue 'work' of type xml does not exist in this configuration",
         "it is of type json",
     )
     many = queues(xml=lab_xml(*(queue_xml(name=f"q{number}") for number in range(20))))

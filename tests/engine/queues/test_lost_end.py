@@ -169,7 +169,7 @@ def test_what_was_read_and_taken_back(tmp_path: Path) -> None:
     os.truncate(path, size)
     (finding,) = (one for one in check(lab.open()) if one.id == "SOW-QUE-020")
     assert finding.level is Level.WARNING
-    assert finding.message == "the queue has read up to txid 3, and the journal ends with txid 2"
+    assert "txid 3" in finding.message and "txid 2" in finding.message
     assert lab.publish("orders", '{"id":33}').first_txid == 3
     assert lab.pending() == [1, 2, 33]
     assert [one for one in check(lab.open()) if one.level > Level.INFO] == []
