@@ -92,10 +92,10 @@ def _wasted(cost: float, changed: int | None, records: int) -> float:
 def why_computed(state: CacheState, changed: int, records: int) -> str:
     """Why everything is computed anew though what changed is known."""
     if state.kept or not _wasted(state.full, changed, records):
-        return "that is cheaper than catching up"
+        return "that is cheaper than an incremental update"
     if keeps_rows(state, changed, records):
-        return f"to keep rows from now on, after {format_duration(state.spent)} without them"
+        return f"to cache rows from now on, after {format_duration(state.spent)} without them"
     if not state.spent:
-        return "no rows and groups are kept yet"
+        return "no rows and groups are cached yet"
     cost, spent = format_duration(keeping_cost(state)), format_duration(state.spent)
-    return f"rows are kept once doing without has cost {cost}; so far {spent}"
+    return f"rows are cached after computing without them has cost {cost}; so far {spent}"

@@ -101,7 +101,9 @@ class Program:
         )
         self.kind = instance.type_of(query.message_type)
         if not self.kind.constructible:
-            raise UsageError("SOW-QRY-013", f"messages of type {self.kind.name} cannot be written, so not projected")
+            raise UsageError(
+                "SOW-QRY-013", f"messages of type {self.kind.name} cannot be constructed, so they cannot be projected"
+            )
         self.environment = environment_of(instance)
         self.filter: Filter | None = None
         # Over one topic the filter is the matcher's, which asks it of records as they are read.
@@ -143,7 +145,7 @@ class Program:
             for number, (kind, name) in enumerate(self.query.sources):
                 if name == qualifier[-1] and one in (None, kind):
                     return number
-        raise UsageError("SOW-EXP-028", f"[{qualifier[-1]}] is no source of the view")
+        raise UsageError("SOW-EXP-028", f"[{qualifier[-1]}] is not a source of the view")
 
     @cached_property
     def sides(self) -> list[list[JoinSide]]:

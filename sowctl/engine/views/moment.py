@@ -137,7 +137,9 @@ def at_one_instant(
     if instance.config is not None:
         refuse_circle(instance.config, entry)
     refs = refs_of(instance, entry) if states else []
-    return together(instance, refs, at, open_entry, work, what=f"what {entry.name} reads", fresh=fresh, memory=memory)
+    return together(
+        instance, refs, at, open_entry, work, what=f"the sources of {entry.name}", fresh=fresh, memory=memory
+    )
 
 
 def together(
@@ -167,7 +169,7 @@ def together(
             return work(moment)
     raise LockedError(
         "SOW-VIW-001",
-        f"{what} was written to each time that it was to be read together",
+        f"{what} changed during each attempt to read them at one instant",
         hint="run the command again",
     )
 
@@ -177,7 +179,7 @@ def entry_of(instance: Instance, ref: tuple[str, str]) -> SowEntry:
     message_type, name = ref
     found = instance.config.find(name, message_type) if instance.config is not None else ()
     if not found:
-        raise MissingError("SOW-ENG-012", f"there is no topic {name!r} of type {message_type}", topic=name)
+        raise MissingError("SOW-ENG-012", f"topic {name!r} of type {message_type} does not exist", topic=name)
     return found[0]
 
 

@@ -85,7 +85,7 @@ def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
         entry = topic.derived if topic is not None else None
         if topic is None or entry is None or entry.kind not in ("View", "ConflatedTopic"):
             what = "a file" if topic is None else f"{topic.label!r}, a {entry.kind if entry is not None else 'Topic'},"
-            hint = "--fresh is for views and conflated topics"
+            hint = "use --fresh only with views and conflated topics"
             raise UsageError("SOW-QRY-019", f"{what} is not computed from topics", hint=hint)
         if entry.kind == "ConflatedTopic":
             from sowctl.config.derived import ConflatedTopic
@@ -95,8 +95,8 @@ def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
             if not is_recorded(instance, entry):
                 raise UsageError(
                     "SOW-QRY-019",
-                    f"what {entry.name!r} shows cannot be computed again: no journal records its source",
-                    hint="sowctl conflate keeps it, and that is all that is known",
+                    f"{entry.name!r} cannot be recomputed: its source has no journal",
+                    hint="remove --fresh: only the state saved by sowctl conflate is available",
                     topic=entry.name,
                 )
 

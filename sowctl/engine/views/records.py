@@ -78,7 +78,7 @@ def unreadable(refused: Refusal, key: bytes, topic: str) -> InputError:
     number = str(int.from_bytes(key, "big"))
     return InputError(
         "SOW-QRY-004",
-        f"the message of record {number} cannot be read: {refused.message}",
+        f"record {number} has an invalid message: {refused.message}",
         place=topic,
         sow_key=number,
     )

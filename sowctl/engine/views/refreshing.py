@@ -146,7 +146,7 @@ class Refresh:
                 # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
                 name = self._query.name
                 self._moment.instance.notify_once(
-                    f"damage of {name}", f"the cache of the view {name} is made anew: {problem.message}"
+                    f"damage of {name}", f"rebuilding the cache of view {name}: {problem.message}"
                 )
                 self._build(store.lock, None)
 
@@ -154,22 +154,22 @@ class Refresh:
         """What :meth:`run` would do, found out without a lock."""
         if (store := self._opened(write=False)) is None:
             return RefreshOutlook(
-                "compute", "there is no cache" if not self._path.exists() else "the cache cannot be used"
+                "compute", "the cache does not exist" if not self._path.exists() else "the cache is unusable"
             )
         with store, store.snapshot() as snapshot:
             state, meta = read_state(snapshot), snapshot.meta
         if state is None or state.definition != self._definition_digest:
-            return RefreshOutlook("compute", "the cache is of another definition or version")
+            return RefreshOutlook("compute", "the cache has another definition or version")
         found = RefreshOutlook("use", "nothing has changed", 0, state, meta, self._path.stat().st_size, self._path)
         if self.is_current(state):
             return found
         changes = self._changes(state)
         if changes is None:
-            return replace(found, way="compute", why="the sources cannot tell what has changed", changed=None)
+            return replace(found, way="compute", why="the changes of the sources are unknown", changed=None)
         count, records = _count(changes), self._records
         found = replace(found, changed=count)
         if catches_up(state, count, records):
-            return replace(found, way="catch up", why="rows and groups are kept")
+            return replace(found, way="catch up", why="rows and groups are cached")
         return replace(found, way="compute", why=why_computed(state, count, records))
 
     def is_current(self, state: CacheState | None) -> bool:

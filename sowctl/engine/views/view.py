@@ -74,7 +74,7 @@ def standing(moment: ViewInstant, entry: View) -> RefreshOutlook:
     instance = moment.instance
     query, path = query_of(instance, entry), place_of(instance, entry)
     if path is None:
-        return RefreshOutlook("compute", "no topic that it reads has a file beside which a cache could lie")
+        return RefreshOutlook("compute", "none of its topics has a file, so the cache has no location")
     for ref in query.sources:
         source = entry_of(instance, ref)
         behind = None
@@ -85,7 +85,7 @@ def standing(moment: ViewInstant, entry: View) -> RefreshOutlook:
 
             behind = None if standing_of(moment, source).is_current else "conflated topic"
         if behind is not None:
-            return kept(instance, path, "catch up", f"the {behind} {source.name}, which it reads, is behind")
+            return kept(instance, path, "catch up", f"its source {source.name}, a {behind}, is behind")
     return Refresh(moment, entry, query, path).outlook()
 
 
@@ -102,7 +102,7 @@ def _cached(moment: ViewInstant, entry: View, query: Query, path: Path) -> Curre
         refresh.run()
     except WITHOUT as problem:
         words = problem.message if isinstance(problem, SowError) else problem.strerror or str(problem)
-        instance.notify_once(f"cache of {entry.name}", f"the view {entry.name} is computed without a cache: {words}")
+        instance.notify_once(f"cache of {entry.name}", f"view {entry.name} is computed without a cache: {words}")
         return None
     source = _as_it_is(moment, refresh, topic)
     if source is None:

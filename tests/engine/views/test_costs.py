@@ -96,11 +96,11 @@ def test_what_was_spent_is_forgotten_with_the_rows_and_the_definition() -> None:
 @pytest.mark.parametrize(
     ("given", "changed", "why"),
     [
-        ({}, 1, "no rows and groups are kept yet"),
-        ({"spent": 7.04}, 1, "rows are kept once doing without has cost 2 min 20 s; so far 7.0 s"),
-        ({"spent": 140.1}, 1, "to keep rows from now on, after 2 min 20 s without them"),
-        ({"spent": 140.1}, 300_000, "that is cheaper than catching up"),
-        ({"kept": True}, 300_000, "that is cheaper than catching up"),
+        ({}, 1, "no rows and groups are cached yet"),
+        ({"spent": 7.04}, 1, "rows are cached after computing without them has cost 2 min 20 s; so far 7.0 s"),
+        ({"spent": 140.1}, 1, "to cache rows from now on, after 2 min 20 s without them"),
+        ({"spent": 140.1}, 300_000, "that is cheaper than an incremental update"),
+        ({"kept": True}, 300_000, "that is cheaper than an incremental update"),
     ],
 )
 def test_why_everything_is_computed_is_said(given: dict[str, Any], changed: int, why: str) -> None:
@@ -135,7 +135,7 @@ def test_a_cache_counts_what_it_spends_and_then_keeps_rows(lab: Lab) -> None:
         for number in range(5):
             lab.publish("orders", message(id=0, client="c0", qty=number + 1))
             if number == 3:
-                assert outlook(instance, entry).why == "to keep rows from now on, after 2.7 s without them"
+                assert outlook(instance, entry).why == "to cache rows from now on, after 2.7 s without them"
             found.append(refreshed())
         # One of 30 records changed each time, which costs a tenth of computing everything.
         assert found == [

@@ -56,7 +56,7 @@ def test_names_of_all_kinds_in_configuration_order(lab: Lab) -> None:
     assert [row.topic for row in named(lab.open(), "^(w|t)")] == ["totals", "work"]
     # What writes, and what looks into stores, means topics alone.
     assert names(lab, "^(totals|orders|work)$", derived=False) == ["orders"]
-    with pytest.raises(MissingError, match="no topic matches the pattern") as error:
+    with pytest.raises(MissingError, match="matches no topic") as error:
         resolve(lab.open(), "^tot")
     assert (error.value.code, "is a View" in str(error.value.hint)) == ("SOW-ENG-014", True)
 

@@ -68,17 +68,17 @@ def _kept_last(moment: ViewInstant, entry: ConflatedTopic, path: Path | None) ->
     kept = read_kept(source.snapshot)
     if kept is not None and (moment.at is None or moment.at >= kept.clock):
         if 0 < kept.due <= moment.now or moment.now - kept.clock > entry.interval_us:
-            words = f"{entry.name} shows what was kept at {format_time(kept.clock)}: no journal records its source"
-            hint = f"sowctl conflate {entry.name} brings it to the clock"
-            moment.instance.notify_once(f"age of {entry.name}", f"{words}, and {hint}")
+            words = f"{entry.name} shows its state of {format_time(kept.clock)}: its source has no journal"
+            hint = f"sowctl conflate {entry.name} advances it to the clock"
+            moment.instance.notify_once(f"age of {entry.name}", f"{words}; {hint}")
         return source
     source.close()
     if kept is None:
         raise unrecorded(entry, entry.underlying)
     raise MissingError(
         "SOW-ENG-050",
-        f"what {entry.name!r} showed at that instant is not known: no journal records its source",
-        hint=f"the first instant that can be answered is {format_time(kept.clock)}",
+        f"the state of {entry.name!r} at that instant is unknown: its source has no journal",
+        hint=f"the earliest available instant is {format_time(kept.clock)}",
         topic=entry.name,
         first_instant=format_time(kept.clock),
     )
@@ -101,7 +101,9 @@ def _cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> CurrentSo
         keeper.advance()
     except WITHOUT as problem:
         words = problem.message if isinstance(problem, SowError) else problem.strerror or str(problem)
-        moment.instance.notify_once(f"state of {entry.name}", f"{entry.name} is computed without a kept state: {words}")
+        moment.instance.notify_once(
+            f"state of {entry.name}", f"{entry.name} is computed without a saved state: {words}"
+        )
         return None
     return _as_it_is(moment, entry, keeper, path)
 

@@ -75,7 +75,7 @@ def unrecorded(entry: ConflatedTopic, source: str) -> UsageError:
     """The error for a conflated topic whose state nothing tells."""
     return UsageError(
         "SOW-VIW-002",
-        f"what {entry.name!r} shows cannot be computed: no journal records its source {source!r}",
-        hint=f"sowctl conflate {entry.name} keeps a state from now on",
+        f"cannot compute {entry.name!r}: its source {source!r} has no journal",
+        hint=f"sowctl conflate {entry.name} saves its state from now on",
         topic=entry.name,
     )

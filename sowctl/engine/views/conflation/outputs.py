@@ -64,7 +64,7 @@ class Outputs:
                 number = str(int.from_bytes(key, "big"))
                 raise InputError(
                     "SOW-QRY-004",
-                    f"the message of record {number} cannot be enriched: {refused[0].message}",
+                    f"record {number} cannot be enriched: {refused[0].message}",
                     place=self._entry.name,
                     sow_key=number,
                 )

@@ -63,9 +63,9 @@ def topic_changes(
         if not reaches(topic, log, after):
             raise MissingError(
                 "SOW-ENG-050",
-                f"what happened to topic {topic.name!r} is not known: older journals are gone",
-                hint="put the older journal files back, there or in the archive; a state that sowctl conflate keeps "
-                "needs only what came behind it",
+                f"past changes of topic {topic.name!r} are unknown: older journals were removed",
+                hint="restore the older journal files, there or in the archive; a state saved by sowctl "
+                "conflate requires only later entries",
                 topic=topic.name,
             )
         for block in log.blocks(after=after, until=stretch.until, topic=ref):
