@@ -39,7 +39,7 @@ CONFIG = """\
 </AMPSConfig>
 """
 BAD = (b"{bad", b"\xff", b'{"x":1}', b"[]")
-NOTHING_LEFT = "the input was published to its end: nothing of it is to be published again"
+NOTHING_LEFT = "the complete input was published"
 ENDS = {"lines": b"\n", "envelope": b"\n", "nul": b"\0"}
 
 

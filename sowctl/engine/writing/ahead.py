@@ -114,8 +114,8 @@ class Ahead:
             if not part:
                 raise StorageError(
                     _LOST,
-                    "the process that reads the input was ended from outside",
-                    hint="nothing behind the last acknowledged message was published; publish the rest",
+                    "the process that was reading the input was terminated",
+                    hint="nothing after the last acknowledged message was published; publish the rest",
                 )
             parts.append(part)
             size -= len(part)

@@ -48,7 +48,7 @@ _PAYLOADS = frozenset({bytes, bytearray, memoryview})
 
 def refuse_other(message: object) -> bytes:
     """Raises TypeError: a message is its bytes."""
-    raise TypeError(f"a message is bytes, not {type(message).__name__}")
+    raise TypeError(f"a message must be bytes, not {type(message).__name__}")
 
 
 class Listed:
@@ -67,7 +67,7 @@ class Listed:
     ) -> None:
         # One message instead of a list would be taken apart into its bytes, or the names of its fields.
         if isinstance(messages, bytes | bytearray | memoryview | str | Mapping):
-            raise TypeError(f"messages are a list of them, not {type(messages).__name__}: {call}")
+            raise TypeError(f"messages must be a list, not {type(messages).__name__}: {call}")
         self.ended = False
         self.descriptor: int | None = None
         # A program may take its time to yield the next message; those of a list are there.

@@ -123,7 +123,7 @@ class Phase:
             found[index] = row
         for refusal in refusals:
             index = there[refusal.index]
-            text = f"the message that is stored under its key cannot be read: {refusal.message}"
+            text = f"the stored record with its key has an invalid message: {refusal.message}"
             refused.setdefault(index, Refusal(index, UNREADABLE, text))
         return found
 
@@ -183,13 +183,13 @@ def phases(
     if topic.pattern is not None:
         raise ConfigError(
             "SOW-ENG-059",
-            f"topic {topic.name!r} has a Pattern, and with it neither Preprocessing nor Enrichment",
+            f"topic {topic.name!r} has a Pattern, which excludes Preprocessing and Enrichment",
             place=str(topic.place),
         )
     if not kind.constructible:
         raise ConfigError(
             "SOW-ENG-058",
-            f"messages of type {topic.message_type} cannot be enriched: topic {topic.name!r} cannot be published to",
+            f"messages of type {topic.message_type} cannot be enriched, so topic {topic.name!r} cannot be published to",
             place=str(topic.place),
             hint="remove Preprocessing and Enrichment",
         )
@@ -209,7 +209,7 @@ def conflated_phase(instance: Instance, entry: ConflatedTopic) -> Phase:
     if not kind.constructible:
         raise ConfigError(
             "SOW-ENG-058",
-            f"messages of type {entry.message_type} cannot be enriched: {entry.name!r} cannot be computed",
+            f"messages of type {entry.message_type} cannot be enriched, so {entry.name!r} cannot be computed",
             place=str(entry.place),
             hint="remove Enrichment",
         )
@@ -232,8 +232,8 @@ def _compiled(
             raise
         raise ConfigError(
             "SOW-ENG-057",
-            f"the constructed fields of topic {topic.name!r} cannot be used: {error.message}",
+            f"invalid constructed fields of topic {topic.name!r}: {error.message}",
             place=str(topic.place),
-            hint="sowctl validate shows the place" if error.hint is None else error.hint,
+            hint="sowctl validate shows the position" if error.hint is None else error.hint,
             excerpt=error.excerpt,
         ) from error

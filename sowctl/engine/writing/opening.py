@@ -145,5 +145,5 @@ def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWrite
         if config.durability == "persistent" and not reaches(config, log, start):
             raise not_covered(config, log)
         if config.durability == "persistent":
-            instance.notify(f"the store of topic {config.name!r} was missing: rebuilding it from the journals")
+            instance.notify(f"the store of topic {config.name!r} is missing: rebuilding it from the journals")
         rebuild(instance, log, [config], after={ref: start}, check_of=partial(KeyCheck, instance))

@@ -26,7 +26,7 @@ WRITTEN: Final = ("inserted", "updated", "unchanged")
 
 Reason: TypeAlias = tuple[str, str]
 """Code and words of a refusal."""
-NO_RECORD: Reason = ("SOW-PUB-018", "there is no record that it could update")
+NO_RECORD: Reason = ("SOW-PUB-018", "there is no record to update")
 """For a delta that may only update."""
 
 
@@ -233,8 +233,8 @@ def collision(sow_key: int) -> Reason:
 def too_old(last: Micros) -> Reason:
     """For a message whose own time lies before ``last``, the topic's last one; 0 where it has none."""
     if last == 0:
-        return "SOW-PUB-006", f"its time lies before {format_time(0)}, where the times of topics begin"
-    text = f"its time lies before the topic's last one ({format_time(last)}); time never goes back within a topic"
+        return "SOW-PUB-006", f"its time is before {format_time(0)}, the minimum"
+    text = f"its time is before the last time of the topic ({format_time(last)}); times within a topic never decrease"
     return "SOW-PUB-006", text
 
 
@@ -250,6 +250,7 @@ def is_ahead(last: Micros, now: Micros) -> bool:
 def ahead(topic: str, last: Micros) -> str:
     """What to tell of such a time."""
     return (
-        f"the last time of topic {topic!r}, {format_time(last)}, is more than a day ahead of the clock: until then "
-        "every message gets that time, its lifetime counts from there, and an earlier time of its own refuses it"
+        f"the last time of topic {topic!r}, {format_time(last)}, is more than a day ahead of "
+        "the clock: until then, all messages get that time, their lifetimes start there, and "
+        "messages with an earlier time are rejected"
     )

@@ -205,7 +205,7 @@ class Preparer:
             # Such an entry has the SOW key alone, also where publishers choose keys.
             key = named_key(envelopes[index].sow_key or "")
             if key is None:
-                words = f"its sow_key {envelopes[index].sow_key!r} is none, and names no record to delete"
+                words = f"its sow_key {envelopes[index].sow_key!r} is invalid, so it identifies no record to delete"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-028", words))
             else:
                 found[index] = key + bytes(8)
@@ -229,7 +229,10 @@ class Preparer:
 
     def too_large(self, payload: bytes) -> Reason:
         """Code and words for a message that no slab could hold."""
-        text = f"the message has {len(payload)} bytes; SlabSize {self.topic.slab_size} leaves {self.max_payload}"
+        text = (
+            f"the message has {len(payload)} bytes; with SlabSize {self.topic.slab_size}, the "
+            f"maximum is {self.max_payload}"
+        )
         return "SOW-PUB-001", text
 
     def _refuse_large(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> None:
@@ -278,9 +281,12 @@ class Preparer:
         found = list(map(_is_deletion, envelopes))
         why = None
         if self.topic.key_mode == "none":
-            why = "the topic has no SOW, so there is no record to delete"
+            why = "the topic has no SOW, so it has no record to delete"
         elif self.keys.chains is not None:
-            why = "the topic has chains, of which any value would do; sowctl delete --sow-key names one record"
+            why = (
+                "the topic has keys from chains, so the message does not identify a record; sowctl "
+                "delete --sow-key does"
+            )
         if why is not None:
             for index, delete in enumerate(found):
                 if delete:
@@ -293,7 +299,7 @@ class Preparer:
         for index, envelope in enumerate(envelopes or ()):
             if envelope.operation not in _OPERATIONS or (envelope.operation == DELETED and not self._takes_deletes):
                 what = "a deletion" if envelope.operation == DELETED else "an entry of a queue"
-                text = f"its operation {envelope.operation!r} is {what}, and no message"
+                text = f"its operation {envelope.operation!r} is {what}, not a message"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
         if envelopes is None or all(one.command is None and one.operation is None for one in envelopes):
             # None for "no deltas" spares such batches the look-up and merge under the locks altogether.
@@ -337,9 +343,9 @@ class Preparer:
             except SowError as error:
                 # The column keeps its length: a refused message has a hole in it, which is cut out with the message.
                 times.append(None)
-                words = f"its time cannot be used: {error.message}"
+                words = f"its time is invalid: {error.message}"
                 if self._time_of is not None and self._time_unit is None and text and _NUMBER.fullmatch(text):
-                    words += f"; a number needs its unit: --timestamp-field {self.options.timestamp_field}:ms"
+                    words += f"; a number requires a unit: --timestamp-field {self.options.timestamp_field}:ms"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-004", words))
         return times
 
@@ -359,9 +365,7 @@ class Preparer:
                 found.append(self._lifetime(0 if given is None and _is_stored(envelope) else given))
             except SowError as error:
                 found.append(None)
-                refused.setdefault(
-                    index, Refusal(index, "SOW-PUB-005", f"its expiration cannot be used: {error.message}")
-                )
+                refused.setdefault(index, Refusal(index, "SOW-PUB-005", f"its expiration is invalid: {error.message}"))
         return found
 
     def _lifetime(self, given: str | float | None) -> Lifetime:
@@ -373,7 +377,7 @@ class Preparer:
             # held.
             return Until(parse_time(given, self.clock))
         if given < 0:
-            raise InputError("SOW-PUB-005", "a lifetime is not negative")
+            raise InputError("SOW-PUB-005", "a lifetime must not be negative")
         # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`lifetime_of` gives at
         # least 1.
         return lifetime_of(given) if given else 0

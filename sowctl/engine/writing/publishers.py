@@ -21,11 +21,11 @@ class Publisher:
 
     def __init__(self, client: str, first: int | None, highest: Callable[[int], int], *, dumped: bool = False) -> None:
         if first is not None and not 1 <= first <= MAX_U64:
-            raise UsageError("SOW-PUB-012", f"sequence {first} is not a number from 1 to {MAX_U64}")
+            raise UsageError("SOW-PUB-012", f"sequence {first} must be a number from 1 to {MAX_U64}")
         try:
             self.identity = client_hash(client), client
         except UnicodeEncodeError:
-            raise UsageError("SOW-PUB-026", f"the name of the client is not UTF-8: {client!r}") from None
+            raise UsageError("SOW-PUB-026", f"the client name is not UTF-8: {client!r}") from None
         self._first = first
         self._highest = highest
         self._base = 0
@@ -76,8 +76,8 @@ class Publisher:
         """A number that fits into 64 bits, as journals and stores hold it."""
         if number <= MAX_U64:
             return number
-        hint = "publish under another --client: a new name counts from 1"
-        words = f"the sequence numbers of client {self.identity[1]!r} end at {MAX_U64}"
+        hint = "use another --client: a new name starts at 1"
+        words = f"the sequence numbers of client {self.identity[1]!r} are used up: the maximum is {MAX_U64}"
         raise LimitError("SOW-PUB-029", words, hint=hint)
 
     def sequences(self, places: Sequence[int]) -> list[int]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.routing import Share
 
 
-_ON = "--on-error skip --rejects FILE goes on past bad messages and keeps them"
-_HINTS = {"SOW-PUB-001": f"SlabSize of the topic may be raised, to 1GB at most; {_ON}"}
+_ON = "--on-error skip --rejects FILE skips invalid messages and saves them"
+_HINTS = {"SOW-PUB-001": f"increase SlabSize of the topic, to 1GB at most; {_ON}"}
 """Hints of a run that a message ends, by codes; of all others :data:`_ON`."""
 
 
@@ -107,8 +107,8 @@ class Refusals:
             if self._limit is not None and self._report.rejected > self._limit:
                 raise LimitError(
                     "SOW-PUB-020",
-                    f"{self._report.rejected:,} messages were refused, and --max-errors allows {self._limit:,}; "
-                    f"the last one: {one.message}",
+                    f"{self._report.rejected:,} messages were rejected, more than --max-errors "
+                    f"{self._limit:,}; the last one: {one.message}",
                     place=one.place,
                     line=one.line,
                     column=one.column,

@@ -79,8 +79,8 @@ def rekey(
         raise RefusedError(
             "SOW-RPL-012",
             f"the keys of topic {topic.name!r} come from chains, which depend on the order of messages",
-            hint=f"sowctl query {topic.name} --meta > FILE, then sowctl publish OTHER FILE --framing envelope, "
-            "where OTHER is a topic of another name",
+            hint=f"sowctl query {topic.name} --meta > FILE, then sowctl publish OTHER FILE --framing "
+            "envelope, where OTHER is a topic with another name",
             topic=topic.name,
         )
     with ExitStack() as stack:
@@ -234,10 +234,10 @@ class _Plan:
         topic = self._topic
         return RefusedError(
             "SOW-RPL-011",
-            f"the record under SOW key {int.from_bytes(key, 'big')} of topic {topic.name!r} has no key under the "
-            "present definition: "
-            + ("its publisher gave none" if topic.key_mode == "user" else "a key field is missing or cannot be one"),
-            hint="nothing was changed; put the former Key back, delete or correct such records, then change it again",
+            f"record {int.from_bytes(key, 'big')} of topic {topic.name!r} has no key in the current "
+            "definition: "
+            + ("its publisher gave none" if topic.key_mode == "user" else "a key field is missing or not a valid key"),
+            hint="nothing was changed; restore the previous Key, delete or correct such records, then change it again",
             topic=topic.name,
             sow_key=int.from_bytes(key, "big"),
         )
@@ -247,9 +247,9 @@ class _Plan:
         if len(wrong):
             raise RefusedError(
                 "SOW-RPL-013",
-                f"two records of topic {self._topic.name!r} with different key values have one SOW key under the "
-                f"present definition: {int(new[wrong[0]])}",
-                hint="nothing was changed; without a KeyDomain every logical topic has keys of its own",
+                f"two records of topic {self._topic.name!r} with different key values have the same SOW "
+                f"key in the current definition: {int(new[wrong[0]])}",
+                hint="nothing was changed; without a KeyDomain, each logical topic has its own keys",
                 topic=self._topic.name,
             )
 

@@ -68,9 +68,7 @@ class Router:
         found = self._opened.get((name, message_type))
         if found is None:
             if name is None:
-                raise UsageError(
-                    "SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes that carry a topic"
-                )
+                raise UsageError("SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes with a topic")
             config = find_publishable(self._session.instance, name, message_type)
             logical = config.logical_name
             # Logical topics of one Pattern topic share its writer and its preparer.
@@ -200,13 +198,15 @@ class Router:
         client = self._client(batch)
         if _is_dumped(batch):
             # A run that is all or nothing is one batch, and that has the numbers of one publisher.
-            words = "its publisher is another one than that of entries before it, which --on-error abort does not take"
+            words = "its publisher differs from that of earlier entries, which --on-error abort does not support"
             return [
                 Refusal(place, "SOW-PUB-008", words)
                 for place, envelope in enumerate(batch.envelopes)
                 if envelope.client != client or envelope.operation is None
             ]
-        text = "its client {} is another one than that of the run, {}; publish clients apart, or name one with --client"
+        text = (
+            "its client {} differs from that of the run, {}; publish each client separately, or give one with --client"
+        )
         return [
             Refusal(place, "SOW-PUB-008", text.format(envelope.client, client))
             for place, envelope in enumerate(batch.envelopes)

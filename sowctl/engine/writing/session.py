@@ -257,8 +257,8 @@ def _naming_catch_up(topic: StoreWriter) -> Iterator[None]:
         if topic.journalled and error.code.startswith("SOW-STO-"):
             name = topic.config.name
             rest = (
-                "repeat nothing that is durable: the journal has it, and the next command that writes to topic "
-                f"{name}, or sowctl replay {name}, brings it into the store"
+                "do not publish durable messages again: they are in the journal, and the next command "
+                f"that writes to topic {name}, or sowctl replay {name}, applies them to the store"
             )
             error.hint = rest if error.hint is None else f"{error.hint}; {rest}"
         raise
@@ -326,7 +326,8 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         given = [store.applied for store in known if store.lineage != NO_LINEAGE]
         if gone := max([last_told(log.directory, instance.config.name), *given, *seen]):
             instance.notify(
-                f"no journal is in {log.directory}, which had txids up to {gone}: a new one begins above them"
+                f"the journal in {log.directory} is missing; it had txids up to {gone}, so a new "
+                "journal starts after them"
             )
     writer = JournalWriter.open(
         log.directory,

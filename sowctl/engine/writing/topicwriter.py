@@ -130,10 +130,10 @@ class StoreWriter:
         if meta.definition != self.definition:
             raise RefusedError(
                 "SOW-ENG-086",
-                f"the store of topic {self.config.name!r} was made anew for another definition while this run had it "
-                f"open: {meta.definition}",
+                f"the store of topic {self.config.name!r} was rebuilt with another definition during "
+                f"this run: {meta.definition}",
                 place=self.store.path,
-                hint="nothing of this batch was written; start again with the present configuration",
+                hint="nothing of this batch was written; run the command again with the current configuration",
                 topic=self.config.name,
             )
         # The store may be ahead of the overlay (another process applied) or behind it (nothing is applied yet).

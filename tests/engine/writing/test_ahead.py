@@ -163,7 +163,7 @@ def test_an_end_from_outside_is_an_error(preparer: Preparer) -> None:
         coming = process.batches("in", lambda: None)
         assert next(coming).payloads == [b'{"id":1}']
         os.kill(process._child, signal.SIGKILL)
-        with pytest.raises(StorageError, match="was ended from outside") as told:
+        with pytest.raises(StorageError, match="terminated") as told:
             next(coming)
     assert told.value.code == "SOW-PUB-027"
     os.close(feed)
