@@ -66,7 +66,7 @@ def test_it_is_said_where_no_file_is_finished(tmp_path: Path, cli: Cli) -> None:
     for command, word in (("compress", "compressed"), ("archive", "moved")):
         done = cli("journal", command)
         assert (done.status, done.out) == (0, "")
-        assert done.err.startswith(f"no file is to be {word}: there is none that is finished")
+        assert done.err.startswith(f"no file was {word}: ")
 
 
 def test_a_journal_of_which_no_file_is_left(rolled: Lab, cli: Cli) -> None:
@@ -75,7 +75,7 @@ def test_a_journal_of_which_no_file_is_left(rolled: Lab, cli: Cli) -> None:
         path.unlink()
     for command in (("list",), ("dump",), ("check",), ("tail",), ("search", "--key", "3"), ("dump", "journal")):
         done = cli("journal", *command)
-        assert done.status == 5 and "SOW-JRN-013" in done.err and "it had txids up to 40" in done.err, command
+        assert done.status == 5 and "SOW-JRN-013" in done.err and "txids up to 40" in done.err, command
     assert cli("query", "t", "--at", "5").status == 5
     done = cli("check", "--format", "json")
     (row,) = map(json.loads, done.out.splitlines())
@@ -123,7 +123,7 @@ def test_bisect_prints_the_entry_and_the_counts(rolled: Lab, cli: Cli) -> None:
     assert done.status == 0
     row = json.loads(done.out)
     assert (row["txid"], row["client"], row["data"]["id"]) == (10, "feed", 104)
-    assert "before it 4 records matched, behind it 5" in done.err
+    assert "4 records matched before it, 5 after it" in done.err
     entry, found = map(json.loads, cli("journal", "bisect", "--key", "7", "--summary", "json").out.splitlines())
     assert (entry["txid"], found["before"]["count"], found["after"]["count"]) == (15, 0, 1)
     assert cli("journal", "bisect", "--filter", "/id > 9000").status == 1
@@ -159,11 +159,11 @@ def test_a_txid_that_was_pruned_or_cut_out_is_told_so(rolled: Lab, cli: Cli) -> 
     damage(rolled)
     (gap,) = json.loads(cli("journal", "repair", "--yes", "--format", "json").out)
     hidden = cli("query", "t", "--at", str(gap["first_txid"]))
-    assert (hidden.status, "a repair cut txids" in hidden.err) == (10, True)
-    assert f"{gap['first_txid']} to {gap['last_txid']} out" in hidden.err
+    assert (hidden.status, "a repair removed txids" in hidden.err) == (10, True)
+    assert f"{gap['first_txid']} to {gap['last_txid']}" in hidden.err
     never = cli("query", "t", "--at", "1767614400")
-    assert (never.status, "a time needs a unit: 1767614400s" in never.err) == (10, True)
+    assert (never.status, "1767614400s" in never.err) == (10, True)
     # The oldest file goes, as a prune or the hand of an operator takes it.
     rolled.journals()[0].unlink()
     pruned = cli("query", "t", "--at", "1")
-    assert (pruned.status, "was pruned, or its files are gone" in pruned.err) == (10, True)
+    assert (pruned.status, "SOW-ENG-070" in pruned.err and "txid" in pruned.err) == (10, True)

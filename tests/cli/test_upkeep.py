@@ -56,7 +56,7 @@ def test_archive_to_a_url(cli: Cli, lab: Lab, lake: ObjectStore) -> None:
     assert len(lake.names("journal/")) == files
     again = cli("journal", "archive", "--verify", *where)
     assert (again.status, again.out) == (0, "")
-    assert f"{files - 1} segments were read in the archive and found as its manifest says" in again.err
+    assert f"{files - 1} segments were" in again.err
     names = [name for name in lake.names("journal/") if name.endswith(".journal")]
     lake.objects["lake/journal/" + names[-1]] += b"x"
     for dry in (True, False):
@@ -91,14 +91,14 @@ def test_prune_asks_and_says_who_keeps_what(cli: Cli, lab: Lab) -> None:
     assert no.status == 8 and f"remove {files - 1} journal files" in no.err and len(lab.journals()) == files
     dry = cli("journal", "prune", "--keep-size", "0", "--dry-run", *where)
     assert dry.status == 0 and "would be removed" in dry.err and len(lab.journals()) == files
-    assert "past states of topic t would be known from 2026-01-05T08:0" in dry.err
+    assert "past states of topic t would be available from 2026-01-05T08:0" in dry.err
     (lab.directory / "shop.bookmarks").unlink(missing_ok=True)
     # A subscription that has had nothing yet keeps everything.
     told = cli("bookmark", "set", "shop.bookmarks", "0", "--client", "billing", "--sub-id", "1", *where)
     assert told.status == 0, told.err
     held = cli("journal", "prune", "--keep-size", "0", "--yes", *where)
-    assert held.status == 0 and "billing/1 keeps the files from 0000000000 on" in held.err
-    assert "to let go: sowctl bookmark purge" in held.err and len(lab.journals()) == files
+    assert held.status == 0 and "billing/1 needs the files from 0000000000 on" in held.err
+    assert "sowctl bookmark purge" in held.err and len(lab.journals()) == files
     assert [row["removed"] for row in rows(held.out)] == [False] * (files - 1)
     Path("shop.bookmarks").unlink()
     report = cli("journal", "prune", "--keep-size", "0", "--yes", "--summary", "json", *where)
@@ -117,7 +117,7 @@ def test_prune_takes_exactly_one_rule(cli: Cli, lab: Lab) -> None:
     where = ("--config", str(lab.config), "--now", NOW, "--dry-run")
     for options in ((), ("--keep-for", "1d", "--before", "7"), ("--keep-size", "1MB", "--keep-for", "1d")):
         assert "SOW-UPK-002" in cli("journal", "prune", *options, *where).err
-    assert "no file is to go" in cli("journal", "prune", "--keep-for", "1d", *where).err
+    assert "no file to remove" in cli("journal", "prune", "--keep-for", "1d", *where).err
     assert rows(cli("journal", "prune", "--before", "40", *where).out)[0]["removable"] is True
     assert rows(cli("journal", "prune", "--before", NOW, *where).out)[-1]["removable"] is True
     assert cli("journal", "prune", "--before", "12|99|", *where).status == 10

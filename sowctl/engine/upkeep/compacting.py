@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 SPARE_PAGES = 16
 """Pages that the transactions of a copy leave free, at most: 7 were counted in copies of 188 KiB, 12 in one of 47
 MiB."""
-NO_SMALLER = "a copy is no smaller"
-REPAIR = "sowctl store check says what is damaged, sowctl store repair saves the rest"
+NO_SMALLER = "a copy would not be smaller"
+REPAIR = "sowctl store check shows the damage, sowctl store repair saves the other records"
 
 
 def compacted(
@@ -51,7 +51,7 @@ def compacted(
         free = 0.0 if space is None else space.free_pages / space.pages
         report.free_before = round(free, 4)
         if space is not None and free < min_free:
-            report.action, report.note = "left", f"{free:.0%} of its pages are free, fewer than {min_free:.0%}"
+            report.action, report.note = "left", f"{free:.0%} of its pages are free, less than {min_free:.0%}"
             return report
         if dry_run:
             report.dry_run = True

@@ -100,29 +100,29 @@ def file_system(place: Path, mounts: str, flushed: Callable[[Path], float | None
     """Of which kind a directory's file system is, and whether it flushes; ``mounts`` is Linux's mountinfo."""
     name, kind = f"file system of {place}", kind_of(place, mounts)
     if kind is None:
-        yield Diagnosis(name, "absent", "its kind is not known")
+        yield Diagnosis(name, "absent", "unknown type")
     elif kind in NETWORK:
-        hint = "move journal and stores to a disk of this machine: LMDB and locks fail on file systems of others"
-        yield Diagnosis(name, "problem", f"{kind}, a file system of another machine", hint)
+        hint = "move journal and stores to a local disk: LMDB and locks are unreliable on network file systems"
+        yield Diagnosis(name, "problem", f"{kind}, a network file system", hint)
         return
     elif kind in MEMORY:
-        hint = "fine for tests; what must outlive a power cut belongs on a disk"
-        yield Diagnosis(name, "warning", f"{kind}: it is in memory, and gone when the machine stops", hint)
+        hint = "suitable for tests; put data that must survive a power failure on a disk"
+        yield Diagnosis(name, "warning", f"{kind}: in memory, lost when the machine stops", hint)
         return
     elif kind.startswith("fuse"):
-        hint = "make sure that it is of this machine and honours fsync, mmap and flock"
-        yield Diagnosis(name, "warning", f"{kind}, a file system of a program", hint)
+        hint = "check that it is local and supports fsync, mmap and flock"
+        yield Diagnosis(name, "warning", f"{kind}, a user-space file system", hint)
     else:
         yield Diagnosis(name, "ok", kind)
     taken = flushed(place)
     if taken is None:
-        yield Diagnosis(f"flush in {place}", "absent", "it cannot be timed here")
+        yield Diagnosis(f"flush in {place}", "absent", "it cannot be measured here")
     elif taken < HONEST:
         yield Diagnosis(
             f"flush in {place}",
             "warning",
-            f"{taken * 1e6:.0f} us: so fast it has not reached a disk",
-            "a power cut may lose what was acknowledged, unless the cache of the disk has a battery",
+            f"{taken * 1000000.0:.0f} us: too fast to have reached a disk",
+            "a power failure may lose acknowledged messages, unless the disk cache has a battery",
         )
     else:
         yield Diagnosis(f"flush in {place}", "ok", f"{format_duration(taken)}")
@@ -174,7 +174,7 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
     try:
         meta = meta_of(path, instance)
     except SowError as error:
-        yield Diagnosis(name, "problem", error.message, error.hint or f"sowctl store check {topic.name} looks closer")
+        yield Diagnosis(name, "problem", error.message, error.hint or f"sowctl store check {topic.name} shows details")
         return
     space = space_at(path, instance.seam)
     version = f"format {meta.format_version}" + (" (older)" if meta.format_version < FORMAT_VERSION else "")
@@ -196,10 +196,10 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
     ]
     if kept:
         size = sum(one.stat().st_size for one in kept)
-        detail = f"{len(kept)} former files of the store, {format_bytes(size)}"
-        yield Diagnosis(f"kept of {topic.name}", "warning", detail, "remove them when nobody needs them any more")
+        detail = f"{len(kept)} previous store files, {format_bytes(size)}"
+        yield Diagnosis(f"kept of {topic.name}", "warning", detail, "remove them when they are no longer needed")
     if path.stat().st_mode & 0o007:
-        detail = f"everybody on this machine may use {path.name}"
+        detail = f"{path.name} is accessible to all users of this machine"
         yield Diagnosis(f"permissions of {topic.name}", "warning", detail, f"chmod o-rwx {path}")
 
 
@@ -209,8 +209,10 @@ def space_use(name: str, topic: str, detail: str, space: Space, room: int) -> It
     detail += f", {format_bytes(space.file_bytes)} of {format_bytes(space.map_bytes)} of its map, {free:.0%} free"
     large = space.pages >= LEAST_PAGES
     if room < space.used_bytes:
-        words = f"{detail}; {format_bytes(room)} of the disk are left"
-        yield Diagnosis(name, "warning", words, "make room: a rebuild or a compaction needs as much as the store has")
+        words = f"{detail}; {format_bytes(room)} free on the disk"
+        yield Diagnosis(
+            name, "warning", words, "free space: a rebuild or a compaction needs as much as the size of the store"
+        )
     elif large and free >= FREE_SHARE:
         yield Diagnosis(name, "warning", detail, f"sowctl store compact {topic} makes it smaller")
     else:
@@ -218,14 +220,14 @@ def space_use(name: str, topic: str, detail: str, space: Space, room: int) -> It
     oldest = space.oldest
     if oldest is None:
         return
-    who = f"process {oldest.pid}, {space.behind:,} transactions behind, keeps {space.retained_pages:,} pages"
+    who = f"process {oldest.pid}, {space.behind:,} transactions behind, retains {space.retained_pages:,} pages"
     if oldest.seconds is None:
-        hint = f"its process is gone: the next writer to {topic} clears it"
-        yield Diagnosis(f"readers of {topic}", "warning", f"a place of {who}", hint)
+        hint = f"its process has ended: the next writer to {topic} removes it"
+        yield Diagnosis(f"readers of {topic}", "warning", f"a reader slot of {who}", hint)
     elif large and space.retained_pages >= KEPT_SHARE * space.pages:
-        hint = f"the file grows until it ends: see what process {oldest.pid} waits for"
+        hint = f"the file grows until this reader ends: check what process {oldest.pid} is waiting for"
         yield Diagnosis(
-            f"readers of {topic}", "warning", f"{who}, runs for {format_duration(oldest.seconds, whole=True)}", hint
+            f"readers of {topic}", "warning", f"{who}, running for {format_duration(oldest.seconds, whole=True)}", hint
         )
 
 
@@ -255,15 +257,15 @@ def lock_of(name: str, path: Path, words: str, pid: int | None, *, dated: bool =
         yield Diagnosis(
             name,
             "problem",
-            f"held by a process that is stopped{words}",
-            f"kill -CONT {pid} lets it go on, kill {pid} ends it",
+            f"held by a suspended process{words}",
+            f"kill -CONT {pid} resumes it, kill {pid} ends it",
         )
     elif dated and since > HELD_LONG:
         yield Diagnosis(
             name,
             "warning",
             f"held for {format_duration(since, whole=True)}{words}",
-            "others wait for it: see what its process does",
+            "other processes wait for it: check what its process is doing",
         )
     else:
         yield Diagnosis(name, "ok", f"held at the moment{words}")
@@ -290,7 +292,7 @@ def _journal(instance: Instance) -> Iterator[Diagnosis]:
             count, first, last = len(log.files()), log.first_txid, log.last_txid()
         yield Diagnosis("journal", "ok", f"{count:,} files, txid {first:,} to {last:,}")
     except SowError as error:
-        yield Diagnosis("journal", "problem", error.message, error.hint or "sowctl journal check looks closer")
+        yield Diagnosis("journal", "problem", error.message, error.hint or "sowctl journal check shows details")
 
 
 # Clock
@@ -317,11 +319,12 @@ def clock_against(now: int, latest: int, topic: str) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "clock",
             "problem",
-            f"{format_time(now)} is {format_duration((latest - now) / 1e6)} behind the newest entry, of {topic}",
-            "set the clock right: until it has caught up, new messages get the time of that entry",
+            f"the clock, {format_time(now)}, is {format_duration((latest - now) / 1000000.0)} "
+            f"behind the newest entry, of {topic}",
+            "correct the clock: until it catches up, new messages get the time of that entry",
         )
     else:
-        yield Diagnosis("clock", "ok", f"{format_time(now)}, the newest entry is of {format_time(latest)}")
+        yield Diagnosis("clock", "ok", f"{format_time(now)}; the newest entry is of {format_time(latest)}")
 
 
 def _read(path: Path) -> str:

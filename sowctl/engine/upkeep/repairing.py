@@ -133,7 +133,7 @@ class StoreRepair:
             yield RepairItem(topic, "record", "restored", key, txid)
         gone = self._dropped[~self._np.isin(self._dropped, keys[restored])] if len(self._dropped) else self._dropped
         for key in gone.tolist():
-            yield RepairItem(topic, "record", "removed", key, reason="the journal knows that it was deleted")
+            yield RepairItem(topic, "record", "removed", key, reason="the record was deleted, according to the journal")
         for loss in self._folded:
             if loss.key is not None:
                 yield RepairItem(topic, "version", "restored", loss.key, loss.txid)
@@ -156,7 +156,7 @@ class StoreRepair:
         if config is None or topic is None:
             raise RefusedError(
                 "SOW-STO-073",
-                "the record that says whose store this is cannot be read",
+                "cannot read the record with the topic and instance of this store",
                 place=str(self._path),
                 hint="repair it by the name of its topic, with its configuration",
             )
@@ -183,18 +183,19 @@ class StoreRepair:
         if not salvage.found and not self._covered:
             raise DamageError(
                 "SOW-STO-071",
-                "nothing of the store can be read",
+                "no record of the store can be read",
                 place=str(self._path),
-                hint="restore the file from a copy, or put the journals back that reach back to the topic's beginning",
+                hint="restore the file from a copy, or restore all journals since the topic's first entry",
             )
         if salvage.earlier and not self._covered:
-            self._notes.append("it is the state before the last transaction")
+            self._notes.append("the state is that before the last transaction")
             if not earlier:
                 raise RefusedError(
                     "SOW-STO-072",
-                    "only the state before the last transaction can be read: what that deleted would come back",
+                    "only the state before the last transaction can be read; records deleted by the last "
+                    "transaction would return",
                     place=str(self._path),
-                    hint="--earlier takes that state",
+                    hint="--earlier uses that state",
                 )
 
     def _told(self, salvage: Salvage, what: str) -> Iterator[Pairs]:
@@ -237,14 +238,14 @@ class StoreRepair:
             log.need_all()
             if meta is not None:
                 if meta.lineage != log.lineage:
-                    self._notes.append("the store follows another journal, of which nothing is restored")
+                    self._notes.append("the store follows another journal: nothing was restored from the journal")
                     return None
                 check_position(meta, log, (topic.name, topic.message_type), self._path)
             return log
         except (DamageError, MissingError) as error:
             if error.code == REMOVED:
                 raise
-            self._notes.append(f"nothing is restored from the journal: {error.message}")
+            self._notes.append(f"nothing was restored from the journal: {error.message}")
             return None
 
     def _ask(self, log: Journal, meta: StoreMeta | None) -> None:
@@ -261,7 +262,7 @@ class StoreRepair:
                 self._bytes += last.add(block, ref, span)
         except DamageError as error:
             # A deletion may stand in what cannot be read: then a publish before it would bring the record back.
-            self._notes.append(f"nothing is restored from the journal, which is damaged itself: {error.message}")
+            self._notes.append(f"nothing was restored from the journal, which is damaged: {error.message}")
             self._log = None
             return
         self._entries = last.entries
@@ -377,15 +378,17 @@ class StoreRepair:
                 self._losses = [loss for loss in self._losses if not loss.versions]
             report.complete = not self._losses
             if report.complete and self._log is None and not salvage.exact:
-                self._notes.append("the digest is not the one in the file: some records may be older than they were")
+                self._notes.append("the digest does not match that in the file: some records may be older versions")
                 report.complete = False
             if salvage.sequences is None or len(salvage.sequences) != meta.sequences:
-                self._notes.append("sequence numbers of publishers are lost: messages that they repeat are new ones")
+                self._notes.append(
+                    "the sequence numbers of publishers are lost: repeated messages will be published as new ones"
+                )
                 report.complete = False
         else:
             report.lost, report.lost_versions = len(of_records), len(of_versions)
             report.complete = False
-            self._notes.append("how many records there were is not known")
+            self._notes.append("the previous number of records is unknown")
 
     def _is_back(self, loss: Loss, back: Array) -> bool:
         """Whether a record that could not be read by itself was restored; of a stretch it cannot be told."""

@@ -101,12 +101,12 @@ def space(**facts: object) -> Space:
     ("facts", "room", "states", "word"),
     [
         ({}, 1 << 40, ["ok"], "1% free"),
-        ({}, 1 << 20, ["warning"], "make room"),
+        ({}, 1 << 20, ["warning"], "free space"),
         ({"free_pages": 6000}, 1 << 40, ["warning"], "sowctl store compact t"),
         ({"pages": 100, "free_pages": 60}, 1 << 40, ["ok"], "60% free"),
         ({"oldest": ReaderProcess(77, 5, 3.0), "retained_pages": 10}, 1 << 40, ["ok"], "1% free"),
         ({"oldest": ReaderProcess(77, 5, 3.0), "retained_pages": 2000}, 1 << 40, ["ok", "warning"], "process 77"),
-        ({"oldest": ReaderProcess(77, 5, None), "retained_pages": 1}, 1 << 40, ["ok", "warning"], "clears it"),
+        ({"oldest": ReaderProcess(77, 5, None), "retained_pages": 1}, 1 << 40, ["ok", "warning"], "process 77"),
     ],
 )
 def test_use_of_a_store(facts: dict[str, object], room: int, states: list[str], word: str) -> None:

@@ -65,7 +65,7 @@ def copy(
                 chunk = seam.call("file.read", os.read, fd, part if left is None else min(part, left))
                 if not chunk:
                     if left is not None:
-                        raise OSError(f"the file has {left} bytes less than were expected")
+                        raise OSError(f"the file is {left} bytes shorter than expected")
                     return
                 left = None if left is None else left - len(chunk)
                 on_read(len(chunk))

@@ -56,7 +56,7 @@ def written(place: Path, what: str) -> Iterator[None]:
             "SOW-BAK-003",
             f"cannot {what}: {error.strerror or error}",
             place=str(error.filename or place),
-            hint="look at room and permissions there, and run the command again; what was begun is not used",
+            hint="check free space and permissions, and run the command again; the incomplete backup is not used",
         ) from error
 
 
@@ -83,9 +83,9 @@ def locked(directory: Path, seam: Seam, wait: float) -> Iterator[None]:
         if not held:
             raise LockedError(
                 "SOW-BAK-004",
-                f"another process makes a backup here; waited {wait:g} s",
+                f"another process is making a backup here; waited {wait:g} s",
                 place=str(directory),
-                hint="wait for it, or raise --lock-wait",
+                hint="wait for it, or increase --lock-wait",
             )
         yield
     finally:
@@ -95,7 +95,7 @@ def locked(directory: Path, seam: Seam, wait: float) -> Iterator[None]:
 def backups(directory: Path) -> list[Backup]:
     """The backups in a directory, the oldest first. Raises MissingError ``SOW-BAK-005`` where there is none such."""
     if not directory.is_dir():
-        raise MissingError("SOW-BAK-005", "there is no directory of backups here", place=str(directory))
+        raise MissingError("SOW-BAK-005", "the backup directory does not exist", place=str(directory))
     with written(directory, "list the backups"):
         names = sorted(entry.name for entry in directory.iterdir() if (entry / codec.NAME).is_file())
     return [_read(directory / name) for name in names if not name.startswith(".")]
@@ -116,9 +116,12 @@ def chosen(directory: Path, name: str | None) -> Backup:
     if name is not None:
         found = [one for one in found if one.path.name == name]
     if not found:
-        what = "no backup" if name is None else f"no backup {name}"
+        what = "no backups" if name is None else f"no backup {name}"
         raise MissingError(
-            "SOW-BAK-005", f"there is {what} here", place=str(directory), hint="sowctl backup DIR --list shows them"
+            "SOW-BAK-005",
+            f"the directory has {what}",
+            place=str(directory),
+            hint="sowctl backup DIR --list lists the backups",
         )
     found[-1].known  # noqa: B018 - raises where its manifest cannot be used
     return found[-1]

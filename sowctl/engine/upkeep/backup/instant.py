@@ -62,7 +62,7 @@ def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
     """
     config, log = instance.config, instance.log
     if config is None:
-        raise ConfigError("SOW-ENG-020", "a backup is one of an instance: it needs its configuration")
+        raise ConfigError("SOW-ENG-020", "a backup requires the configuration of the instance")
     found = [topic for topic in instance.topics if topic.file is not None and topic.file.exists()]
     stores = [(topic, held.enter_context(open_store(instance, topic.file))) for topic in found if topic.file]
     journal = held.enter_context(open_log(instance, whole=True)) if log is not None and has_log(instance) else None

@@ -117,15 +117,15 @@ def decode(raw: bytes, place: str) -> BackupManifest:
     at = raw.rfind(_SEAL, 0, len(raw) - 1)
     # The seal first: of a file that was changed, no member is believed, its version neither.
     if at < 0 or raw[at:] != _SEAL + xxh3_128_hexdigest(raw[:at]).encode() + b"\n":
-        raise damaged(place, "its last line is not the checksum of what stands before it")
+        raise damaged(place, "the checksum in its last line does not match")
     try:
         version = msgspec.json.decode(raw[:at], type=_Versioned).version
         if version > VERSION:
             raise VersionError(
                 "SOW-BAK-002",
-                f"the backup has format version {version}; this program knows versions up to {VERSION}",
+                f"the backup has format version {version}; this release reads up to {VERSION}",
                 place=place,
-                hint="use the release of sowctl that made it, or a later one",
+                hint="use the release that made it, or a later one",
             )
         return msgspec.json.decode(raw[:at], type=BackupManifest)
     except msgspec.DecodeError as error:
@@ -142,5 +142,5 @@ def damaged(place: str, what: str) -> DamageError:
         "SOW-BAK-001",
         f"the backup is damaged: {what}",
         place=place,
-        hint="use another backup of this directory (sowctl backup DIR --list), and take a new one",
+        hint="use another backup (sowctl backup DIR --list), and make a new one",
     )

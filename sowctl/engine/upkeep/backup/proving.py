@@ -70,7 +70,7 @@ def check_file(path: Path, seam: Seam, on_read: Callable[[int, int], None] | Non
             raise damaged(str(path), f"{finding.id}: {finding.message}")
     # A check that did not come to its end proves nothing.
     if not findings.coverage.complete:
-        raise damaged(str(path), f"not all of the store could be read: {'; '.join(findings.coverage.not_verified)}")
+        raise damaged(str(path), f"the store was read only in part: {'; '.join(findings.coverage.not_verified)}")
 
 
 def _compare(there: Instance, topic: BackedTopic, tree: Path) -> None:
@@ -79,7 +79,7 @@ def _compare(there: Instance, topic: BackedTopic, tree: Path) -> None:
     if (shown.digest, shown.records, shown.versions) != (topic.digest, topic.records, topic.versions):
         raise damaged(
             str(tree / (topic.file or "")),
-            f"topic {topic.topic} has digest {shown.digest} and {shown.records:,} records; at the instant it had "
+            f"topic {topic.topic} has digest {shown.digest} and {shown.records:,} records, not "
             f"{topic.digest} and {topic.records:,}",
         )
 

@@ -109,7 +109,7 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
             end = end_before(log, at)
         whole = (end is None or end.txid >= manifest.last_txid) and (at is None or at >= manifest.time)
         if log is not None and end is not None and txid is not None and txid < log.first_txid - 1:
-            raise _not_reached(f"txid {txid}", f"its journal begins with txid {log.first_txid}", backup)
+            raise _not_reached(f"txid {txid}", f"its journal begins at txid {log.first_txid}", backup)
         time = manifest.time if whole else at or (time_of(log, end) if log is not None and end is not None else 0)
         entries_left_out = LeftOut()
         if log is not None and end is not None and at is not None:
@@ -175,15 +175,15 @@ def _reaching(
             return before[-1]
     what = f"txid {txid}" if txid is not None else format_time(at or 0)
     known = newest.known
-    raise _not_reached(what, f"it ends with txid {known.last_txid} at {format_time(known.time)}", newest)
+    raise _not_reached(what, f"it ends at txid {known.last_txid}, {format_time(known.time)}", newest)
 
 
 def _not_reached(what: str, why: str, backup: Backup) -> MissingError:
     return MissingError(
         "SOW-BAK-006",
-        f"the backup {backup.path.name} does not hold {what}: {why}",
+        f"the backup {backup.path.name} does not have {what}: {why}",
         place=str(backup.path),
-        hint="sowctl backup DIR --list shows what each backup holds",
+        hint="sowctl backup DIR --list shows the txids of each backup",
     )
 
 
@@ -225,7 +225,7 @@ def _store_plan(
             if one.known.time <= time and (there := _same(one, topic)) is not None:
                 return StoreOrigin(there, one)
         raise _not_reached(
-            format_time(time), f"topic {topic.topic} has no journal, and no backup of before has its store", backup
+            format_time(time), f"topic {topic.topic} has no journal, and no earlier backup has its store", backup
         )
     if topic.applied <= end.txid:
         return StoreOrigin(topic, backup)
@@ -237,8 +237,8 @@ def _store_plan(
     if not log.covers((topic.topic, topic.message_type)):
         raise _not_reached(
             f"txid {end.txid}",
-            f"the store of topic {topic.topic} stands at txid {topic.applied}, and the journal does not reach back to "
-            "the topic's first entry",
+            f"the store of topic {topic.topic} is at txid {topic.applied}, and the journal begins "
+            "after the topic's first entry",
             backup,
         )
     return StoreOrigin(topic, None)
@@ -270,9 +270,10 @@ def refuse_taken(to: Path) -> None:
     if to.is_symlink() or (to.exists() and (not to.is_dir() or any(to.iterdir()))):
         raise RefusedError(
             "SOW-BAK-007",
-            "there is something already: an instance is restored into an empty directory only",
+            "the directory is not empty; an instance can only be restored into an empty directory",
             place=str(to),
-            hint="give another directory; stop what uses the instance before the restored one takes its place",
+            hint="give another directory; stop all processes that use the instance before you replace "
+            "it with the restored one",
         )
 
 
@@ -388,7 +389,7 @@ class _Restoring:
                 file.size,
                 file.digest,
             ):
-                raise damaged(str(tree / file.path), "the file does not have the digest of the manifest")
+                raise damaged(str(tree / file.path), "the digest of the file does not match the manifest")
         directory = self.work / manifest.journal
         archive = None if manifest.archive is None else self.work / manifest.archive
         places = {tree / manifest.journal: directory}
@@ -488,5 +489,5 @@ class _Restoring:
         if (built.digest, built.records) != (shown.digest, shown.records):
             raise damaged(
                 str(topic.file),
-                f"topic {topic.name} has digest {shown.digest}; built from the journal it has {built.digest}",
+                f"topic {topic.name} has digest {shown.digest}, but {built.digest} when rebuilt from the journal",
             )

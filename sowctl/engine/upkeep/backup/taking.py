@@ -169,7 +169,7 @@ class _Taking:
         """The newest earlier backup that this one goes on from; why there is none is noted."""
         mine = [one for one in self.earlier if one.known.instance == self.config.name]
         if not mine:
-            self.reason = self.reason or "there is no earlier backup here"
+            self.reason = self.reason or "the directory has no earlier backup"
             return None
         base, log = mine[-1], instant.log
         known = base.known
@@ -177,12 +177,12 @@ class _Taking:
             return base
         # Txids of two histories mean different entries: nothing of the one goes on from the other.
         if known.lineage != log.lineage.hex():
-            self.reason = "the earlier backups are of another history"
+            self.reason = "the earlier backups have another history"
         elif known.last_txid < log.first_txid - 1:
             # Between the two, entries are gone that neither has: nothing may pass for going on from there.
             self.reason = (
-                f"the journal begins with txid {log.first_txid}, behind the end of the earlier backup "
-                f"({known.last_txid}): files between were removed"
+                f"the journal begins at txid {log.first_txid}, after the end of the earlier backup "
+                f"({known.last_txid}): the files between were removed"
             )
         elif known.last_txid > log.end.txid:
             self.reason = "the journal ends before the end of the earlier backup"

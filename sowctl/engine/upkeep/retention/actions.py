@@ -191,7 +191,7 @@ def _schedule(step: ActionStep) -> Schedule:
         return parse_every(dict(step.options).get("Every", ""))
     except ValueError as error:
         raise ConfigError(
-            "SOW-UPK-007", f"Every: {error}", place=str(step.place), hint="sowctl validate shows all mistakes"
+            "SOW-UPK-007", f"Every: {error}", place=str(step.place), hint="sowctl validate shows all errors"
         ) from error
 
 
@@ -216,7 +216,7 @@ def _age(options: Mapping[str, str]) -> Micros:
     try:
         return parse_interval(options.get("Age", "")) // 1000
     except ValueError as error:
-        raise ConfigError("SOW-UPK-007", f"Age: {error}", hint="sowctl validate shows all mistakes") from error
+        raise ConfigError("SOW-UPK-007", f"Age: {error}", hint="sowctl validate shows all errors") from error
 
 
 def _archive(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, dry_run: bool) -> Did:
@@ -254,12 +254,12 @@ def _remove(instance: Instance, options: Mapping[str, str], verbs: ActionVerbs, 
     except MissingError as error:
         return Did(notes=[_no_journal(error)])
     notes = [
-        f"{held.holder} keeps the files from {held.number:010d} on: {held.why}"
-        + (f"; to let go: {held.release}" if held.release is not None else "")
+        f"{held.holder} needs the files from {held.number:010d} on: {held.why}"
+        + (f"; to release them: {held.release}" if held.release is not None else "")
         for held in report.held
     ]
     notes += [
-        f"past states of topic {lost.topic!r} are known from {lost.first_instant or 'an unknown instant'} on"
+        f"past states of topic {lost.topic!r} are available from {lost.first_instant or 'an unknown instant'} on"
         for lost in report.past
     ]
     return Did(report.removed, report.bytes, notes=notes)
@@ -326,7 +326,9 @@ def _usage(instance: Instance, options: Mapping[str, str]) -> tuple[bool, str]:
     try:
         found = os.statvfs(path)
     except OSError as error:
-        raise MissingError("SOW-UPK-008", f"the file system of {path} cannot be asked: {error.strerror}") from error
+        raise MissingError(
+            "SOW-UPK-008", f"cannot get the usage of the file system of {path}: {error.strerror}"
+        ) from error
     used = found.f_blocks - found.f_bfree
     percent = 100 * used / max(1, used + found.f_bavail)
     return percent > float(limit[1]), f"{percent:.1f}% of {path} is used, not more than {limit[1]}%"

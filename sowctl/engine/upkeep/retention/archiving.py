@@ -55,11 +55,11 @@ def archive(
     if target is None or target.resolve() == log.directory.resolve():
         raise ConfigError(
             "SOW-UPK-001",
-            "there is no archive for the journal"
+            "the journal has no archive directory"
             if target is None
-            else "the JournalArchiveDirectory is the JournalDirectory",
+            else "the JournalArchiveDirectory is the same as the JournalDirectory",
             place=str(log.place),
-            hint="give the TransactionLog a JournalArchiveDirectory, best on another device: readers look in both",
+            hint="give the TransactionLog a JournalArchiveDirectory, preferably on another device: readers search both",
         )
     with looked_after(instance, dry_run=dry_run):
         chosen = _chosen(files_of(instance), target, older_than, keep, instance.now)
@@ -106,9 +106,10 @@ def archive_to(
     if target.scheme == "file" and Path("/", target.path).resolve() in own:
         raise RefusedError(
             "SOW-JRN-085",
-            "the journal itself has its files in this directory",
+            "the directory is that of the journal itself",
             place=str(target),
-            hint="give another directory: an archive does not change, and here files are compressed and removed",
+            hint="give another directory: files of an archive never change, but those of the journal "
+            "are compressed and removed",
         )
     with looked_after(instance, dry_run=dry_run):
         finished = [file for file in files_of(instance) if file.is_finished]
@@ -136,7 +137,7 @@ def archive_to(
 def _say_agreed(instance: Instance, run: Sending, verify: bool) -> None:
     if verify:
         many = "1 segment was" if run.agreed == 1 else f"{run.agreed:,} segments were"
-        instance.notify(f"{many} read in the archive and found as its manifest says")
+        instance.notify(f"{many} read from the archive and verified with its manifest")
 
 
 def _old_enough(files: list[SurveyedFile], older_than: int | None, now: int) -> list[SurveyedFile]:

@@ -53,7 +53,7 @@ def compress(
             if not dry_run:
                 packed = pack(path, kind, instance.seam)
                 if packed is None:
-                    instance.notify(f"{path} stays as it is: compressed it would not be smaller")
+                    instance.notify(f"{path} was not compressed: it would not be smaller")
                 else:
                     after = packed.stat().st_size
             yield CompressedFile(file.number, path, target, size, after, file.first_txid, file.last_txid, dry_run)

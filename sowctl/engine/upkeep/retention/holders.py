@@ -111,11 +111,11 @@ def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHold
     replay = f"sowctl replay {shlex.quote(topic.name)}"
     if topic.file is None:
         point = topic.recovery_point.strip()
-        why = f"it has no store: every reader folds it from its RecoveryPoint ({point}) on"
+        why = f"it has no store: each read rebuilds it from its RecoveryPoint ({point})"
         release = None if point.lower() == "now" else "a later RecoveryPoint in the configuration"
         return EntryHolder("RecoveryPoint of", topic.name, recovery_start(topic, log, instance), (ref,), why, release)
     if not topic.file.exists():
-        return EntryHolder("store", topic.name, 0, (ref,), "it is missing, and is made of the journal", replay)
+        return EntryHolder("store", topic.name, 0, (ref,), "it is missing, and is rebuilt from the journal", replay)
     try:
         meta = meta_of(topic.file, instance)
         after = check_position(meta, log, ref, topic.file)
@@ -125,7 +125,7 @@ def _of_topic(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHold
     # A store of another history than this journal goes on from has applied nothing of it, wherever it stands.
     after = after if meta.lineage == log.lineage or former(log, meta.lineage) is not None else 0
     return EntryHolder(
-        "store", topic.name, after, (ref,), f"it has applied everything up to txid {after}", replay, topic.file, topic
+        "store", topic.name, after, (ref,), f"it has applied entries up to txid {after}", replay, topic.file, topic
     )
 
 
@@ -143,7 +143,7 @@ def _of_chains(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHol
         return None
     try:
         after = chains.saved(log.lineage)
-        why = f"its file of chains knows them up to txid {after}"
+        why = f"its file of chains has applied entries up to txid {after}"
     except SowError as error:
         after, why = 0, error.message
     ref = topic.name, topic.message_type
@@ -161,7 +161,7 @@ def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> En
     topics = tuple((name, kind) for kind, name in refs_of(instance, entry))
     conflate = f"sowctl conflate {shlex.quote(entry.name)}"
     if not isinstance(entry_of(instance, (entry.message_type, entry.underlying)), TopicConfig):
-        why = "what it shows is computed from the journal's beginning, as its source is no topic"
+        why = "its state is computed from the start of the journal, because its source is not a topic"
         return EntryHolder("conflated topic", entry.name, 0, topics, why)
     path = place_of(instance, entry)
     kept = None
@@ -172,9 +172,9 @@ def _of_conflated(instance: Instance, log: Journal, entry: ConflatedTopic) -> En
         except SowError:
             kept = None
     if kept is None or kept.lineage != log.lineage.hex() or kept.definition != definition_digest(instance, entry):
-        why = "it has no kept state of this journal, and is computed from its beginning"
+        why = "it has no saved state for this journal, and is computed from its start"
         return EntryHolder("conflated topic", entry.name, 0, topics, why, conflate)
-    why = f"its kept state has taken everything up to txid {kept.applied}"
+    why = f"its saved state has applied entries up to txid {kept.applied}"
     return EntryHolder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
 
 
@@ -192,7 +192,7 @@ def _of_archive(instance: Instance, files: Sequence[SurveyedFile]) -> EntryHolde
         # The txids there say nothing of these files where they are of another journal of this name.
         sending.check(files)
         after = sending.last_txid
-        why = f"it has everything up to txid {after}" if after else "no file was sent there yet"
+        why = f"it has the entries up to txid {after}" if after else "no file was uploaded yet"
     except SowError as error:
         # Whether a file is there is not known, or what is there is not this one: every one stays.
         after, why = 0, error.message
@@ -208,9 +208,9 @@ def _of_queues(instance: Instance) -> Iterator[EntryHolder]:
         with OpenQueue(instance, config) as queue:
             oldest = oldest_needed(queue)
         if oldest is not None:
-            why = f"its oldest message that is not processed, or dead and not forgotten, has txid {oldest}"
+            why = f"its oldest message that is pending, or a dead letter not purged yet, has txid {oldest}"
             name = shlex.quote(config.name)
-            release = f"sowctl queue run {name} -- COMMAND processes it, sowctl queue purge {name} drops it"
+            release = f"sowctl queue run {name} -- COMMAND processes it, sowctl queue purge {name} removes it"
             yield EntryHolder("queue", config.name, oldest - 1, None, why, release)
 
 
@@ -238,7 +238,7 @@ def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple
         files |= {path.resolve(): path for path in sorted(place.glob(f"*{ENDING}")) if path.is_file()}
     for path in files.values():
         if not path.exists():
-            raise MissingError("SOW-UPK-003", "there is no such bookmark store", place=str(path))
+            raise MissingError("SOW-UPK-003", "the bookmark store does not exist", place=str(path))
         yield str(path), FileStore(path, instance.seam, instance.clock)
 
 
@@ -276,6 +276,6 @@ def _of_bookmarks(instance: Instance, log: Journal, name: str, store: BookmarkSt
                 f"sowctl bookmark purge {shlex.quote(name)} --client {shlex.quote(row.who.client)} "
                 f"--sub-id {shlex.quote(row.who.sub_id)}"
             )
-            yield EntryHolder("bookmark", who, after, None, f"its subscription goes on behind txid {after}", release)
+            yield EntryHolder("bookmark", who, after, None, f"its subscription resumes after txid {after}", release)
     finally:
         store.close()

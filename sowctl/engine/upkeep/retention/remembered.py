@@ -72,9 +72,9 @@ def unpack(raw: bytes, place: str) -> dict[str, Remembered] | None:
     if version > VERSION:
         raise VersionError(
             "SOW-UPK-005",
-            f"written in format {version} of remembered actions, this program knows up to {VERSION}",
+            f"the file of action runs has format version {version}; this release reads up to {VERSION}",
             place=place,
-            hint="use the release that wrote it, or a later one; or remove the file: then every action is due",
+            hint="use the release that wrote it, or a later one; or remove the file, which makes every action due",
         )
     try:
         # The checksum proves the bytes, not that this program wrote them.
@@ -99,7 +99,7 @@ def read(path: Path, instance: Instance) -> dict[str, Remembered]:
         raise _trouble(path, error) from error
     found = unpack(raw, str(path))
     if found is None:
-        instance.notify(f"{path} is damaged: when actions last ran is not known, so that all of them are due")
+        instance.notify(f"{path} is damaged: the times of the last runs are unknown, so all actions are due")
     return found or {}
 
 
@@ -154,7 +154,7 @@ def running(path: Path, instance: Instance) -> Iterator[None]:
 def _trouble(path: Path, error: OSError) -> StorageError:
     return StorageError(
         "SOW-UPK-004",
-        f"what is remembered of actions cannot be read or written: {error.strerror or error}",
+        f"cannot read or write the file of action runs: {error.strerror or error}",
         place=str(path),
-        hint="look at permissions and at the disk; an action whose run was not noted down is due again",
+        hint="check permissions and disk; an action whose run was not recorded is due again",
     )

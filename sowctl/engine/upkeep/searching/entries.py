@@ -149,8 +149,8 @@ def require_topic(
                 raise
     elif name not in known:
         near = get_close_matches(name, known, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else "sowctl journal dump shows what there is"
-        raise MissingError("SOW-ENG-012", f"there is no topic {name!r} in this journal", hint=hint, topic=name)
+        hint = f"did you mean {' or '.join(near)}?" if near else "sowctl journal dump shows the topics"
+        raise MissingError("SOW-ENG-012", f"topic {name!r} is not in this journal", hint=hint, topic=name)
     return None
 
 
@@ -207,8 +207,8 @@ def named_topics(
     if len(kinds) > 1:
         raise UsageError(
             "SOW-CLI-086",
-            "the topics are not of one message type",
-            hint="ask for them one after the other, or leave their types out",
+            "the topics have different message types",
+            hint="search them one by one, or remove the types",
         )
     return (frozenset(name for name, _ in topics), kinds.pop()) if topics else (None, None)
 

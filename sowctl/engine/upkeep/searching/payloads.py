@@ -139,7 +139,9 @@ def _compiled(text: str | None) -> Simple | Regex | None:
     try:
         found = compile_pattern(Pattern(text.encode("utf-8", "surrogateescape"), False, span=(0, len(text))), text)
     except ExpressionError as error:
-        raise UsageError("SOW-CLI-085", f"--regex: {error.message}", hint="the pattern is one of PCRE2") from None
+        raise UsageError(
+            "SOW-CLI-085", f"--regex: {error.message}", hint="use a regular expression in PCRE2 syntax"
+        ) from None
     if found is None:
-        raise UsageError("SOW-CLI-085", "--regex: the pattern is empty", hint="leave the option out to pass all")
+        raise UsageError("SOW-CLI-085", "--regex: the pattern is empty", hint="remove the option to match everything")
     return found

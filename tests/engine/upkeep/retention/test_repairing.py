@@ -161,8 +161,8 @@ def test_what_a_queue_knows_of_a_gap_is_kept(tmp_path: Path) -> None:
     wrong, kept = [one for one in check(lab.open()) if one.id == "SOW-QUE-020"]
     assert (wrong.level, kept.level) == (Level.ERROR, Level.WARNING)
     assert wrong.message.startswith("1 messages of the journal are missing") and str(ack + 1) in wrong.message
-    assert wrong.hint is not None and wrong.hint.endswith("what was cut out of the journal is delivered again then")
-    assert kept.message.endswith("such as those of txid 1")
+    assert wrong.hint is not None and "delivered again" in wrong.hint
+    assert kept.message.endswith("txid 1")
 
 
 def test_a_torn_tail_is_cut_with_a_copy(tmp_path: Path) -> None:
