@@ -89,7 +89,7 @@ def test_columns_that_no_row_of_facts_has_are_told(shop: Cli) -> None:
     # txid is that of the row, and no metadata of a record
     assert told.out == "fild,txid\n,1\n,3\n,3\n"
     told = shop("blame", "t", "1", "--columns", "/zz", "--format", "csv")
-    assert told.err.startswith("no row has a column /zz; there are /key, /field, /value, ")
+    assert told.err.startswith("no row has a column /zz; columns: /key, /field, /value, ")
     assert shop("blame", "t", "1", "--columns", "/field,txid", "--format", "csv").err == ""
 
 
@@ -100,7 +100,7 @@ def test_an_instant_in_a_name_and_an_offset_alone_say_what_to_write(shop: Cli) -
 
 
 def test_query_tells_that_like_takes_a_regular_expression(shop: Cli) -> None:
-    words = "LIKE takes a regular expression"
+    words = "LIKE requires a regular expression"
     assert shop("query", "t", "/status LIKE '%ol%'").err.count(words) == 1
     assert shop("query", "t", "/qty = 6 OR NOT (/status LIKE 'ol%')").err.count(words) == 1
     assert words not in shop("query", "t", "/status LIKE '%ol%'", "--quiet").err

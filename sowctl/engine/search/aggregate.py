@@ -53,13 +53,15 @@ class Aggregation:
         from sowctl.expressions.compile import compile_projection
 
         if len(projection.encode("utf-8", "surrogateescape")) > MOST_TEXT:
-            raise UsageError("SOW-QRY-014", f"the projection is longer than {MOST_TEXT:,} bytes")
+            raise UsageError("SOW-QRY-014", f"the projection exceeds the maximum of {MOST_TEXT:,} bytes")
         sources = ((topic,), (kind.name, topic))
         self.program = compile_projection(
             projection, grouping if grouping.strip() else None, sources=sources, extra=functions
         )
         if not kind.constructible:
-            raise UsageError("SOW-QRY-013", f"messages of type {kind.name} cannot be written, so not projected")
+            raise UsageError(
+                "SOW-QRY-013", f"messages of type {kind.name} cannot be constructed, so they cannot be projected"
+            )
         self._kind = kind
         self._topic = topic
         self._environment = environment
@@ -172,7 +174,7 @@ class Aggregation:
         number = int.from_bytes(key, "big")
         return InputError(
             "SOW-QRY-004",
-            f"the message of record {number} cannot be read: {refused.message}",
+            f"record {number} has an invalid message: {refused.message}",
             place=self._topic,
             sow_key=str(number),
         )

@@ -127,8 +127,10 @@ def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: 
     if topic is not None and topic.history is None:
         raise UsageError(
             "SOW-QRY-022",
-            f"topic {topic.name!r} keeps no history",
-            hint="--journal shows what the journals hold" if topic.journalled else "query shows its present records",
+            f"topic {topic.name!r} has no History",
+            hint="use --journal to read the versions from the journals"
+            if topic.journalled
+            else "use query for the current records",
             topic=topic.name,
         )
     rule = retention(topic.history) if topic is not None else None
@@ -167,8 +169,8 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
     if topic is None or not topic.journalled:
         name = topic.name if topic is not None else str(target.path)
         keeps = topic is None or topic.history is not None
-        hint = "leave --journal out" if keeps else "it keeps no history either: query shows its present records"
-        raise MissingError("SOW-QRY-021", f"no journal records {name!r}", hint=hint)
+        hint = "remove --journal" if keeps else "use query for the current records; the topic has no History either"
+        raise MissingError("SOW-QRY-021", f"{name!r} has no journal", hint=hint)
     named = _named(texts, target, None, fields)
     wanted = {key for keys in named for key in keys}
     ref = topic.name, topic.message_type
@@ -178,8 +180,8 @@ def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields
         log.need_all()
         if not log.covers(ref):
             instance.notify(
-                f"topic {topic.name!r}: older journals are gone; what is left begins at {log.first_txid} "
-                f"(looked in {log.searched})"
+                f"topic {topic.name!r}: older journals were removed; the versions begin at txid "
+                f"{log.first_txid} (searched {log.searched})"
             )
         for block in log.blocks(topic=ref):
             # A search through the block's key column, also across two keys: a block that is taken in vain is looked at

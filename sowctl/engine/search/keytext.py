@@ -73,9 +73,7 @@ def keys_meant(
     if fields or naming.mode == "user":
         naming.refuse_unnamed(target)
     if fields and naming.mode != "fields":
-        raise UsageError(
-            "SOW-QRY-005", "this topic has no key fields", hint="give the keys themselves, without --fields"
-        )
+        raise UsageError("SOW-QRY-005", "the topic has no key fields", hint="give SOW keys, without --fields")
     if naming.mode == "user":
         return [[_user_key(text, target)] for text in texts]
     return [_meant(text, naming, fields) for text in texts]
@@ -86,7 +84,7 @@ def not_a_key(text: str) -> UsageError:
     return UsageError(
         "SOW-QRY-001",
         f"{text!r} is not a SOW key",
-        hint="SOW keys are whole numbers from 0 to 18446744073709551615, as query --meta shows them",
+        hint="SOW keys are integers from 0 to 18446744073709551615, as printed by query --meta",
     )
 
 
@@ -105,8 +103,8 @@ class _Naming(Struct, frozen=True):
             domain_of(target.topic)  # raises, with the pattern that a name has to match
         raise UsageError(
             "SOW-QRY-018",
-            "the keys of this file belong to the logical topics of its records",
-            hint="give SOW keys as query --meta shows them, or a configuration and the name of a logical topic",
+            "the keys in this file depend on the logical topics of its records",
+            hint="give SOW keys as printed by query --meta, or a configuration and the name of a logical topic",
         )
 
 
@@ -132,7 +130,7 @@ def _meant(text: str, naming: _Naming, fields: bool) -> list[bytes]:
     if len(parts) == naming.fields:
         found.append(key_digest(prefix(naming.domain), list(map(given_text, parts)))[:8])
     elif fields:
-        raise UsageError("SOW-QRY-002", f"the key has {naming.fields} fields, {len(parts)} values were given")
+        raise UsageError("SOW-QRY-002", f"the key has {naming.fields} fields, but {len(parts)} values were given")
     return found
 
 

@@ -106,7 +106,7 @@ class Lacking:
         for one in walk(node):
             text = one.pattern.text if isinstance(one, Like) else b""
             if text.startswith(b"%") or text.endswith(b"%"):
-                self._notify("LIKE takes a regular expression, in which % is an ordinary character; write .* for it")
+                self._notify("LIKE requires a regular expression, in which % has no special meaning; write .* instead")
                 return
 
     def met(self, fields: Iterable[tuple[str | int, ...]]) -> None:
@@ -126,14 +126,14 @@ class Lacking:
     def refuse(self) -> None:
         """Raise UsageError ``SOW-QRY-024`` for the first field that no record has."""
         for path, near in (self._missing or {}).items():
-            hint = f"did you mean {near}?" if near is not None else "leave --strict out to take it for NULL"
+            hint = f"did you mean {near}?" if near is not None else "remove --strict to treat it as NULL"
             raise UsageError("SOW-QRY-024", self._words(path), hint=hint)
 
     def _words(self, path: Path) -> str:
         topics = ", ".join(dict.fromkeys(self._names))
         if self._certain:
             return f"no record of {topics} {LACKS} {path}"
-        return f"none of the {self._looked:,} records looked at of {topics} {LACKS} {path}"
+        return f"none of the first {self._looked:,} records of {topics} {LACKS} {path}"
 
 
 class Unknown(DescribedStruct, frozen=True):

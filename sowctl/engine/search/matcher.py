@@ -63,7 +63,7 @@ class Matcher:
                 self.filter = compile_filter(text, extra=self.functions)
             if self.filter.slots and not self.type.filterable:
                 raise UsageError(
-                    "SOW-QRY-003", f"messages of type {kind.name} have no fields: this filter cannot be applied"
+                    "SOW-QRY-003", f"messages of type {kind.name} have no fields, so they cannot be filtered by fields"
                 )
             self._shows = seen and kind.json_text
 
@@ -191,9 +191,9 @@ class Matcher:
             number = int.from_bytes(keys[first.index], "big")
             raise InputError(
                 "SOW-QRY-004",
-                f"the message of record {number} cannot be read: {first.message}",
+                f"record {number} has an invalid message: {first.message}",
                 place=self.topic,
-                hint="its topic takes messages unseen; query it by key, or without a filter",
+                hint="the topic accepts messages unparsed; query the record by key, or without a filter",
                 sow_key=str(number),
             )
         return rows

@@ -20,9 +20,9 @@ TEXTS = {"orderby": "order_by"}
 """Name in the text, field of :class:`~sowctl.engine.options.QueryOptions`."""
 BOOKMARK, LITERAL = "bookmark", "non_regex_topic"
 IGNORED = {
-    "timestamp": "--meta prints the time of every record",
-    "no_sowkey": "SOW keys are printed with --meta alone",
-    "send_keys": "records are printed whole, their key fields among them",
+    "timestamp": "--meta prints the time of each record",
+    "no_sowkey": "only --meta prints SOW keys",
+    "send_keys": "records are printed completely, including their key fields",
 }
 """What is about the messages of a connection: names, and how it is with files."""
 _SWITCH = {"true": True, "false": False}
@@ -52,7 +52,7 @@ def parse_option_text(text: str) -> Mapping[str, str]:
         if not name:
             raise _wrong(text, at, "a name is missing")
         if name in found:
-            raise _wrong(text, at, f"{name} is given twice")
+            raise _wrong(text, at, f"duplicate option {name}")
         found[name] = value.removeprefix("[").removesuffix("]") if value.startswith("[") else value
         if not equals:
             found[name] = "true"
@@ -74,7 +74,7 @@ def _end(text: str, at: int) -> int:
         elif sign == "]":
             depth -= 1
             if depth < 0:
-                raise _wrong(text, at, "a bracket closes that was never opened")
+                raise _wrong(text, at, "a closing bracket has no opening bracket")
         elif sign == "," and not depth:
             return at
         at += 1
@@ -90,7 +90,7 @@ def with_option_text(options: QueryOptions, text: str) -> Told:
     for name, value in parse_option_text(text).items():
         if name in NUMBERS:
             if not value.isascii() or not value.isdecimal():
-                raise _wrong(text, 0, f"{name} is a whole number, not {value!r}")
+                raise _wrong(text, 0, f"{name} must be an integer, not {value!r}")
             changes[NUMBERS[name]] = int(value)
         elif name in LISTS or name in TEXTS:
             changes[LISTS.get(name) or TEXTS[name]] = value
@@ -105,14 +105,14 @@ def with_option_text(options: QueryOptions, text: str) -> Told:
             raise _unknown(name)
     for field in changes:
         if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
-            raise _wrong(text, 0, f"{field} is given twice, by an option of its own and here")
+            raise _wrong(text, 0, f"{field} is given both as an option and in --options")
     return Told(replace(options, **changes), bookmark, literal, tuple(notes))
 
 
 def _switch(text: str, name: str, value: str) -> bool:
     found = _SWITCH.get(value.lower())
     if found is None:
-        raise _wrong(text, 0, f"{name} is true or false, not {value!r}")
+        raise _wrong(text, 0, f"{name} must be true or false, not {value!r}")
     return found
 
 
@@ -122,10 +122,10 @@ def _unknown(name: str) -> UsageError:
     known = [*NUMBERS, *LISTS, *TEXTS, BOOKMARK, LITERAL, *IGNORED]
     near = get_close_matches(name, known, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
-    return UsageError("SOW-QRY-017", f"there is no query option {name!r}", hint=f"{meant}known: {', '.join(known)}")
+    return UsageError("SOW-QRY-017", f"unknown query option {name!r}", hint=f"{meant}valid options: {', '.join(known)}")
 
 
 def _wrong(text: str, at: int, what: str) -> UsageError:
     return UsageError(
-        "SOW-QRY-017", f"option text, character {at + 1}: {what}", hint="such as top_n=10,select=[-/,+/id]"
+        "SOW-QRY-017", f"option text, character {at + 1}: {what}", hint="write options like top_n=10,select=[-/,+/id]"
     )

@@ -19,11 +19,13 @@ MAX_BATCH = 10_000
 def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
     """Raise UsageError ``SOW-QRY-010`` to ``SOW-QRY-012`` and ``SOW-QRY-015`` for options that do not go together."""
     if options.skip_n is not None and options.top_n is None:
-        raise UsageError("SOW-QRY-010", "an offset (skip_n) needs a limit (top_n)", hint="add --limit")  # C61
+        raise UsageError("SOW-QRY-010", "an offset (skip_n) requires a limit (top_n)", hint="add --limit")  # C61
     if not 1 <= options.batch_size <= MAX_BATCH:
-        raise UsageError("SOW-QRY-011", f"a batch size is 1 to {MAX_BATCH}, not {options.batch_size}")  # C62
+        raise UsageError(
+            "SOW-QRY-011", f"the batch size must be from 1 to {MAX_BATCH}, not {options.batch_size}"
+        )  # C62
     if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:
-        raise UsageError("SOW-QRY-012", "top_n and skip_n are not negative")
+        raise UsageError("SOW-QRY-012", "top_n and skip_n must not be negative")
     check_aggregated(options.projection, options.grouping, options.select, targets)
 
 
@@ -33,14 +35,18 @@ def check_aggregated(
     """Raise UsageError ``SOW-QRY-015`` for a projection that is not fully said, or does not go with the rest."""
     if (projection is None) != (grouping is None):  # C71
         missing = "projection" if projection is None else "grouping"
-        more = "" if projection is None else "; --grouping '' makes one group; fields of each record: --select"
-        raise UsageError("SOW-QRY-015", f"an aggregated query needs a {missing} as well", hint=f"add --{missing}{more}")
+        more = (
+            ""
+            if projection is None
+            else "; --grouping '' makes one group of all records; to select fields of each record, use --select"
+        )
+        raise UsageError("SOW-QRY-015", f"an aggregated query also requires a {missing}", hint=f"add --{missing}{more}")
     if projection is not None and select is not None:
-        hint = "name the fields that are wanted in --projection"
-        raise UsageError("SOW-QRY-015", "an aggregated query takes no select list", hint=hint)
+        hint = "name the fields in --projection"
+        raise UsageError("SOW-QRY-015", "an aggregated query has no select list", hint=hint)
     if projection is not None and len(targets) != 1:
-        hint = "name the topic itself, not a pattern"
-        raise UsageError("SOW-QRY-015", "an aggregated query reads one topic", hint=hint)
+        hint = "name a single topic instead of a pattern"
+        raise UsageError("SOW-QRY-015", "an aggregated query requires a single topic", hint=hint)
 
 
 def order_of(text: str | None) -> tuple[OrderKey, ...]:
@@ -66,8 +72,8 @@ def after_of(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
     if options.after_key is None:
         return None
     if options.order_by is not None or options.by_time or len(targets) != 1:
-        reason = "one topic in the order of its keys"
-        hint = "leave out --order-by, or page with --top-n and --skip-n"
-        raise UsageError("SOW-QRY-016", f"going on after a key needs {reason}", hint=hint)
+        reason = "a single topic in key order"
+        hint = "remove --order-by, or page with --top-n and --skip-n"
+        raise UsageError("SOW-QRY-016", f"continuing after a key requires {reason}", hint=hint)
     topic = targets[0].topic
     return key_of(options.after_key, "fields") if topic is None else keys_of((options.after_key,), topic)[0]

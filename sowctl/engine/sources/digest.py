@@ -68,7 +68,7 @@ def digest_of(source: CurrentSource, target: Target, now: int) -> Digest:
     total, records, versions = count(source, target, now)
     note = None
     if target.topic is not None and now < source.meta.removal_mark:
-        note = "the clock stands before the latest removal of expired records: a rebuilt store may hold more"
+        note = "the clock is earlier than the last removal of expired records: a rebuilt store may have more records"
     return Digest(source.topic, source.message_type, text_of(total), records, versions, source.last_txid, note)
 
 

@@ -46,7 +46,7 @@ def names_for(
         if envelope.topic is None:
             refused.setdefault(index, Refusal(index, NOT_OURS, "it names no logical topic"))
         elif not 0 < len(name) <= MAX_LOGICAL or not matches(envelope.topic):
-            text = f"{envelope.topic[:80]!r} is no logical topic of {topic.name!r}"
+            text = f"{envelope.topic[:80]!r} is not a logical topic of {topic.name!r}"
             refused.setdefault(index, Refusal(index, NOT_OURS, text))
         # Also for refused messages: the column stays as long as the batch.
         names.append(name)

@@ -117,7 +117,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
     if at >= first:
         return Way(Means.PRESENT, at, clock, current)
     if not topic.journalled:
-        raise _too_early(topic, first, "it keeps no history and has no journal")
+        raise _too_early(topic, first, "it has no History and no journal")
     # The whole journal is judged, its end too: a fold over a journal that lost its end would be a wrong state.
     log = stack.enter_context(open_whole_log(instance))
     try:
@@ -125,7 +125,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
         # past.
         refuse_unlogged_past(topic, current.meta, log)
     except RefusedError as error:
-        why = "the journal does not hold what was published before the topic was journalled"
+        why = "the journal does not have the records published before the topic was added to it"
         raise _too_early(topic, first, why) from error
     # Every state of a transient topic begins behind its RecoveryPoint; that of a store begins with the journal.
     after = 0 if topic.file is not None else recovery_start(topic, log, instance)
@@ -163,7 +163,7 @@ def open_range(instance: Instance, topic: TopicConfig, since: int, until: int | 
     MissingError ``SOW-QRY-021`` where no journal records the topic, and what opening it raises.
     """
     if not topic.journalled:
-        raise MissingError("SOW-QRY-021", f"no journal records {topic.name!r}", hint="give one instant, not a range")
+        raise MissingError("SOW-QRY-021", f"{topic.name!r} has no journal", hint="give one instant instead of a range")
     whole = topic.whole
     with ExitStack() as stack:
         log = stack.enter_context(open_whole_log(instance))
@@ -192,9 +192,9 @@ def open_file_at(instance: Instance, path: Path, at: int) -> Source:
     base.close()
     raise MissingError(
         "SOW-ENG-050",
-        f"the state at {format_time(at)} is not known: the file holds no versions",
+        f"the state at {format_time(at)} is unknown: the file has no versions",
         place=str(path),
-        hint=f"the first instant that can be answered is {format_time(last)}",
+        hint=f"the earliest available instant is {format_time(last)}",
     )
 
 
@@ -226,7 +226,7 @@ def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
     removed = way.current.meta.removal_mark if expires(topic.expiration) else 0
     provable, touched = provable_from(way.log, ref, max(way.log.before(ref).last_time, removed))
     if way.at < provable:
-        raise _too_early(topic, provable, "older journals are gone")
+        raise _too_early(topic, provable, "older journals were removed")
     then = _folded(instance, topic, way.log, way.after, way.at, way.clock)
     return _Pieced(way.current, then, touched, topic, way.at)
 
@@ -307,8 +307,8 @@ class _Pieced(Source):
 def _too_early(topic: TopicConfig, first: int, why: str) -> MissingError:
     return MissingError(
         "SOW-ENG-050",
-        f"the state of topic {topic.name!r} at that instant is not known: {why}",
-        hint=f"the first instant that can be answered is {format_time(first)}",
+        f"the state of topic {topic.name!r} at that instant is unknown: {why}",
+        hint=f"the earliest available instant is {format_time(first)}",
         topic=topic.name,
         first_instant=format_time(first),
     )

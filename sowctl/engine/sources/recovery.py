@@ -54,7 +54,9 @@ def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instan
     found = last_of(log, wanted, instance)
     if found is not None:
         return found.txid
-    instance.notify(f"the RecoveryPoint {wanted} of topic {topic.name!r} is not in the journals: it recovers nothing")
+    instance.notify(
+        f"the RecoveryPoint {wanted} of topic {topic.name!r} is not in the journals: no record is recovered"
+    )
     return log.last_txid()
 
 
@@ -96,7 +98,7 @@ def missing_start(instance: Instance, topic: TopicConfig, log: Journal) -> int:
     if topic.durability == "persistent" and not reaches(topic, log, start):
         raise not_covered(topic, log)
     if topic.file is not None:
-        instance.notify(f"the store of topic {topic.name!r} is missing: reading it from the journals")
+        instance.notify(f"the store of topic {topic.name!r} is missing: reading the journals instead")
     return start
 
 

@@ -51,13 +51,13 @@ def verify(
     # none.
     frozen = replace(instance, clock=lambda: now)
     if options.until_txid is not None or options.until_time is not None:
-        raise UsageError("SOW-RPL-005", "--verify compares the present state; it takes no --until")
+        raise UsageError("SOW-RPL-005", "--verify compares the current state, so it cannot be combined with --until")
     if topic.file is None:
         return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
     ref = topic.name, topic.message_type
     if not topic.file.exists():
         if log.topic_state(ref).last_txid == 0:
-            return ReplayReport.of(topic, "skipped", note="nothing was ever published")
+            return ReplayReport.of(topic, "skipped", note="no message was ever published")
         return ReplayReport.of(topic, "differs", note="the store is missing")
     try:
         meta = meta_of(topic.file, instance)
@@ -113,8 +113,8 @@ def _partly(
             compared += len(keys)
             wrong += sum(found.get(key) != expected.get(key) for key in keys)
     if wrong:
-        report.action, report.note = "differs", f"{wrong:,} of the {compared:,} keys in the journals differ; {begin}"
+        report.action, report.note = "differs", f"{wrong:,} of {compared:,} compared keys differ; {begin}"
         return report
     report.action = "not verified"
-    report.note = f"{begin}: older records cannot be compared; the {compared:,} keys in them agree"
+    report.note = f"{begin}: earlier records cannot be compared; all {compared:,} compared keys agree"
     return report

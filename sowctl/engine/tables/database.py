@@ -205,8 +205,8 @@ class Database:
         for one in tables:
             other = first.setdefault(one.name.lower(), one)
             if not other.is_same(one):
-                words = f"tables {other.name!r} and {one.name!r} differ in capitals alone, which are one to SQL"
-                hint = "ask for one of them in a statement of its own: CREATE TABLE x AS SELECT ..."
+                words = f"tables {other.name!r} and {one.name!r} differ only in case, which SQL ignores"
+                hint = "use one of them in a separate statement: CREATE TABLE x AS SELECT ..."
                 raise UsageError("SOW-EXC-020", words, hint=hint)
 
         def read_tables(moment: ViewInstant) -> dict[str, pyarrow.Table]:
@@ -219,7 +219,7 @@ class Database:
         made: dict[str, pyarrow.Table] = {}
         if tables:
             refs = dict.fromkeys(chain.from_iterable(one.refs(instance) for one in tables))
-            made = together(instance, list(refs), None, open_entry, read_tables, what="what the statement names")
+            made = together(instance, list(refs), None, open_entry, read_tables, what="the tables of the statement")
         for name, table in made.items():
             self._connection.register(name, table)
         return list(made)
@@ -237,8 +237,8 @@ class Database:
         if names is not None and (match := _NO_COLUMN.search(words)) is not None:
             # The candidates that DuckDB names are those that the statement names itself: no others were read.
             if self._empty:
-                words = f"{match[0]}, and table {self._empty[0]!r} has no records that would say which columns it has"
-                hint = "count(*) and the names of its key fields need no records"
+                words = f"{match[0]}, and table {self._empty[0]!r} has no records, so its columns are unknown"
+                hint = "without records, only count(*) and the names of its key fields can be used"
                 return UsageError("SOW-EXC-024", words, hint=hint)
             fields = [one for name in names.tables for one in fields_of(self._instance, name)]
             near = get_close_matches(match[1].lower(), fields, n=1)

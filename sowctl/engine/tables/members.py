@@ -45,8 +45,8 @@ def _alike(names: Iterable[str]) -> list[list[str]]:
 
 def _refusal(table: str, alike: Sequence[str]) -> UsageError:
     shown = " and ".join(map(repr, alike))
-    words = f"members {shown} of table {table!r} differ in capitals alone, which SQL does not tell apart"
-    hint = "write one of them exactly, and no *, in a statement of its own: CREATE TABLE x AS SELECT ..."
+    words = f"members {shown} of table {table!r} differ only in case, which SQL ignores"
+    hint = "name one of them exactly instead of *, in a separate statement: CREATE TABLE x AS SELECT ..."
     return UsageError("SOW-EXC-023", words, hint=hint)
 
 
@@ -57,11 +57,11 @@ def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = (
     path = (*above, field.name)
     # The items of an array have no name of their own.
     if not field.name or "\0" in field.name:
-        what = "an empty name" if not field.name else f"a name with a zero character, {field.name!r}"
-        words = f"table {table!r} has a member with {what}, which SQL cannot have"
+        what = "an empty name" if not field.name else f"a name with a NUL character, {field.name!r}"
+        words = f"table {table!r} has a member with {what}, which SQL does not support"
         if above:
             words += f", in {'/'.join(above)!r}"
-        raise UsageError("SOW-EXC-023", words, hint="name the columns that are needed instead of *, or take query")
+        raise UsageError("SOW-EXC-023", words, hint="name the required columns instead of *, or use sowctl query")
     kind = field.type
     while pa.types.is_list(kind):
         kind = kind.value_type
@@ -71,5 +71,5 @@ def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = (
         _refuse_unnamed(table, inner, path)
     for alike in _alike(inner.name for inner in kind):
         shown = " and ".join("/".join((*path, one)) for one in alike)
-        words = f"members {shown} of table {table!r} differ in capitals alone, which SQL does not tell apart"
-        raise UsageError("SOW-EXC-023", words, hint="name other columns instead of *, or take query")
+        words = f"members {shown} of table {table!r} differ only in case, which SQL ignores"
+        raise UsageError("SOW-EXC-023", words, hint="name other columns instead of *, or use sowctl query")

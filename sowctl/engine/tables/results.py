@@ -133,9 +133,9 @@ class Result:
                 shown = "Parquet" if name == PARQUET else "Arrow"
                 kind = str(self._types[place])
                 words = (
-                    f"row {before + row + 1}, column {self.names[place]} ({kind}): {shown} has no place for {problem}"
+                    f"row {before + row + 1}, column {self.names[place]} ({kind}): {shown} does not support {problem}"
                 )
-                hint = f"take CAST({_quoted(self.names[place])} AS VARCHAR), or a format of text such as ndjson"
+                hint = f"use CAST({_quoted(self.names[place])} AS VARCHAR), or a text format such as ndjson"
                 return InputError("SOW-EXC-022", words, hint=hint)
         raise AssertionError("a column is refused for one of its values")
 
@@ -203,8 +203,8 @@ def _fetched(kind: Any, *, key: bool = False) -> str:
 def _type_of(kind: Any) -> ResultType:
     found = TYPES.get(kind.id)
     if found is None:
-        words = f"a result has the type {kind}, and it is not known how its values go out"
-        raise InputError("SOW-EXC-022", words, hint="take CAST(... AS VARCHAR) of the column")
+        words = f"a column of the result has the unsupported type {kind}"
+        raise InputError("SOW-EXC-022", words, hint="use CAST(... AS VARCHAR) for the column")
     return found
 
 
@@ -516,7 +516,7 @@ def _milliseconds(array: pyarrow.Array) -> pyarrow.Array:
     try:
         return _finite_instants(array).cast(pa.timestamp("ms"))
     except pa.ArrowInvalid:
-        raise _Unfit("a time so far from 1970 in milliseconds") from None
+        raise _Unfit("a time outside its range of milliseconds") from None
 
 
 def _hugeints(array: pyarrow.Array) -> pyarrow.Array:
@@ -552,7 +552,7 @@ def _intervals(array: pyarrow.Array) -> pyarrow.Array:
     found = [None if text is None else _interval_parts(text) for text in array.to_pylist()]
     for one in found:
         if one is not None and abs(one[2]) * 1000 > _MAX_NANOSECONDS:
-            raise _Unfit("an interval of so many nanoseconds")
+            raise _Unfit("an interval of more than {_MAX_NANOSECONDS} nanoseconds")
     made = [None if one is None else pa.MonthDayNano([one[0], one[1], one[2] * 1000]) for one in found]
     return pa.array(made, pa.month_day_nano_interval())
 

@@ -96,7 +96,7 @@ def source_of(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig | Ot
     """The entry that a conflated topic copies. Raises MissingError ``SOW-ENG-012``."""
     found = config.find(entry.underlying, entry.message_type)
     if not found:
-        text = f"there is no topic {entry.underlying!r} of type {entry.message_type}"
+        text = f"topic {entry.underlying!r} of type {entry.message_type} does not exist"
         raise MissingError("SOW-ENG-012", text, topic=entry.underlying)
     return found[0]
 
@@ -128,13 +128,13 @@ def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
             names = " -> ".join(one.name for one in [*path[path.index(found) :], found])
             raise ConfigError(
                 "SOW-VIW-004",
-                f"views or conflated topics read each other in a circle: {names}",
-                hint="let one of them read a Topic; sowctl validate tells where they are",
+                f"circular views or conflated topics: {names}",
+                hint="let one of them read a Topic; sowctl validate shows where they are defined",
             )
         if len(path) >= DEEPEST:
             raise ConfigError(
                 "SOW-VIW-004",
-                f"below {entry.name!r} more than {DEEPEST} views or conflated topics stand on each other",
+                f"more than {DEEPEST} views or conflated topics are nested below {entry.name!r}",
                 hint="let one of them read a Topic",
             )
         if found not in done:
@@ -178,8 +178,8 @@ def not_a_topic(entry: OtherEntry) -> UsageError:
     """The error for an entry that has no store of its own where one is needed."""
     return UsageError(
         "SOW-ENG-031",
-        f"{entry.name!r} is a {entry.kind}, not a topic with a store of its own",
-        hint="it follows the topics that it is made of: publish to these, and delete there",
+        f"{entry.name!r} is a {entry.kind}, which has no store of its own",
+        hint="publish to its source topics, and delete there",
         topic=entry.name,
         kind=entry.kind,
     )

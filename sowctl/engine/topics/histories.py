@@ -39,12 +39,12 @@ def undone_store(applied: int, ended: Ended, log: Journal, place: Path) -> Damag
     """DamageError ``SOW-ENG-089``: the store at ``place`` has applied what a restore has undone."""
     return DamageError(
         "SOW-ENG-089",
-        f"the store stands at txid {applied} of history {short_name(ended.lineage)}, which {_end(ended)}; "
-        f"the journal is of history {short_name(log.lineage)}, which goes on at "
+        f"the store is at txid {applied} of history {short_name(ended.lineage)}, which "
+        f"{_end(ended)}; the journal has history {short_name(log.lineage)}, which continues at "
         f"txid {ended.above + 1}",
         place=str(place),
-        hint="put the store back beside the journal of its own history; sowctl replay makes the store anew from the "
-        "journal that is here and keeps the present file",
+        hint="restore the store together with the journal of its history; or run sowctl replay, "
+        "which rebuilds the store from this journal and keeps the current file",
         **_facts(ended, log),
     )
 
@@ -53,12 +53,12 @@ def undone_place(what: str, ended: Ended, log: Journal) -> MissingError:
     """MissingError ``SOW-ENG-072``: ``what`` (in words) names an entry that a restore has undone."""
     return MissingError(
         "SOW-ENG-072",
-        f"{what} is a place in history {short_name(ended.lineage)} that was undone: it {_end(ended)}; "
-        f"the journals are of history {short_name(log.lineage)}, which goes on at "
-        f"txid {ended.above + 1}",
+        f"{what} is a position in history {short_name(ended.lineage)} that was undone: it "
+        f"{_end(ended)}; the journals have history {short_name(log.lineage)}, which continues "
+        f"at txid {ended.above + 1}",
         place=log.searched,
-        hint="what was received behind that txid is not in this instance: take its state anew (query, then subscribe), "
-        f"or go on from txid {ended.last_txid}",
+        hint="messages received after that txid are not in this instance: read the current state "
+        f"again (query, then subscribe), or continue after txid {ended.last_txid}",
         **_facts(ended, log),
     )
 
@@ -73,17 +73,17 @@ def maybe_undone(what: str, log: Journal) -> MissingError | None:
     ended = log.histories[-1]
     return MissingError(
         "SOW-ENG-072",
-        f"{what} is not in the journals of history {short_name(log.lineage)}; it may be a place in history "
-        f"{short_name(ended.lineage)} that was undone: it {_end(ended)}",
+        f"{what} is not in the journals of history {short_name(log.lineage)}; it may be a "
+        f"position in history {short_name(ended.lineage)} that was undone: it {_end(ended)}",
         place=log.searched,
-        hint="take the state anew (query, then subscribe); to begin elsewhere all the same: --bookmark-not-found",
+        hint="read the current state again (query, then subscribe); to start elsewhere, use --bookmark-not-found",
         **_facts(ended, log),
     )
 
 
 def _end(ended: Ended) -> str:
     """What became of a history, as a clause about it."""
-    return f"was ended by a restore at {format_time(ended.time)} with txid {ended.last_txid}"
+    return f"ended with a restore at {format_time(ended.time)}, at txid {ended.last_txid}"
 
 
 def _facts(ended: Ended, log: Journal) -> dict[str, Any]:

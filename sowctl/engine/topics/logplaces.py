@@ -88,7 +88,7 @@ def find_place(instance: Instance, text: str, directory: Place | None = None) ->
     if found is None:
         raise maybe_undone(f"bookmark {bookmark}", log) or MissingError(
             "SOW-ENG-070",
-            f"the journals hold no entry with bookmark {bookmark}",
+            f"bookmark {bookmark} is not in the journals",
             hint="sowctl journal dump shows the bookmarks of all entries",
         )
     return found
@@ -140,7 +140,7 @@ def _of_txid(instance: Instance, txid: int, directory: Place | None) -> LogPlace
             return found
         raise MissingError(
             "SOW-ENG-070",
-            f"the journals hold no entry with txid {txid}; they go from {log.first_txid} to {last}",
+            f"txid {txid} is not in the journals, which have txids {log.first_txid} to {last}",
             hint=_why_missing(log, txid),
         )
 
@@ -148,8 +148,11 @@ def _of_txid(instance: Instance, txid: int, directory: Place | None) -> LogPlace
 def _why_missing(log: Journal, txid: int) -> str:
     """Why there is no entry with ``txid``, as far as the journal tells, and what has it."""
     if 0 < txid < log.first_txid:
-        return f"what came before txid {log.first_txid} was pruned, or its files are gone: a backup of before has it"
+        return (
+            f"entries before txid {log.first_txid} were pruned, or their files are missing; an "
+            "older backup may have them"
+        )
     for gap in log.gaps():
         if gap.first_txid <= txid <= gap.last_txid:
-            return f"a repair cut txids {gap.first_txid} to {gap.last_txid} out; their bytes are in {gap.receipt}"
-    return f"a time needs a unit: {txid}s or {txid}ms since 1970"
+            return f"a repair removed txids {gap.first_txid} to {gap.last_txid}; their bytes are in {gap.receipt}"
+    return f"a time requires a unit: {txid}s or {txid}ms since 1970"

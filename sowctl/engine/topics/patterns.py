@@ -60,8 +60,8 @@ def unmatched(instance: Instance, pattern: str, message_type: str | None, *, der
     ]
     hint = "sowctl info lists the topics"
     if found:
-        hint = f"{found[0].name!r} is a {found[0].kind}, not a topic with a store of its own"
-    return MissingError("SOW-ENG-014", f"no {what} matches the pattern {pattern!r}", hint=hint)
+        hint = f"{found[0].name!r} is a {found[0].kind}, which has no store of its own"
+    return MissingError("SOW-ENG-014", f"pattern {pattern!r} matches no {what}", hint=hint)
 
 
 def renames(entry: OtherEntry) -> bool:

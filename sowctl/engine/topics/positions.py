@@ -135,9 +135,9 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
         # Who asks for the present alone may go on from the stores; here everything that was asked for is gone.
         raise DamageError(
             "SOW-JRN-013",
-            f"the journal has no file any more; it had txids up to {known}",
+            f"all journal files are missing; the journal had txids up to {known}",
             place=error.place,
-            hint="restore its files from a copy; to go on without them see 'Accepting a loss' in sow-journal(5)",
+            hint="restore its files from a copy; to continue without them, see 'Accepting a loss' in sow-journal(5)",
             last_txid=known,
         ) from None
 
@@ -195,10 +195,10 @@ def refuse_lost_log(instance: Instance, topic: Topic, meta: StoreMeta) -> None:
     if last > meta.applied:
         raise DamageError(
             "SOW-JRN-013",
-            f"the journal has no file any more, but txid {last} of topic {topic[0]!r} was acknowledged, and its store "
-            f"ends with txid {meta.applied}: entries between are missing",
+            f"all journal files are missing, but txid {last} of topic {topic[0]!r} was "
+            f"acknowledged, and its store ends at txid {meta.applied}: the entries between are lost",
             place=str(log.directory),
-            hint="restore the journal from a copy; to go on without it see 'Accepting a loss' in sow-journal(5)",
+            hint="restore the journal from a copy; to continue without it, see 'Accepting a loss' in sow-journal(5)",
             offset=0,
             first_txid=meta.applied + 1,
             last_txid=last,
@@ -223,9 +223,9 @@ def note_unlocked(instance: Instance, path: Path) -> None:
     """Say that a store is read without locks, and to who wants to know more what that may lead to."""
     instance.notify_once(
         "unlocked",
-        "reading without locks: lock files may not be written here",
-        f"{path.name}-lock or {path.name}-gate may not be written; while another process writes to the store, reading "
-        "it may end with status 11; what is printed is always one state",
+        "lock files are not writable: reading without locks",
+        f"{path.name}-lock or {path.name}-gate is not writable; while another process writes to "
+        "the store, a read may end with status 11; printed records are always of one state",
     )
 
 
@@ -281,20 +281,21 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
             return first_txid - 1
         raise DamageError(
             "SOW-ENG-003",
-            f"the store follows another journal: it stands at txid {meta.applied} of history "
-            f"{short_name(meta.lineage)}; this journal is history {short_name(log.lineage)} and begins at {first_txid}",
+            f"the store follows another journal: it is at txid {meta.applied} of history "
+            f"{short_name(meta.lineage)}; this journal has history {short_name(log.lineage)} and "
+            f"begins at txid {first_txid}",
             place=str(place),
-            hint="put the store's own journals back, or move the store aside and run sowctl replay",
+            hint="restore the journals of the store, or move the store away and run sowctl replay",
         )
     # The store has entries that the journal lost. Going on would give their txids to other entries, which this store
     # would then pass over (behaviour 1.6).
     if meta.applied > last_txid:
         raise DamageError(
             "SOW-ENG-002",
-            f"the store has applied txid {meta.applied}, but the journal ends at {last_txid}",
+            f"the store has applied txid {meta.applied}, but the journal ends at txid {last_txid}",
             place=str(place),
-            hint="the end of the journal is missing: restore it from a copy; to go on without it see "
-            "'Accepting a loss' in sow-journal(5)",
+            hint="the end of the journal is missing: restore it from a copy; to continue without it, "
+            "see 'Accepting a loss' in sow-journal(5)",
         )
     refuse_other_history(meta, log, place)
     # Files may be gone in between; that is harmless where none of their entries was of this topic.
@@ -306,10 +307,10 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
 def _behind(meta: StoreMeta, log: Journal, place: Path) -> DamageError:
     return DamageError(
         BEHIND,
-        f"the store has applied txid {meta.applied}, but the oldest journal file begins at {log.first_txid} "
-        f"(looked in {log.searched})",
+        f"the store has applied txid {meta.applied}, but the oldest journal file begins at txid "
+        f"{log.first_txid} (searched {log.searched})",
         place=str(place),
-        hint="put the older journal files back, there or in the archive; without them the changes between are lost",
+        hint="restore the older journal files, there or in the archive; without them, the changes between are lost",
     )
 
 
@@ -331,11 +332,11 @@ def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
         held = block.header.crc  # a damaged journal is the journal's damage, and is raised as that
     raise DamageError(
         OTHER_HISTORY,
-        f"the store follows another copy of this journal: what it has applied as txid {meta.applied} ends with a block "
-        f"of checksum {meta.block[2]:08x}, and the journal holds one of checksum {held:08x} there",
+        "the store follows another copy of this journal: its last block, which ends at txid "
+        f"{meta.applied}, has checksum {meta.block[2]:08x}, but {held:08x} in the journal",
         place=str(place),
-        hint="put the store back beside the journal that it belongs to; sowctl replay makes the store anew from the "
-        "journal that is here and keeps the present file",
+        hint="restore the store together with its journal; or run sowctl replay, which rebuilds the "
+        "store from this journal and keeps the current file",
     )
 
 
@@ -349,10 +350,10 @@ def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
     if (found.topic, found.message_type) != (topic.name, topic.message_type):
         raise RefusedError(
             "SOW-ENG-023",
-            f"the file at the place of topic {topic.name!r} ({topic.message_type}) is the store of {found.topic!r} "
-            f"({found.message_type})",
+            f"the file of topic {topic.name!r} ({topic.message_type}) is the store of "
+            f"{found.topic!r} ({found.message_type})",
             place=str(topic.file),
-            hint="put each store back in its place, or correct the FileName; a bare path is read as it is",
+            hint="move each store to its own path, or correct the FileName; to read the file anyway, give its path",
             topic=topic.name,
         )
 
@@ -365,34 +366,34 @@ def note_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMet
     if expected == found:
         return
     if expected.instance != found.instance:
-        words = f"is one of instance {found.instance!r}, and this is a configuration of instance {expected.instance!r}"
+        words = f"belongs to instance {found.instance!r}, but the configuration is for instance {expected.instance!r}"
     else:
-        words = f"was made for another definition: the file says {found}; the configuration says {expected}"
+        words = f"has another definition: {found} in the file, {expected} in the configuration"
     instance.notify_once(
         f"definition of {topic.name}",
-        f"the store of topic {topic.name!r} {words}: it is read as it is; writing to it is refused",
+        f"the store of topic {topic.name!r} {words}: it can be read, but not written",
     )
 
 
 def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None) -> RefusedError:
     """The error for a topic whose records stand under keys of another definition: of a store, or of one record."""
     made = {
-        "fields": f"of {', '.join(map(str, topic.keys))}",
-        "user": "by its publishers",
-        "module": "by its generator",
+        "fields": f"from the fields {', '.join(map(str, topic.keys))}",
+        "user": "from its publishers",
+        "module": "from its generator",
     }
     what = (
-        f"the journal holds a record under SOW key {sow_key}"
+        f"the journal has a record with SOW key {sow_key}"
         if found is None
-        else f"the store was made for {found}, and the journal has its records under those keys"
+        else f"the store was created for {found}, and the keys of its records in the journal are of that definition"
     )
     return RefusedError(
         OTHER_KEYS,
-        f"topic {topic.name!r} makes its keys {made.get(topic.key_mode, 'otherwise')} now: {what}; "
-        "new messages for these records would become records of their own",
+        f"topic {topic.name!r} now gets its keys {made.get(topic.key_mode, 'otherwise')}: "
+        f"{what}; new messages for these records would create additional records",
         place=str(topic.file) if topic.file is not None else None,
-        hint=f"sowctl replay --rekey {topic.name} gives all records their new keys; "
-        "or put the former Key back into the configuration",
+        hint=f"sowctl replay --rekey {topic.name} gives all records their new keys; or restore the "
+        "previous Key in the configuration",
         topic=topic.name,
     )
 
@@ -417,11 +418,11 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
     if log.covers((topic.name, topic.message_type)):
         raise RefusedError(
             "SOW-ENG-022",
-            f"topic {topic.name!r} has {meta.records} records from before it was journalled; the journal began without "
-            "them and could not bring them back",
+            f"topic {topic.name!r} has {meta.records} records from before it had a journal; they "
+            "are not in the journal and could not be rebuilt from it",
             place=str(topic.file),
-            hint=f"sowctl query {topic.name} --meta > FILE, move the store aside, then "
-            "sowctl publish --framing envelope < FILE",
+            hint=f"sowctl query {topic.name} --meta > FILE, move the store away, then sowctl publish "
+            "--framing envelope < FILE",
             topic=topic.name,
         )
 
@@ -431,9 +432,9 @@ def no_store(topic: TopicConfig) -> MissingError:
     lost = topic.durability == "transient" and not topic.journalled
     return MissingError(
         "SOW-ENG-010",
-        f"topic {topic.name!r} " + ("is transient, and no journal records it" if lost else "has no store yet"),
+        f"topic {topic.name!r} " + ("is transient and has no journal" if lost else "has no store yet"),
         place=str(topic.file) if topic.file is not None else None,
-        hint="nothing keeps its records: give it a FileName or a place in the TransactionLog"
+        hint="its records are not saved anywhere: give it a FileName, or add it to the TransactionLog"
         if lost
         else "publish to it first; sowctl info shows which topics have stores",
         topic=topic.name,
@@ -444,11 +445,11 @@ def not_covered(topic: TopicConfig, log: Journal) -> MissingError:
     """The error where a missing store cannot be rebuilt from what is left of the journals."""
     return MissingError(
         "SOW-ENG-011",
-        f"the store of topic {topic.name!r} is missing, and the journals (from txid {log.first_txid} on, looked for in "
-        f"{log.searched}) do not reach back to the topic's first entry",
+        f"the store of topic {topic.name!r} is missing, and the journals begin at txid "
+        f"{log.first_txid}, after the topic's first entry (searched {log.searched})",
         place=str(topic.file),
-        hint="put the store or the older journals back; without them, "
-        f"sowctl replay {topic.name} builds what the journals that are left hold",
+        hint=f"restore the store or the older journals; without them, sowctl replay {topic.name} "
+        "rebuilds a store from the remaining journals",
         topic=topic.name,
     )
 
@@ -467,11 +468,11 @@ def naming_replay(topic: TopicConfig | None) -> Iterator[None]:
 def _advice(topic: TopicConfig) -> str:
     if topic.derived is not None:
         command = "view refresh" if topic.derived.kind == "View" else "query"
-        return f"it is derived from other topics: sowctl {command} {topic.name} --fresh makes it anew"
+        return f"it is derived from other topics: sowctl {command} {topic.name} --fresh rebuilds it"
     if topic.journalled:
-        return f"sowctl replay {topic.name} rebuilds the store from the journals; the damaged file is kept beside it"
+        return f"sowctl replay {topic.name} rebuilds the store from the journals and keeps the damaged file beside it"
     return (
-        f"no journal records this topic: sowctl store repair {topic.name} saves what is sound, and lists what is lost"
+        f"the topic has no journal: sowctl store repair {topic.name} saves the intact records and lists the lost ones"
     )
 
 
@@ -480,13 +481,13 @@ def name_rekey(error: RefusedError, config: TopicConfig) -> None:
     # Other differences, such as another instance's name, are not healed by new keys.
     if not KEY_PARTS.intersection(error.facts.get("differences", ())):
         return
-    former = "or put the former Key back into the configuration"
+    former = "or restore the previous Key in the configuration"
     if config.journalled:
         error.hint = f"sowctl replay --rekey {config.name} gives the records their new keys; {former}"
     else:
         error.hint = (
-            f"sowctl query {config.name} --meta > FILE, move the store aside, then sowctl publish --framing envelope "
-            f"< FILE; {former}"
+            f"sowctl query {config.name} --meta > FILE, move the store away, then sowctl publish "
+            f"--framing envelope < FILE; {former}"
         )
 
 
@@ -494,7 +495,7 @@ def nothing_keeps(config: TopicConfig) -> RefusedError:
     """The error of a write that neither a store nor a journal would retain."""
     return RefusedError(
         "SOW-ENG-021",
-        f"topic {config.name!r} is transient and not journalled: nothing keeps what is published to it",
-        hint="give it a FileName or a place in the TransactionLog; --allow-volatile publishes all the same",
+        f"topic {config.name!r} is transient and has no journal: its messages would not be saved",
+        hint="give it a FileName, or add it to the TransactionLog; --allow-volatile publishes anyway",
         topic=config.name,
     )

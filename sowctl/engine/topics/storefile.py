@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 _PEEK = 4096
 _LOCKS = ("-lock", "-gate", "-writer")
-_UNPACK = "unpack it first; 'sowctl publish TOPIC' reads messages from standard input, too"
-_MESSAGES = "'sowctl publish TOPIC FILE' loads messages from it, 'sowctl eval EXPRESSION FILE' looks into them"
+_UNPACK = "decompress it first; 'sowctl publish TOPIC' also reads messages from standard input"
+_MESSAGES = (
+    "'sowctl publish TOPIC FILE' publishes its messages, 'sowctl eval EXPRESSION FILE' evaluates an expression on them"
+)
 PACKED = {
     b"\x1f\x8b": "it is compressed with gzip",
     b"\x28\xb5\x2f\xfd": "it is compressed with zstd",
@@ -43,7 +45,7 @@ OTHERS = {b"SQLite format 3\0": "an SQLite database", b"PAR1": "a Parquet file",
 
 _KINDS = {
     FILE_MAGIC: "it is a journal file",
-    TOPICS_MAGIC: "it is the list of topics of a journal",
+    TOPICS_MAGIC: "it is the topics file of a journal",
     b"SOWMEMO\0": "it is an index",
     b"<?xml": "it is an XML document",
     b"<AMPSConfig": "it is a configuration",
@@ -67,13 +69,13 @@ def refuse_other_kind(path: Path) -> None:
     found = _kind(path)
     if found is not None:
         kind, hint = found
-        raise UsageError("SOW-ENG-080", f"this is no store: {kind}", place=str(path), hint=hint)
+        raise UsageError("SOW-ENG-080", f"not a store: {kind}", place=str(path), hint=hint)
 
 
 def _kind(path: Path) -> tuple[str, str] | None:
     for end in _LOCKS:
         if path.name.endswith(f".sow{end}"):
-            return f"it is a lock file of {path.name.removesuffix(end)}", "name the store: the name without this ending"
+            return f"it is a lock file of {path.name.removesuffix(end)}", "name the store, without this ending"
     try:
         with path.open("rb") as file:
             start = file.read(_PEEK)
@@ -82,7 +84,7 @@ def _kind(path: Path) -> tuple[str, str] | None:
     if not start:
         return "it is empty", "name a topic, or the .sow file of one"
     if start.startswith(FILE_MAGIC):
-        return "it is a journal file", "'sowctl journal dump DIR' prints what the journals of a directory hold"
+        return "it is a journal file", "'sowctl journal dump DIR' prints the entries of the journals in a directory"
     for magic, words in PACKED.items():
         if start.startswith(magic):
             return words, _UNPACK
@@ -133,7 +135,7 @@ def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
             "SOW-ENG-087",
             f"the FileName of topic {topic.name!r} names {what}",
             place=str(file),
-            hint="give the topic a FileName of its own, such as ./sow/%n.sow",
+            hint="give the topic a separate FileName, such as ./sow/%n.sow",
             topic=topic.name,
         )
 
@@ -154,9 +156,10 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
     if kind is not None:
         raise RefusedError(
             "SOW-ENG-088",
-            f"the file at the place of topic {topic.name!r} is no store: {kind}",
+            f"the file at the path of topic {topic.name!r} is not a store: {kind}",
             place=str(topic.file),
-            hint="give the topic a FileName of its own; sowctl replay --force keeps the file aside and makes a store",
+            hint="give the topic another FileName; or run sowctl replay --force, which keeps the file "
+            "beside a new store",
             topic=topic.name,
         )
 
@@ -178,7 +181,7 @@ def _kind_of(path: Path, seam: Seam) -> str | None:
                     return kind
             if path.name.endswith(".sow") or _holds_ours(file):
                 return None
-            return "it holds nothing of a store, and its name does not end in .sow"
+            return "it has no store data, and its name does not end with .sow"
     except (OSError, SowError):
         return None  # what cannot be read is reported where it is opened
 

@@ -86,12 +86,12 @@ def resolve(
 def _no_file(text: str) -> MissingError:
     """The error for a text that can only be a file's name, and is none here."""
     if not is_url(text):
-        return MissingError("SOW-ENG-013", "there is no such file", place=text)
+        return MissingError("SOW-ENG-013", "the file does not exist", place=text)
     return MissingError(
         "SOW-ENG-013",
-        "there is no such file here: stores are read where they lie, on a file system of this machine",
+        "the file is not local: stores can only be read from a file system of this machine",
         place=str(url_of(text)),
-        hint="copy the file here; sowctl journal dump and sowctl replay read an archive of a journal at its URL",
+        hint="copy the file to this machine; sowctl journal dump and sowctl replay read an archived journal at its URL",
     )
 
 
@@ -169,7 +169,9 @@ def followed(
             raise
         return [only] if only is not None else known
     if any(target.topic is None for target in targets):
-        raise UsageError("SOW-FOL-003", "a file cannot be followed", place=text, hint="name its topic, with --config")
+        raise UsageError(
+            "SOW-FOL-003", "a file cannot be subscribed to", place=text, hint="name its topic, with --config"
+        )
     topics = [target.topic for target in targets if target.topic is not None]
     exact = len(topics) == 1 and (topics[0].name == name or topics[0].logical_name == name)
     if exact or literal:
@@ -185,7 +187,7 @@ def _recorded(instance: Instance, topics: list[TopicConfig]) -> list[TopicConfig
     for topic in topics if found else ():
         # Logical topics of a Pattern topic are taken by names that nobody may have published to.
         if not topic.journalled and topic.logical is None:
-            instance.notify(f"no journal records topic {topic.label!r}: nothing of it is replayed")
+            instance.notify(f"topic {topic.label!r} has no journal: it is not replayed")
     return found or topics
 
 
@@ -244,8 +246,8 @@ def unnamed_logical(topic: TopicConfig) -> UsageError:
     """The error where one of the logical topics of a Pattern topic must be named."""
     return UsageError(
         "SOW-ENG-032",
-        f"{topic.name!r} stands for many logical topics: those that match {topic.pattern!r}",
-        hint="name the logical topic",
+        f"{topic.name!r} is a Pattern topic for all logical topics that match {topic.pattern!r}",
+        hint="name a logical topic",
         topic=topic.name,
     )
 
@@ -269,7 +271,7 @@ def _exact(
         forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
         raise UsageError(
             "SOW-ENG-030",
-            f"{name!r} exists with several message types",
+            f"{name!r} is ambiguous: it exists with several message types",
             hint=f"write one of {forms}",
         )
     if not takers:
@@ -368,7 +370,7 @@ def _journal_only(
         forms = ", ".join(f"[{kind}].[{name}]" for kind in sorted(kinds))
         raise UsageError(
             "SOW-ENG-030",
-            f"the transaction log records {name!r} with several message types",
+            f"{name!r} is ambiguous: the TransactionLog has it with several message types",
             hint=f"write one of {forms}",
         )
     if not kinds:
@@ -396,8 +398,8 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
     if instance.config is None:
         return MissingError(
             "SOW-ENG-015",
-            f"{name!r} is not a file, and there is no configuration",
-            hint="give -c CONFIG or a .sow file",
+            f"{name!r} is not a file, and no configuration is given",
+            hint="use -c CONFIG, or name a .sow file",
         )
     log = instance.log
     kinds = {topic.message_type for topic in log.topics} if log is not None else set()
@@ -409,12 +411,12 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
     ):
         return MissingError(
             WITHOUT_SOW,
-            f"topic {name!r} is only in the transaction log: it has no SOW",
-            hint="sowctl journal dump shows its messages",
+            f"topic {name!r} has no SOW: it is only in the TransactionLog",
+            hint="sowctl journal dump prints its messages",
         )
     if message_type is not None and (others := instance.config.find(name)):
         kinds = {other.message_type for other in others}
-        text = f"there is no topic {name!r} of type {message_type} in this configuration"
+        text = f"topic {name!r} of type {message_type} does not exist in this configuration"
         return MissingError("SOW-ENG-012", text, hint=f"it is of type {' and '.join(sorted(kinds))}", topic=name)
     from difflib import get_close_matches
 
@@ -423,5 +425,5 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
     front, _, when = name.rpartition("@")
     if front in names and when:
-        hint = f"commands that read the past of {front} take the time as --at {when}"
-    return MissingError("SOW-ENG-012", f"there is no topic {name!r} in this configuration", hint=hint, topic=name)
+        hint = f"to read the past of {front}, give the time as --at {when}"
+    return MissingError("SOW-ENG-012", f"topic {name!r} does not exist in this configuration", hint=hint, topic=name)

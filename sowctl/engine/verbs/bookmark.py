@@ -94,7 +94,7 @@ def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: s
     """
     wanted = parse(text, instance.clock)
     if wanted.is_recent:
-        raise UsageError("SOW-BKM-007", "'recent' is the place that is stored, and cannot be stored itself")
+        raise UsageError("SOW-BKM-007", "'recent' is the stored position itself")
     if not force and has_log(instance):
         with open_log(instance) as log:
             resolve(instance, log, wanted, not_found=NotFound.FAIL)
@@ -111,7 +111,7 @@ def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) 
     """
     wanted = parse(text, instance.clock)
     if wanted.is_recent or wanted.end is not None:
-        raise UsageError("SOW-BKM-007", f"{text!r} is not one place", hint="give a time, a bookmark or a txid")
+        raise UsageError("SOW-BKM-007", f"{text!r} is not a single position", hint="give a time, a bookmark or a txid")
     with open_log(instance) as log:
         to = resolve(instance, log, wanted, not_found=NotFound.FAIL).after
         rows = [row for row in store.rows() if chosen.has(row.who)]
@@ -121,9 +121,9 @@ def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) 
             if found.txid is not None and found.txid < to:
                 raise RefusedError(
                     "SOW-BKM-008",
-                    f"client {row.who.client!r}, subscription {row.who.sub_id!r} stands behind txid {found.txid}, "
-                    f"and {text!r} is behind txid {to}: messages between would be left out",
-                    hint="sowctl bookmark set takes a place forward",
+                    f"client {row.who.client!r}, subscription {row.who.sub_id!r} is at txid {found.txid}, "
+                    f"but {text!r} is at txid {to}: the messages between would be skipped",
+                    hint="to move a position forward, use sowctl bookmark set",
                 )
     with claimed(store, [row.who for row in rows], instance):
         for row in rows:

@@ -230,13 +230,13 @@ class CheckRun:
         if covered.never:
             before = f"{covered.never:.1%} was never read" + (f", the rest since {since}" if since else "")
         else:
-            before = f"all of it was read since {since}" if since else "there is none"
+            before = f"all of it was read since {since}" if since else "no data"
         self._lines[-1] += f", {covered.share:.1%} of its data ({before})"
         if covered.record:
             try:
                 write_record(path, list(covered.record), self._instance.seam)
             except OSError as problem:
-                self._missed.append(f"{path.name}: no record of what was read can be kept: {problem.strerror}")
+                self._missed.append(f"{path.name}: the record of checked pages cannot be written: {problem.strerror}")
         stores, read = self._read.stores, self._read
         # A mean over the stores, as each counts by itself.
         read.data_read = ((read.data_read or 0.0) * stores + covered.share) / (stores + 1)
@@ -260,8 +260,8 @@ class CheckRun:
                 "SOW-CHK-002",
                 Level.ERROR,
                 Place(str(path)),
-                f"the store was made for another definition ({', '.join(different)}): {meta.definition}",
-                hint=f"sowctl replay --rekey {topic.name} gives the records their new keys; or put the former Key back"
+                f"the store has another definition ({', '.join(different)}): {meta.definition}",
+                hint=f"sowctl replay --rekey {topic.name} gives the records their new keys; or restore the previous Key"
                 if topic.journalled and KEY_PARTS.issuperset(different)
                 else "the configuration was changed, or the file belongs to another topic",
             )
@@ -279,7 +279,7 @@ class CheckRun:
         except SowError as error:
             # A journal that may not be read is not damaged.
             if error.exit_status in _NOT_READ:
-                yield from self._not_read(error, f"{path.name}: its place in the journal", path)
+                yield from self._not_read(error, f"{path.name}: its position in the journal", path)
             elif error.exit_status != MissingError.exit_status:
                 place = error.place if error.code.startswith("SOW-JRN-") else None
                 yield Finding(error.code, Level.ERROR, Place(place or str(path)), error.message, error.hint)
@@ -302,7 +302,7 @@ class CheckRun:
                         "SOW-CHK-004",
                         Level.WARNING,
                         Place(str(path)),
-                        f"a sorted run cannot be used: {problem}; its entries are read from the journal",
+                        f"a sorted run is unusable: {problem}; its entries are read from the journal",
                     )
                 continue
             count, changes, size = count + 1, changes + len(run), size + run.bytes
@@ -337,9 +337,9 @@ class CheckRun:
                 "SOW-CHK-003",
                 Level.ERROR,
                 Place(str(path)),
-                f"{others:,} of {records:,} records stand under other keys than topic {topic.name!r} makes of them, "
-                f"the first under SOW key {int.from_bytes(example, 'big')}",
-                hint=how or "they were published under another Key, or written by other means",
+                f"{others:,} of {records:,} records have keys that differ from the current Key of topic "
+                f"{topic.name!r}, the first with SOW key {int.from_bytes(example, 'big')}",
+                hint=how or "they were published with another Key, or written by another program",
             )
 
     def _given_up(self) -> Iterator[Finding]:

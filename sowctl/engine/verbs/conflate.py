@@ -59,8 +59,8 @@ def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[Conflate
             if not is_recorded(instance, entry):
                 raise UsageError(
                     "SOW-VIW-002",
-                    f"a state of {entry.name!r} cannot be kept: its source has neither a journal nor a file",
-                    hint="give the source a FileName, or a place in the TransactionLog",
+                    f"the state of {entry.name!r} cannot be saved: its source has neither a journal nor a file",
+                    hint="give the source a FileName, or add it to the TransactionLog",
                     topic=entry.name,
                 )
             done = AdvanceReport(0, 0, 0, "computed by readers")
@@ -105,7 +105,7 @@ def conflated_topics(instance: Instance, names: Sequence[str] = ()) -> list[Conf
             raise missing(instance, name, kind)
         if not any(isinstance(entry, ConflatedTopic) for entry in found):
             all_names = ", ".join(entry.name for entry in entries if isinstance(entry, ConflatedTopic))
-            hint = f"conflated topics are {all_names}" if all_names else "the configuration has no conflated topics"
+            hint = f"the conflated topics are {all_names}" if all_names else "the configuration has no conflated topics"
             raise UsageError(
                 "SOW-VIW-003", f"{name!r} is a {found[0].kind}, not a conflated topic", hint=hint, topic=name
             )

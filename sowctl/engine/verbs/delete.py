@@ -57,16 +57,18 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
     if len(chosen) != 1:
         raise UsageError(
             "SOW-DEL-001",
-            "a delete takes exactly one of a filter, SOW keys, and data",
+            "a delete requires exactly one of a filter, SOW keys, and data",
             hint="use --filter, --sow-key or --data",
         )
     # An empty variable in a script is more likely than a wish to delete everything.
     if options.filter is not None and not options.filter.strip():
-        raise UsageError("SOW-DEL-003", "an empty filter would delete everything", hint="write --filter '1=1' for that")
+        raise UsageError(
+            "SOW-DEL-003", "an empty filter would delete everything", hint="to delete all records, use --filter '1=1'"
+        )
     topics = []
     for target in with_records(instance, targets):
         if target.topic is None:
-            raise UsageError("SOW-DEL-002", "a bare .sow file cannot be changed: deleting needs its configuration")
+            raise UsageError("SOW-DEL-002", "a .sow file without a configuration cannot be changed")
         topics.append(target.topic)
     kinds = [instance.type_of(topic.message_type) for topic in topics]
     environment = environment_of(instance) if options.filter is not None else None
@@ -242,15 +244,17 @@ def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> li
         return keys_of(options.sow_keys, topic)
     assert options.data is not None
     if topic.key_mode == "user":
-        raise UsageError("SOW-DEL-005", f"topic {topic.name!r} takes no keys from messages", hint="use --sow-key")
+        raise UsageError("SOW-DEL-005", f"keys of topic {topic.name!r} are not in its messages", hint="use --sow-key")
     preparer = Preparer(instance, topic, PublishOptions())
     if preparer.keys.chains is not None:
         raise UsageError(
-            "SOW-DEL-006", f"topic {topic.name!r} has chains, of which any value would do", hint="use --sow-key"
+            "SOW-DEL-006",
+            f"topic {topic.name!r} has keys from chains, so messages do not identify records",
+            hint="use --sow-key",
         )
     # Prepared as for a publish, so that a message deletes exactly the record that it would have written (behaviour
     # C29).
     ready, refused = preparer.prepare(options.data, None)
     if refused:
-        raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} names no record: {refused[0].message}")
+        raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} identifies no record: {refused[0].message}")
     return [digest[:8] for digest in ready.digests]

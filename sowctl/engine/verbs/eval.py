@@ -100,7 +100,7 @@ class Evaluator:
         self._framing = framing
         kind = get_type(message_type) if isinstance(message_type, str) else message_type
         if compiled.slots and not kind.filterable:
-            words = f"messages of type {kind.name} have no fields: this expression cannot be applied"
+            words = f"messages of type {kind.name} have no fields, so the expression cannot be evaluated"
             raise UsageError("SOW-QRY-003", words)
         self._extract = kind.extractor(compiled.slots)
         self._once = once_of(self._extract)
@@ -219,7 +219,7 @@ def _stopped(refused: Rejected) -> InputError:
         refused.code,
         refused.message,
         place=refused.place,
-        hint="--on-error skip leaves bad messages out",
+        hint="--on-error skip skips invalid messages",
         line=refused.line,
         column=refused.column,
         offset=refused.offset,
@@ -280,7 +280,7 @@ class EvalChild:
         """What came of its next segment. Raises StorageError ``SOW-QRY-020`` if the process is gone."""
         head = self.stream.read(_FRAME.size)
         if len(head) < _FRAME.size:
-            raise StorageError("SOW-QRY-020", "a process that read a part of the file ended early")
+            raise StorageError("SOW-QRY-020", "a process that was reading a part of the file terminated")
         lines, *sizes = _FRAME.unpack(head)
         facts, output = map(self.stream.read, sizes)
         return Evaluated(output, *_troubles(facts, lines))

@@ -60,7 +60,7 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [f"  index     {step.condition}: {step.records:,} records" for step in plan.steps]
     lines += [f"  record    {condition}" for condition in plan.residual]
     if plan.behind:
-        lines.append(f"  journal   {plan.behind:,} records that the store has not yet")
+        lines.append(f"  journal   {plan.behind:,} records not yet in the store")
     if plan.processes > 1:
         lines.append(f"  processes {plan.processes}")
     lines.append(f"  order     {plan.order}")

@@ -167,8 +167,8 @@ def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> T
     row = _topic(instance, topic.whole, problems)
     assert topic.logical is not None
     row.kind, row.topic = "logical topic", topic.label
-    which = "" if topic.logical_name is not None else f" whose names match {topic.logical.text!r}"
-    row.note = row.note or f"records{which} of {topic.name!r}, whose file, position and lag these are"
+    which = "this logical topic" if topic.logical_name is not None else f"topics that match {topic.logical.text!r}"
+    row.note = row.note or f"records of {which}; file, position and lag are those of {topic.name!r}"
     if row.state != "ok" and not (row.state == "transient" and topic.journalled and row.last_txid):
         return row
     target = Target(topic=topic)

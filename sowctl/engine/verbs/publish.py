@@ -123,9 +123,11 @@ class _Run:
         monotonic: Callable[[], float],
     ) -> None:
         if options.sequence is not None and options.client is None:
-            raise UsageError("SOW-PUB-013", "--sequence needs --client: numbers belong to a named publisher")
+            raise UsageError(
+                "SOW-PUB-013", "--sequence requires --client: sequence numbers belong to a named publisher"
+            )
         if options.batch is not None and not 1 <= options.batch <= 1_000_000:
-            raise UsageError("SOW-PUB-014", f"a batch of {options.batch} messages is not possible")
+            raise UsageError("SOW-PUB-014", f"invalid batch size {options.batch}")
         self.instance = instance
         self.options = options
         self.monotonic = monotonic
@@ -463,11 +465,10 @@ class _Run:
         if count := len(part.expirations) - part.expirations.count(0):
             self.report.lifetimes_ignored += count
             # Beside History a lifetime is not allowed.
-            remedy = "; add <Expiration>enabled</Expiration> to it" if config.history is None else ""
+            remedy = "; to let them expire, add <Expiration>enabled</Expiration>" if config.history is None else ""
             self.instance.notify_once(
                 f"lifetimes of {config.name}",
-                f"topic {config.name!r} has no Expiration: its records do not expire, whatever lifetime they are "
-                f"published with{remedy}",
+                f"topic {config.name!r} has no Expiration: the lifetimes of its records have no effect{remedy}",
             )
 
     def close(self) -> None:

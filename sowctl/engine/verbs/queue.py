@@ -195,8 +195,9 @@ def _members(line: str) -> tuple[str, str]:
 def _no_handle(text: str) -> UsageError:
     return UsageError(
         "SOW-QUE-011",
-        f"{text.strip()[:80]!r} names no message",
-        hint="such as 13948331409633568391|7| or that and the token of its lease, or a line of queue lease -F ndjson",
+        f"{text.strip()[:80]!r} does not identify a message",
+        hint="write it like 13948331409633568391|7|, with or without the token of the lease, or "
+        "pass a line of queue lease -F ndjson",
     )
 
 

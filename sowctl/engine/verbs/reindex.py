@@ -37,7 +37,7 @@ def _reindex(instance: Instance, target: Target, drop: bool) -> ReindexReport:
     with closing(open_now(instance, target)) as source:
         report = ReindexReport(source.topic, source.message_type, source.meta.records)
         if source.path is None:
-            raise UsageError("SOW-ENG-065", f"topic {source.topic!r} has no store of its own to index")
+            raise UsageError("SOW-ENG-065", f"topic {source.topic!r} has no store of its own")
         directory = MemoDirectory(source.path, instance.seam)
         if drop:
             report.removed = directory.size()
@@ -62,9 +62,9 @@ def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
     except OSError as problem:
         raise StorageError(
             "SOW-ENG-064",
-            f"the indexes cannot be written: {problem.strerror}",
+            f"cannot write the indexes: {problem.strerror}",
             place=str(directory.path),
-            hint="look at permission and free space there; queries are answered without indexes, too",
+            hint="check permissions and free space; queries also work without indexes",
         ) from problem
 
 

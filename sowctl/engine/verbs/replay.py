@@ -95,7 +95,7 @@ def replay(
         for topic in topics:
             started = monotonic()
             if not topic.journalled:
-                report = ReplayReport.of(topic, "skipped", note="no journal records this topic")
+                report = ReplayReport.of(topic, "skipped", note="the topic has no journal")
             elif options.verify:
                 report = verify(instance, log, topic, options, partial(KeyCheck, instance))
             elif options.into is not None:
@@ -125,16 +125,16 @@ def _check(options: ReplayOptions) -> None:
     if bounded and options.into is None and not options.verify:
         raise UsageError(
             "SOW-RPL-001",
-            "a replay up to some point would take later records out of the live stores",
-            hint="add --into DIR to build the stores of that moment there",
+            "a replay up to an earlier position would remove later records from the live stores",
+            hint="add --into DIR to build the stores in another directory",
         )
     if options.verify and options.into is not None:
-        raise UsageError("SOW-RPL-003", "--verify compares and --into builds: use one of them")
+        raise UsageError("SOW-RPL-003", "--verify compares stores, --into builds others: use only one of them")
     if options.rekey and (options.verify or options.into is not None or options.journal is not None):
         raise UsageError(
             "SOW-RPL-014",
-            "--rekey writes to the journal of the configuration and makes its stores anew",
-            hint="leave --verify, --into and --journal out; --dry-run says what would be written",
+            "--rekey writes to the journal of the configuration and rebuilds its stores",
+            hint="remove --verify, --into and --journal; --dry-run shows what would be written",
         )
 
 
@@ -185,7 +185,7 @@ def _in_place(
     note = None if covered else _older_are_gone(log)
     if needed == "other history":
         _put_chains_aside(instance, topic)
-        note = "; ".join(filter(None, ("the former store followed another copy of this journal", note)))
+        note = "; ".join(filter(None, ("the previous store followed another copy of this journal", note)))
     return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
 
 
@@ -201,7 +201,7 @@ def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
 
 def _older_are_gone(log: Journal) -> str:
     """What is said of a store built although older files are gone; where no file was, nothing more is lost (C48)."""
-    return f"the journals begin at txid {log.first_txid}: older records cannot be rebuilt"
+    return f"the journals begin at txid {log.first_txid}: earlier records cannot be rebuilt"
 
 
 def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
@@ -293,9 +293,9 @@ def _rekey(
     if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
         raise _loses(topic, log)
     done = rekey(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
-    note = f"{done.deleted:,} keys deleted, {done.published:,} records published under theirs"
+    note = f"{done.deleted:,} old keys deleted, {done.published:,} records published with their new keys"
     if done.merged:
-        note += f"; {done.merged:,} records gave way to later ones with the same key"
+        note += f"; {done.merged:,} records replaced by later ones with the same key"
     if writer is None:
         return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note, dry_run=True)
     if topic.file is None:
@@ -321,15 +321,15 @@ def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
 
 def _loses(topic: TopicConfig, log: Journal, *, lacking: bool = False) -> RefusedError:
     why = (
-        f"entries of topic {topic.name!r} were damaged and cut out of the journals"
+        f"a repair removed damaged entries of topic {topic.name!r} from the journals"
         if lacking
-        else f"the journals do not reach back to the first entry of topic {topic.name!r} (looked in {log.searched})"
+        else f"the journals begin after the first entry of topic {topic.name!r} (searched {log.searched})"
     )
     return RefusedError(
         "SOW-RPL-002",
         f"{why}: a rebuild would lose records",
         place=str(topic.file),
-        hint="--force rebuilds from what is left; the present file is then kept beside it",
+        hint="--force rebuilds from the remaining entries, and keeps the current file beside the new one",
     )
 
 
@@ -352,7 +352,7 @@ def _aside(
     path = directory / name
     refuse_other_file(instance, replace(topic, file=path))
     if path.exists() and not options.force:
-        raise RefusedError("SOW-RPL-004", "there is a file already", place=str(path), hint="--force replaces it")
+        raise RefusedError("SOW-RPL-004", "the file exists", place=str(path), hint="--force replaces it")
     if options.dry_run:
         return ReplayReport.of(replace(topic, file=path), "rebuilt", dry_run=True)
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -378,9 +378,9 @@ def _kept_aside(instance: Instance, path: Path) -> Path | None:
     except OSError as error:
         raise StorageError(
             "SOW-RPL-006",
-            f"the present file cannot be kept aside: {error.strerror or error}",
+            f"cannot rename the current file: {error.strerror or error}",
             place=str(path),
-            hint="without it nothing was changed; move the file away by hand, then replay again",
+            hint="nothing was changed; move the file away manually, then run the replay again",
         ) from error
     return target
 

@@ -47,7 +47,7 @@ def snapshot_file(
     """
     then = instance.now if at is None else at
     if path.exists() and not force:
-        raise RefusedError("SOW-SNP-001", "there is a file already", place=str(path), hint="--force replaces it")
+        raise RefusedError("SOW-SNP-001", "the file exists", place=str(path), hint="--force replaces it")
     source = open_target(instance, target, at)
     with (
         closing(source),

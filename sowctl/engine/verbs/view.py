@@ -102,7 +102,7 @@ def views_of(instance: Instance, names: Sequence[str] | None, message_type: str 
         (target,) = resolve(instance, name, message_type, literal=True, derived=True)
         entry = target.topic.derived if target.topic is not None else None
         if not isinstance(entry, View):
-            raise UsageError("SOW-VIW-010", f"{name!r} is no view", hint="sowctl view list lists the views")
+            raise UsageError("SOW-VIW-010", f"{name!r} is not a view", hint="sowctl view list lists the views")
         found.append(entry)
     return found
 

@@ -66,9 +66,9 @@ def test_a_topic_that_only_the_log_names_takes_messages_and_tells_them(logged: L
     with topic.subscribe(bookmark="0", until_now=True, sow=False) as following:
         assert [event.data for event in following if event.data] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
     for refused in (lambda: topic.query(), lambda: topic.get("1"), lambda: topic.digest(), lambda: topic.info()):
-        with pytest.raises(sowctl.MissingError, match="'events' is only in the transaction log"):
+        with pytest.raises(sowctl.MissingError, match=r"'events' .* TransactionLog"):
             refused()
-    with pytest.raises(sowctl.MissingError, match="there is no topic 'event' in this configuration"):
+    with pytest.raises(sowctl.MissingError, match=r"'event' .* configuration"):
         instance.topic("event")
 
 

@@ -174,7 +174,7 @@ def test_polars_reads_a_result(mixed: TopicHandle, monkeypatch: pytest.MonkeyPat
 
 def test_without_pyarrow_the_extra_is_named(mixed: TopicHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sowctl.arrow.needed.find_spec", lambda name: None)
-    with pytest.raises(sowctl.ConfigError, match=r"to_arrow\(\) needs the package pyarrow") as caught:
+    with pytest.raises(sowctl.ConfigError, match=r"to_arrow\(\) requires the package pyarrow") as caught:
         mixed.query().to_arrow()
     assert str(caught.value.hint).endswith("-m pip install 'sowctl[arrow]'")
 

@@ -48,9 +48,9 @@ def topic(lab: Lab) -> TopicHandle:
         (lambda t: t.delete(sow_keys=[b"1018"]), "each of sow_keys .* not bytes"),
         (lambda t: t.delete(sow_keys=[None]), "not NoneType"),
         (lambda t: t.delete(sow_keys=1018), "not int"),
-        (lambda t: t.delete(data=b'{"id":7}'), r"messages are a list of them, not bytes: delete\(data=\[message\]\)"),
+        (lambda t: t.delete(data=b'{"id":7}'), r"messages .* list, not bytes: delete\(data=\[message\]\)"),
         (lambda t: t.delete(data=[7]), "bytes, str or dict, not int"),
-        (lambda t: t.publish({"id": 7}), r"messages are a list of them, not dict: publish\(\[message\]\)"),
+        (lambda t: t.publish({"id": 7}), r"messages .* list, not dict: publish\(\[message\]\)"),
         (lambda t: t.publish([{"id": {1, 2}}]), "a field of a message cannot be of type set"),
         (lambda t: t.publish([b"{}"], linger=[]), "linger .* timedelta.* not list"),
         (lambda t: t.get(10.18), "each of keys .* not float"),
@@ -236,9 +236,9 @@ def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any]
 
 
 def test_a_dict_is_no_message_of_types_without_fields_to_write() -> None:
-    with pytest.raises(TypeError, match="type binary .* dict"):
+    with pytest.raises(TypeError, match=r"type binary .* dict"):
         encoder(get_type("binary"))({"id": 1})
-    with pytest.raises(sowctl.InputError, match="field v is a list, and messages of type fix"):
+    with pytest.raises(sowctl.InputError, match=r"field v is a list, .* type fix"):
         encoder(get_type("fix"))({"v": [1]})
 
 

@@ -322,7 +322,7 @@ def test_entries_of_other_topics_may_be_gone(rolled: Lab) -> None:
 
 def test_an_empty_rest_names_a_txid(rolled: Lab) -> None:
     prune(rolled, len(rolled.journals()) - 1)
-    with pytest.raises(MissingError, match="has bookmark .* and txid"):
+    with pytest.raises(MissingError, match=r"has bookmark .* and txid"):
         span(rolled, "1")
 
 

@@ -116,7 +116,7 @@ def test_of_a_large_store_it_says_how_many_records_were_looked_at(lab: Lab, monk
         monkeypatch.setattr(lacking, name, value)
     lab.publish("t", *(message(id=number, **({"rare": 1} if number == 40 else {})) for number in range(100)))
     (note,) = told(lab, "t", filter="/nosuch = 1")
-    assert note == "none of the 12 records looked at of t has the field /nosuch"
+    assert note == "none of the first 12 records of t has the field /nosuch"
     # What the filter has found may have it, beyond the records that were looked at.
     assert told(lab, "t", filter="/rare = 1") == []
     with pytest.raises(UsageError, match="no record of t has the field /nosuch"):

@@ -95,7 +95,7 @@ def test_pieces_where_older_journals_are_gone(tmp_path: Path) -> None:
     assert way(lab, at).means is Means.PIECES
     found = keys_at(lab, at)
     assert found == sorted(found) and len(found) == 151
-    with pytest.raises(MissingError, match="not known: older journals are gone"):
+    with pytest.raises(MissingError, match="older journals were removed"):
         keys_at(lab, START + SECOND)
 
 

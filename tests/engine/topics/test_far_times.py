@@ -73,7 +73,7 @@ def test_a_stamp_beyond_all_years_is_refused(lab: Lab, text: str) -> None:
     with pytest.raises(UsageError) as caught:
         lab.publish("t", message(id=1), timestamp=text)
     assert caught.value.code == ("SOW-VAL-010" if "e" in text else "SOW-VAL-020")
-    with pytest.raises(InputError, match="its time cannot be used"):
+    with pytest.raises(InputError, match="its time"):
         lab.publish("t", message(id=1, at=text), timestamp_field="/at")
 
 

@@ -123,5 +123,5 @@ def test_what_can_be_published_to(lab: Lab) -> None:
             find_publishable(instance, text)
         assert caught.value.code == code
     assert find_publishable(instance, "/" * MAX_LOGICAL).name == "late"
-    with pytest.raises(MissingError, match="only in the transaction log"):
+    with pytest.raises(MissingError, match="TransactionLog"):
         find_topic(instance, "only")

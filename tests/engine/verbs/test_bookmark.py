@@ -95,7 +95,7 @@ def test_rewind_takes_all_back_or_none(shop: Lab) -> None:
     instance, opened = shop.open(), store(shop)
     for number, place in enumerate(("9", f"{P}|4|", f"{P}|77|")):
         opened.put(Subscriber("c", str(number)), place)
-    with pytest.raises(RefusedError, match="subscription '1' stands behind txid 7") as caught:
+    with pytest.raises(RefusedError, match=r"subscription '1' .* txid 7") as caught:
         rewind(instance, opened, ALL, "8")
     assert caught.value.code == "SOW-BKM-008"
     assert [row.bookmark for row in opened.rows()] == ["9", f"{P}|4|", f"{P}|77|"]

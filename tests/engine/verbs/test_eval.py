@@ -61,7 +61,7 @@ def test_the_first_bad_message_ends_the_run_behind_those_before_it() -> None:
     error = parts[-1].error
     assert error is not None
     assert (_output(parts), error.code, error.place, error.exit_status) == (b"1\n", "SOW-MSG-002", "in:2:6", 3)
-    assert error.hint == "--on-error skip leaves bad messages out"
+    assert "--on-error skip" in str(error.hint)
     parts = _parts(_evaluator("/a", stops=False), bad)
     assert (_output(parts), _places(parts), parts[-1].error) == (b"1\n3\n", ["in:2:6"], None)
 

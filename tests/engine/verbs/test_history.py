@@ -180,4 +180,4 @@ def test_journals_that_do_not_reach_back_are_said_to(make_lab) -> None:  # type:
         file.unlink()
     records, _ = _versions(lab, "t", journal=True)
     assert 0 < len(records) < 14
-    assert any("older journals are gone" in note for note in lab.notes)
+    assert any("older journals were removed" in note for note in lab.notes)

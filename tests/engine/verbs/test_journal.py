@@ -149,9 +149,9 @@ def test_what_is_torn_is_told_by_dump_and_list_and_by_the_writer_that_cuts_it(wr
     good = path.read_bytes()
     topics_path(path.parent, "test").unlink()
     for rest, words in (
-        (noise, "1,048,576 bytes at the end are no append"),
-        (bytes(700), "700 bytes at the end belong to no whole block"),
-        (good[good.rindex(BLOCK_MAGIC) :][:50], "50 bytes at the end belong to no whole block"),
+        (noise, "1,048,576 bytes at the end are neither a block"),
+        (bytes(700), "700 bytes at the end are an incomplete block"),
+        (good[good.rindex(BLOCK_MAGIC) :][:50], "50 bytes at the end are an incomplete block"),
     ):
         path.write_bytes(good + rest)
         for act in (lambda: _rows(written), lambda: list(list_files(written.open()))):

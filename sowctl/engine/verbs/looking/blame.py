@@ -86,8 +86,8 @@ def blame(
     if topic is not None and topic.derived is not None:
         raise UsageError(
             "SOW-QRY-023",
-            f"{topic.label!r} is a {topic.derived.kind}: no entry sets its fields",
-            hint="ask for the record of the topic that it is made of",
+            f"{topic.label!r} is a {topic.derived.kind}: no journal entry sets its fields",
+            hint="use the record of the source topic",
         )
     journal = topic is not None and topic.journalled
     answer = versions_of(instance, target, texts, fields=fields, journal=journal)
@@ -145,7 +145,7 @@ def _refuse_wide(
                 "SOW-QRY-025",
                 f"record {text} has more than {limit:,} members and objects at txid {version.txid}",
                 place=topic,
-                hint="history shows its versions, and diff what two states differ in",
+                hint="use history to see its versions, or diff to compare two states",
                 sow_key=version.sow_key,
             )
 

@@ -135,7 +135,7 @@ def compare(before: DiffSide, after: DiffSide, options: DiffOptions, lacking: La
             raise UsageError(
                 "SOW-DIF-002",
                 f"{before.name} has messages of type {old.message_type}, {after.name} of type {new.message_type}",
-                hint="only messages of one type can be compared",
+                hint="compare messages of one type",
             )
         instance = before.instance if old is not None else after.instance
         kind = instance.type_of(one.message_type)
@@ -207,8 +207,8 @@ def _fields_in_common(
     if options.keys is not None:
         raise UsageError(
             "SOW-DIF-004",
-            "single keys can be compared only where both sides make keys in the same way",
-            hint="name the records by a filter",
+            "--key requires that both sides compute keys in the same way",
+            hint="select the records with --filter",
         )
     return [_path(text) for text in texts]
 
@@ -245,14 +245,14 @@ def _common_fields(old: Source | None, new: Source | None, sides: tuple[DiffSide
     raise UsageError(
         "SOW-DIF-001",
         f"records of {sides[0].name} and {sides[1].name} have different keys: {one} and {other}",
-        hint="--on PATH,PATH names the fields by which they belong together",
+        hint="--on PATH,PATH names the fields to match records by",
     )
 
 
 def _path(text: str) -> Path:
     path = parse_path(text.strip())
     if not path.steps:
-        raise UsageError("SOW-DIF-003", f"{text!r} is no field", hint="such as --on /orderId")
+        raise UsageError("SOW-DIF-003", f"{text!r} is not a field", hint="write it like --on /orderId")
     return path
 
 

@@ -211,8 +211,8 @@ def stats(
     if not kind.filterable:
         raise UsageError(
             "SOW-STA-001",
-            f"messages of type {kind.name} have no fields to look at",
-            hint="sowctl info has counts and sizes, sowctl stats --journal the messages per minute",
+            f"messages of type {kind.name} have no fields",
+            hint="sowctl info prints counts and sizes, sowctl stats --journal the messages per minute",
             topic=topic,
         )
     share = share or SampleShare()

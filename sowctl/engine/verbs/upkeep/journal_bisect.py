@@ -91,9 +91,9 @@ class Bisection(DescribedStruct, frozen=True):
         (record,) = self.entry.records
         whose = f" by {record.entry.client}" if record.entry.client is not None else ""
         return (
-            f"txid {record.txid}, written at {format_time(record.timestamp)}{whose}: before it {self.before.count:,} "
-            f"records matched, behind it {self.after.count:,}; found in {self.steps} steps, "
-            f"{self.folded:,} entries folded"
+            f"txid {record.txid}, written at {format_time(record.timestamp)}{whose}: "
+            f"{self.before.count:,} records matched before it, {self.after.count:,} after it; found "
+            f"in {self.steps} steps, {self.folded:,} entries read"
         )
 
 
@@ -117,18 +117,18 @@ def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bis
         if not log.covers(ref):
             raise MissingError(
                 "SOW-UPK-041",
-                f"the journals do not hold the first entries of topic {chosen.name!r}: its states cannot be told",
-                hint="put the older journal files back, there or in the archive",
+                f"the first entries of topic {chosen.name!r} are not in the journals, so its past states are unknown",
+                hint="restore the older journal files, there or in the archive",
                 topic=chosen.name,
             )
         begin, end = _bounds(log, ref, options)
         counting = Counting(log, chosen, test, keys)
         low = counting.onward(counting.nothing(log.first_txid - 1), begin)
         if holds(low.count):
-            raise _negative(f"already behind txid {begin}", low, options)
+            raise _negative(f"already after txid {begin}", low, options)
         high = counting.onward(low, end)
         if not holds(high.count):
-            raise _negative(f"not behind txid {end}", high, options)
+            raise _negative(f"not after txid {end}", high, options)
         steps = 0
         # Invariant: behind low the condition is false, behind high it is true.
         while high.txid - low.txid > 1:
@@ -147,7 +147,9 @@ def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bis
 def _condition(text: str) -> Callable[[int], bool]:
     found = _CONDITION.fullmatch(text)
     if found is None:
-        raise UsageError("SOW-UPK-042", f"--count {text!r} is no condition", hint="such as '> 0', '= 12', '<= 5'")
+        raise UsageError(
+            "SOW-UPK-042", f"--count {text!r} is not a condition", hint="write it like '> 0', '= 12' or '<= 5'"
+        )
     compare, number = _COMPARE[found[1]], int(found[2])
     return lambda count: compare(count, number)
 
@@ -162,7 +164,7 @@ def _topic(instance: Instance, text: str | None) -> TopicConfig:
     if len(topics) != 1:
         raise UsageError(
             "SOW-UPK-043",
-            f"name the topic: the configuration has {len(topics)} in the journal",
+            f"the topic is ambiguous: the configuration has {len(topics)} in the journal",
             hint="--topic NAME; sowctl info lists them",
         )
     return topics[0]
@@ -185,9 +187,7 @@ def _bounds(log: Journal, ref: tuple[str, str], options: BisectOptions) -> tuple
     if options.to_time is not None:
         end = min(end, _until(log, ref, options.to_time, first))
     if end <= begin:
-        raise UsageError(
-            "SOW-UPK-044", "there is no entry in between", hint="--since is to lie before --until", first=begin
-        )
+        raise UsageError("SOW-UPK-044", "the range has no entry", hint="use a --since before --until", first=begin)
     return begin, end
 
 
@@ -211,10 +211,10 @@ def _until(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
 def _negative(when: str, state: MatchState, options: BisectOptions) -> NegativeError:
     return NegativeError(
         "SOW-UPK-040",
-        f"count {options.count.strip()} holds {when}, where {state.count:,} records match"
+        f"count {options.count.strip()} is true {when}, where {state.count:,} records match"
         if when.startswith("already")
-        else f"count {options.count.strip()} does not hold {when.removeprefix('not ')}, where {state.count:,} match",
-        hint="choose --since and --until so that it is false behind the one and true behind the other",
+        else f"count {options.count.strip()} is false {when.removeprefix('not ')}, where {state.count:,} records match",
+        hint="choose --since where the condition is false, and --until where it is true",
         txid=state.txid,
         count=state.count,
     )

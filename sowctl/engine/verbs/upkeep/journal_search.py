@@ -78,9 +78,9 @@ class Search:
         """One line: what was found, and what had to be read for it."""
         read = self.report
         return (
-            f"{read.matched:,} found in {read.examined:,} entries; of {read.blocks:,} blocks {read.by_header:,} were "
-            f"passed over by their times, {read.by_map:,} by their topics and publishers, {read.by_columns:,} by their "
-            f"columns, {read.payloads_read:,} were read"
+            f"{read.matched:,} matches in {read.examined:,} entries; of {read.blocks:,} blocks, "
+            f"{read.by_header:,} were skipped by time, {read.by_map:,} by topic and publisher, "
+            f"{read.by_columns:,} by columns, {read.payloads_read:,} were read"
         )
 
     def __iter__(self) -> Iterator[EntryBatch]:
@@ -141,8 +141,8 @@ class Search:
         if not found and not self._keyed():
             raise UsageError(
                 "SOW-CLI-087",
-                "no topic of the configuration that is searched makes keys of fields, or takes them from publishers",
-                hint="--sow-key takes the SOW keys that sowctl journal dump shows",
+                "no topic in this search has keys from fields or from publishers",
+                hint="use --sow-key with SOW keys as printed by sowctl journal dump",
             )
         return found
 
@@ -208,5 +208,5 @@ def _sow_key(text: str) -> bytes:
 def _operation(word: str) -> int:
     code = CODES.get(word)
     if code is None:
-        raise UsageError("SOW-CLI-088", f"{word!r} is no operation of an entry", hint=f"one of {', '.join(CODES)}")
+        raise UsageError("SOW-CLI-088", f"{word!r} is not an operation", hint=f"use one of {', '.join(CODES)}")
     return code

@@ -120,8 +120,8 @@ def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
     count = sum(topic.entries for topic in topics)
     shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topics)
     return (
-        f"{count:,} entries up to {at} cannot be restored to that time ({shares}): they were written in one group "
-        "with later entries, or behind such a group, and the journal is cut between groups only"
+        f"{count:,} entries up to {at} cannot be restored ({shares}): they are in a group with "
+        "later entries, or in a later group, and the journal is cut only between groups"
     )
 
 
@@ -132,7 +132,7 @@ def describe_choices(choices: Sequence[CutChoice]) -> str:
         names = ", ".join(choice.topics)
         taken = "all of them" if number == len(choices) else f"the first {choice.entries:,} of them ({names})"
         later = f" and {choice.later:,} later entries" if choice.later else ""
-        words.append(f"--txid {choice.txid} takes {taken}{later}")
+        words.append(f"--txid {choice.txid} restores {taken}{later}")
     return "; ".join(words)
 
 
@@ -158,18 +158,21 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
         )
     last = plan.end.txid if plan.end is not None else 0
     outside = tuple(sorted({file.path for file in manifest.files if file.path.startswith("outside/")}))
-    note = f"the instance of backup {plan.backup.path.name} as of {format_time(plan.time)}"
+    note = f"instance of backup {plan.backup.path.name} at {format_time(plan.time)}"
     if plan.end is not None:
-        note += f", which goes on with txid {plan.above + 1} in a history of its own"
+        note += f", which continues with txid {plan.above + 1} in a new history"
     if plan.beyond:
         note += (
-            f"; the group in which txid {last - plan.beyond} lies goes on to txid {last} and happens as a whole; "
-            f"--txid {plan.before} leaves it out"
+            f"; the group with txid {last - plan.beyond} ends at txid {last} and is restored "
+            f"completely; --txid {plan.before} excludes it"
         )
     if outside:
-        note += f"; {len(outside)} files whose paths are absolute lie in 'outside': correct the paths before it is used"
+        note += (
+            f"; {len(outside)} files with absolute paths are in 'outside': correct the paths in the "
+            "configuration before using it"
+        )
     if any(topic.records is None for topic in topics):
-        note += "; its records are counted when it is restored"
+        note += "; its records are counted during the restore"
     return RestoreReport(
         action="to restore" if done is None else "restored",
         dry_run=done is None,

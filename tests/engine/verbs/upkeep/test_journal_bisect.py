@@ -40,7 +40,7 @@ def test_the_entry_its_client_and_the_counts_are_said(filled: Lab) -> None:
     assert found.steps <= 6
     # The whole of it once, and then halves of what is left.
     assert found.folded <= 2 * 40
-    words = f"txid 21, written at {at} by late: before it 0 records matched, behind it 1"
+    words = f"txid 21, written at {at} by late: 0 records matched before it, 1 after it"
     assert found.words.startswith(words)
 
 
@@ -57,10 +57,10 @@ def test_times_bound_it(filled: Lab) -> None:
     assert bisect(filled.open(), "t", options).after.txid == 23
     with pytest.raises(NegativeError) as caught:
         bisect(filled.open(), "t", BisectOptions(filter="/n = 1", to_time=START + 19 * SECOND))
-    assert "does not hold behind txid 20" in caught.value.message
+    assert "after txid 20" in caught.value.message
     with pytest.raises(NegativeError) as caught:
         bisect(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 25 * SECOND))
-    assert "holds already behind txid 26, where 6 records match" in caught.value.message
+    assert "after txid 26, where 6 records match" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_opened_is_said(rolled: Lab) -> None:
     path.write_bytes(b"nothing of a journal" * 10)
     run = journal_check(rolled.open())
     assert "SOW-JRN-002" in {finding.id for finding in run}
-    assert any(part.startswith(f"{path.name}: this is not a journal file") for part in run.report.not_verified)
+    assert any(part.startswith(f"{path.name}: the file is not a journal file") for part in run.report.not_verified)
 
 
 def test_what_stores_prove_to_be_missing_is_found_and_not_so_of_another_directory(rolled: Lab, tmp_path: Path) -> None:
