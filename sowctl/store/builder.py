@@ -237,7 +237,7 @@ class StoreBuilder:
         ):
             if files.path.exists():
                 if new:
-                    raise RefusedError("SOW-STO-025", "the store exists already", place=str(files.path))
+                    raise RefusedError("SOW-STO-025", "the store already exists", place=str(files.path))
                 # The new file keeps the permissions that the old one was given.
                 os.fchmod(self._guard, files.path.stat().st_mode & 0o777)
             # Order of a replacement, each step harmless if the process dies behind it: 1. rename; the gate still names

@@ -81,7 +81,7 @@ class StoreCheck(Iterator[Finding]):
         reading: Reading | None = None,
         on_read: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.coverage = StoreCoverage(not_verified=("everything: the check has not ended",))
+        self.coverage = StoreCoverage(not_verified=("all data: the check has not finished",))
         self._path = path
         self._seam = seam
         self._no_lock = no_lock
@@ -102,7 +102,7 @@ class StoreCheck(Iterator[Finding]):
 
     def _start(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         if not sys.executable:
-            raise StorageError("SOW-STO-042", "no Python program to run the check with", place=str(self._path))
+            raise StorageError("SOW-STO-042", "no Python executable to run the check", place=str(self._path))
         root = str(Path(__file__).parents[2])
         # -P: the child must not import a module of the same name from the directory in which the command was called.
         command = [sys.executable, "-P", "-c", _CHILD if self._reading is None else _PART, root, str(self._path)]
@@ -120,10 +120,9 @@ class StoreCheck(Iterator[Finding]):
                 # It is the program that may not be run; of the store nothing was asked yet.
                 raise StorageError(
                     "SOW-STO-042",
-                    f"the check cannot be started: {problem.strerror}",
+                    f"cannot start the check: {problem.strerror}",
                     place=sys.executable,
-                    hint="a store is read in a process of its own: this user has to be permitted to run Python from "
-                    "there",
+                    hint="a store is checked in a separate process: the user needs permission to run Python there",
                 ) from problem
 
     def _run(self) -> Generator[Finding]:
@@ -179,7 +178,7 @@ class StoreCheck(Iterator[Finding]):
         return watch
 
     def _overtaken(self, error: SowError) -> Finding:
-        missed = ("what was read: another process wrote to the store meanwhile",)
+        missed = ("the checked data: another process wrote to the store during the check",)
         self.coverage = StoreCoverage(not_verified=missed, status=error.exit_status)
         return Finding(error.code, Level.ERROR, Place(str(self._path)), error.message, error.hint)
 
@@ -189,9 +188,9 @@ class StoreCheck(Iterator[Finding]):
     def _died(self, status: int, where: str, said: str) -> Finding:
         # Signals mean that LMDB ran into damage: SIGBUS behind the end of the file, SIGSEGV or SIGABRT in a page.
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        self.coverage = StoreCoverage(not_verified=(f"everything from here on: {where}",))
+        self.coverage = StoreCoverage(not_verified=(f"all data from here on: {where}",))
         words = f" ({said})" if said else ""
-        message = f"reading the store ended the reading process with {how}{words}; it had come to {where}"
+        message = f"the process that was reading the store terminated with {how}{words}, while reading {where}"
         return Finding("SOW-STO-050", Level.ERROR, Place(str(self._path)), message, REBUILD)
 
 

@@ -216,7 +216,7 @@ def damaged_record(key: bytes, place: str | None = None) -> DamageError:
 
 def _misfit(key: bytes) -> DamageError:
     number = int.from_bytes(key[:8], "big")
-    return DamageError("SOW-STO-002", f"record {number} has parts that do not fit its length", sow_key=number)
+    return DamageError("SOW-STO-002", f"record {number} has parts that do not match its length", sow_key=number)
 
 
 Numbers: TypeAlias = Any

@@ -107,7 +107,7 @@ class Store:
             return
         raise RefusedError(
             "SOW-STO-024",
-            f"the store belongs to another definition: the file says {self._definition}; asked for is {expected}",
+            f"the store has another definition: {self._definition} in the file, expected: {expected}",
             place=self.path,
             hint="move the file away and rebuild it with sowctl replay, or give the topic another FileName",
             differences=expected.differences(self._definition),
@@ -244,7 +244,7 @@ class Store:
         cause = translate(problem, self.files.path, action)
         self._current.drop(handle)
         if handle.users:
-            state, stored = "what the file holds was not looked at: a snapshot is open", None
+            state, stored = "the file was not read again, because a snapshot is open", None
         else:
             state, stored = self._look(before)
         error, self._failure = given_up(cause, self.files.path, state, stored)
@@ -262,9 +262,9 @@ class Store:
         if shown != newest:
             # LMDB could not take its write back, and other processes have the file open: their lock table still names
             # the state before, the file's newest meta page the transaction.
-            return "processes that have the file open read the state before it, those that open it later may not", None
+            return "processes that have the file open still read the previous state; others may read the new one", None
         stored = shown > before
-        return ("the transaction is in the file" if stored else "the file holds the state before it"), stored
+        return ("the transaction is in the file" if stored else "the file has the previous state"), stored
 
     def sync(self) -> None:
         """Bring everything committed to the disk, meta page included (before journals are removed).

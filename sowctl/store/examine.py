@@ -76,7 +76,7 @@ class StoreExamination:
         # Of parts that were skipped the sums know nothing: then only the damage found is reported, and no consequences
         # of it.
         if before != self.expiry_sum and not self.skipped:
-            yield self._finding("SOW-STO-052", "the expiry index disagrees with the records", "expiry")
+            yield self._finding("SOW-STO-052", "the expiry index does not match the records", "expiry")
         yield from self._read_sequences()
         if self.databases.changes is not None:
             yield from self._walk("changes", self.databases.changes, self._changes)
@@ -131,10 +131,13 @@ class StoreExamination:
                 # Pages take turns, so this page's next transaction is two further on; its meta record betrays that its
                 # write had begun.
                 if (leads_to := decode_meta(value, self.path).transaction) == page.txnid + 2:
-                    fault = f"its meta page {page.number} is of transaction {page.txnid} and leads to {leads_to}"
+                    fault = f"its meta page {page.number} is of transaction {page.txnid}, but refers to {leads_to}"
         if fault:
-            message = f"{fault}: a write of it failed. The other one is sound and in use, and the store complete"
-            hint = "the next message that is published to the topic writes it anew"
+            message = (
+                f"{fault}, because a write of it failed. The other meta page is intact and in use, and "
+                "the store is complete"
+            )
+            hint = "the next message published to the topic rewrites it"
             yield Finding("SOW-STO-060", Level.WARNING, Place(self.path, element="meta page"), message, hint)
 
     def _read_meta(self) -> Iterator[Finding]:
@@ -153,7 +156,7 @@ class StoreExamination:
     ) -> Iterator[Finding]:
         """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
         last, batches = b"", 0
-        self.note(f"{name}, its beginning")
+        self.note(f"the start of {name}")
         try:
             # A cursor goes from leaf to leaf past a wrong key in a branch page, where a search would be led astray.
             self.txn.verify_tree(database)
@@ -208,7 +211,7 @@ class StoreExamination:
                     yield self._finding(problem.code, problem.message, f"{what} {_shown(key)}")
                     continue
                 if record.tombstone and (record.payload or what == "record"):
-                    yield self._finding("SOW-STO-053", "a tombstone where none may be", f"{what} {_shown(key)}")
+                    yield self._finding("SOW-STO-053", "an unexpected tombstone", f"{what} {_shown(key)}")
         # The digest is a sum, so records and versions are added in whatever order they come.
         self.digest += integrity.digest_sum(keys, values)
         txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.OVERHEAD)
@@ -228,7 +231,7 @@ class StoreExamination:
                 continue
             if history_key_of(key[:8], value) != key:
                 place = f"version of {_shown(key[:8])}"
-                yield self._finding("SOW-STO-004", "the key and the value of a version disagree", place)
+                yield self._finding("SOW-STO-004", "the key and the value of a version do not match", place)
             txid = split_history_key(key)[2]
             # Versions of a key ascend in time; txids must ascend with them.
             if before[0] == key[:8] and txid <= before[1]:
@@ -267,7 +270,7 @@ class StoreExamination:
             yield from self._damaged_page(problem, "", "sequences")
             return
         if self.meta is not None and seen != self.meta.sequences:
-            message = f"{seen} sequences were found, {self.meta.sequences} are counted"
+            message = f"{seen} sequences found, but the counter is {self.meta.sequences}"
             yield self._finding("SOW-STO-051", message, "sequences")
 
     def _totals(self, meta: StoreMeta) -> Iterator[Finding]:
@@ -280,15 +283,17 @@ class StoreExamination:
             ("payload bytes of versions", self.version_bytes, meta.version_bytes),
         ):
             if found != stated:
-                yield self._finding("SOW-STO-051", f"{found} {what} were found, the file says {stated}", "meta")
+                yield self._finding("SOW-STO-051", f"{found} {what} found, but the counter is {stated}", "meta")
         if self.digest % integrity.DIGEST_MODULUS != meta.digest:
-            yield self._finding("SOW-STO-051", "the digest of what was read is not the one in the file", "meta")
+            yield self._finding(
+                "SOW-STO-051", "the digest of the records does not match the digest in the file", "meta"
+            )
         # A meta record of another transaction: its page is older than the roots that lead to it.
         if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
             yield self._finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
         # A record above the applied position would be applied a second time by the next catch-up.
         if meta.has_journal and self.highest_txid > meta.applied:
-            message = f"a record has txid {self.highest_txid}, the file says it is complete up to {meta.applied}"
+            message = f"a record has txid {self.highest_txid}, but the position of the store is txid {meta.applied}"
             yield self._finding("SOW-STO-051", message, "meta")
 
 
@@ -297,7 +302,7 @@ def untold(done: int, total: int) -> None:
 
 
 def _shown(key: bytes) -> str:
-    return str(int.from_bytes(key[:8], "big")) if key else "the beginning"
+    return str(int.from_bytes(key[:8], "big")) if key else "the start"
 
 
 Told = Callable[[int, int], None]
@@ -315,7 +320,7 @@ def examine(
 ) -> Iterator[Finding | StoreCoverage]:
     """Findings of the store at ``path``, at last the coverage. ``note`` is told where the reading is, ``progress`` how
     many entries of how many are read."""
-    note("the beginning of the file")
+    note("the start of the file")
     try:
         # Opened like any reader does: what keeps a reader out is a finding, in the reader's words.
         handle = open_handle(StoreFiles.of(path), Mode(False, True, no_lock, 0.0), SEAM)
@@ -323,7 +328,7 @@ def examine(
         examination = StoreExamination(handle, txn, note) if make is None else make(handle, txn)
         examination.progress = progress
     except SowError as problem:
-        yield from _unread(path, problem, "everything: the file could not be opened")
+        yield from _unread(path, problem, "all data: the file could not be opened")
         return
     unlocked = handle.watch is not None
     try:
@@ -332,7 +337,7 @@ def examine(
             yield finding
         examination.steady()
     except LockedError as problem:
-        yield from _unread(path, problem, "what was read: another process wrote to the store meanwhile")
+        yield from _unread(path, problem, "the checked data: another process wrote to the store during the check")
         return
     finally:
         examination.txn.abort()

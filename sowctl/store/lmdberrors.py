@@ -15,7 +15,7 @@ import lmdb
 
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 
-REBUILD = "run sowctl replay for this topic; where no journal has it, sowctl store repair saves what is sound"
+REBUILD = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
 # Errors that LMDB gives only for contents that it did not write itself, in the ways in which this room calls it.
 _DAMAGE = (
     lmdb.InvalidError,
@@ -38,7 +38,7 @@ def missing(path: Path) -> MissingError:
     """There is no store at ``path``."""
     return MissingError(
         "SOW-STO-020",
-        "no such store",
+        "the store does not exist",
         place=str(path),
         hint="publish to the topic, or rebuild the store with sowctl replay",
     )
@@ -51,7 +51,7 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
         return problem
     if isinstance(problem, lmdb.ReadersFullError):
         return LockedError(
-            "SOW-STO-032", "no reader slot is free", place=str(path), hint="end some readers and try again"
+            "SOW-STO-032", "no reader slot is free", place=str(path), hint="end some readers, then try again"
         )
     if isinstance(problem, _DAMAGE):
         return damaged_page(problem, path)
@@ -63,34 +63,34 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             "SOW-STO-043",
             f"not enough address space to {action}",
             place=str(path),
-            hint="raise the limit on virtual memory (ulimit -v)",
+            hint="increase the limit on virtual memory (ulimit -v)",
         )
     if number == errno.ENOENT:
         return missing(path)
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StorageError(
             "SOW-STO-041",
-            f"not permitted to {action}: {text}",
+            f"permission denied: cannot {action}: {text}",
             place=str(path),
-            hint="to look at a queue, ask for read permission on the file and its -lock file; to lease from it, for "
-            "write permission on both and on their directory"
+            hint="to read a queue, grant read permission on the file and its -lock file; to lease from "
+            "it, write permission on both and on their directory"
             if path.suffix == ".queue"
-            else "to read a store, ask for read permission on the file and its directory; to write to it, for write "
-            "permission on both and on its -lock, -gate and -writer files",
+            else "to read a store, grant read permission on the file and its directory; to write to it, "
+            "write permission on both and on its -lock, -gate and -writer files",
         )
     # LMDB reports a write that was cut short as EIO, whatever cut it: limit and free space are asked to tell the
     # reason.
     if number == errno.EFBIG or (number == errno.EIO and _limit_reached(path)):
         return StorageError(
             "SOW-STO-040",
-            f"file size limit reached: could not {action}",
+            f"file size limit reached: cannot {action}",
             place=str(path),
-            hint="raise the limit on the size of files (ulimit -f)",
+            hint="increase the limit on file sizes (ulimit -f)",
         )
     if number in (errno.ENOSPC, errno.EDQUOT) or (number == errno.EIO and disk_is_full(path)):
-        message = f"disk full: could not {action}"
-        return StorageError("SOW-STO-040", message, place=str(path), hint="free some space")
-    return StorageError("SOW-STO-042", f"could not {action}: {text}", place=str(path))
+        message = f"disk full: cannot {action}"
+        return StorageError("SOW-STO-040", message, place=str(path), hint="free space on the disk")
+    return StorageError("SOW-STO-042", f"cannot {action}: {text}", place=str(path))
 
 
 def _reason(problem: Exception) -> str:
@@ -101,7 +101,7 @@ def _reason(problem: Exception) -> str:
 
 def damaged_page(problem: Exception, path: Path) -> DamageError:
     """LMDB found something that it did not write."""
-    return DamageError("SOW-STO-023", f"LMDB met a damaged page: {_reason(problem)}", place=str(path), hint=REBUILD)
+    return DamageError("SOW-STO-023", f"LMDB found a damaged page: {_reason(problem)}", place=str(path), hint=REBUILD)
 
 
 def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tuple[SowError, StorageError]:
@@ -121,9 +121,9 @@ def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tu
     )
     later = StorageError(
         "SOW-STO-044",
-        f"this handle failed before and writes no more: {error.message}",
+        f"this store handle failed before and refuses further writes: {error.message}",
         place=str(path),
-        hint=cause.hint if damaged else "find out why the disk failed, then start again",
+        hint=cause.hint if damaged else "check the disk, then start the program again",
     )
     return error, later
 

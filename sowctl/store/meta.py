@@ -50,7 +50,7 @@ class Definition(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.key_mode not in KEY_MODES:
-            raise ValueError(f"key mode {self.key_mode!r} is none of {', '.join(KEY_MODES)}")
+            raise ValueError(f"key mode {self.key_mode!r} is not one of {', '.join(KEY_MODES)}")
 
     def __str__(self) -> str:
         keys = ", ".join(self.key_fields) if self.key_mode == "fields" else f"{self.key_mode} keys"
@@ -142,14 +142,16 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
     # In this order each error is true: another file's bytes are not called damaged, and a newer format is not called
     # damaged because its checksum covers fields that this version does not know.
     if data[:8] != MAGIC or len(data) < _PREFIX.size + _CRC.size:
-        raise DamageError("SOW-STO-010", "this is not a SOW file: its meta record has another beginning", place=place)
+        raise DamageError(
+            "SOW-STO-010", "the file is not a SOW file: its meta record has an unknown format", place=place
+        )
     _, version, _, length = _PREFIX.unpack_from(data)
     if version > FORMAT_VERSION:
         raise VersionError(
             "SOW-STO-011",
-            f"the file has format version {version}; this program knows versions up to {FORMAT_VERSION}",
+            f"the file has format version {version}; this release reads up to {FORMAT_VERSION}",
             place=place,
-            hint="use a newer sowctl",
+            hint="use the release that wrote it, or a later one",
         )
     # The length must account for every byte: a record that was cut or has a tail is damaged even if some checksum fits.
     end = _PREFIX.size + length

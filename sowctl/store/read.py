@@ -45,8 +45,8 @@ COMPACTED = 1
 def lost_write(recorded: int, committed: int) -> str:
     """Words for a meta record that is not the one which the last transaction wrote."""
     return (
-        f"the meta record was written by LMDB transaction {recorded}, the file is at {committed}: a page is older than "
-        "it should be, or another program wrote to the file"
+        f"the meta record was written by LMDB transaction {recorded}, but the file is at "
+        f"{committed}: a page is outdated, or another program wrote to the file"
     )
 
 
@@ -116,7 +116,7 @@ class Reader:
             # not agree.
             entries = self._txn.stat(database)["entries"]
             if entries != counted:
-                raise inconsistent(f"LMDB has {entries} {what}, the meta record counts {counted}", self._path)
+                raise inconsistent(f"LMDB has {entries} {what}, but the counter is {counted}", self._path)
         return meta
 
     def get(self, key: bytes) -> codec.Record | None:
@@ -203,7 +203,7 @@ class Reader:
         if seen != self.meta.records:
             for _ in self.scan():
                 pass
-            raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
+            raise inconsistent(f"{seen} records found, but the counter is {self.meta.records}", self._path)
 
     def _scanned(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
         """A part of :meth:`scan`. What is damaged is named as by all of it."""
@@ -257,7 +257,7 @@ class Reader:
             yield keys, values, None if marks is None else run
         # A scan of all must have met every record: the count proves what checksums cannot, that no page was left out.
         if start is None and stop is None and seen != self.meta.records:
-            raise inconsistent(f"{seen} records were found, {self.meta.records} are counted", self._path)
+            raise inconsistent(f"{seen} records found, but the counter is {self.meta.records}", self._path)
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
@@ -308,7 +308,7 @@ class Reader:
         # Each proves itself by its checksum; that none is missing is proven by their count.
         if len(known) != self.meta.sequences:
             counted = self.meta.sequences
-            raise inconsistent(f"{len(known)} sequences were found, {counted} are counted", self._path)
+            raise inconsistent(f"{len(known)} sequences found, but the counter is {counted}", self._path)
         numbers = {int.from_bytes(key, "big"): data for key, data in known.items()}
         return {publisher: decode_sequence(publisher, data, str(self._path)) for publisher, data in numbers.items()}
 
@@ -352,7 +352,7 @@ def _scan_versions(
         seen += len(keys)
         yield keys, values
     if start is None and stop is None and seen != counted:
-        raise inconsistent(f"{seen} versions were found, {counted} are counted", path)
+        raise inconsistent(f"{seen} versions found, but the counter is {counted}", path)
 
 
 def _versions_of(history: Ordered, path: Path, key: bytes) -> list[Version]:
@@ -373,7 +373,9 @@ def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) 
     refuse_damaged(short, values, path)
     # Time and txid stand in key and value. A sound value that was filed elsewhere would be served as another version.
     if list(map(history_key_of, short, values)) != list(keys):
-        raise DamageError("SOW-STO-004", "the key and the value of a version disagree", place=str(path), hint=REBUILD)
+        raise DamageError(
+            "SOW-STO-004", "the key and the value of a version do not match", place=str(path), hint=REBUILD
+        )
 
 
 def _expired(expiry: Ordered, path: Path, now: int) -> Iterator[bytes]:

@@ -81,7 +81,7 @@ class Table:
                 last, count = key, count + 1
                 yield key, self._sound(key, value)
             if not prefix and count != len(self):
-                raise inconsistent(f"{count} entries of a table were found, {len(self)} are counted", self._path)
+                raise inconsistent(f"{count} entries of a table found, but the counter is {len(self)}", self._path)
 
     def put(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> None:
         """Set values; ``append``: their keys ascend and come after all that there are."""

@@ -304,7 +304,7 @@ def test_what_stands_beside_a_key_that_is_not_there_has_to_be_sound(tmp_path: Pa
     path.write_bytes(raw)
     absent = (int.from_bytes(key_of(50), "big") + 1).to_bytes(8, "big")
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        with pytest.raises(SowError, match=f"what stands at {int.from_bytes(key_of(50), 'big')}, beside") as raised:
+        with pytest.raises(SowError, match=f"record {int.from_bytes(key_of(50), 'big')}, next") as raised:
             snapshot.get(absent)
         assert (raised.value.code, raised.value.exit_status) == ("SOW-STO-023", 5)
         assert snapshot.get(key_of(60)[:7] + b"\0") is None

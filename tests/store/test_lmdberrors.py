@@ -67,7 +67,7 @@ def test_a_write_that_was_cut_is_a_full_disk_or_a_limit(tmp_path: Path, monkeypa
     cut = _system(errno.EIO)
     assert translate(cut, store, "commit").code == "SOW-STO-042"
     free.append(lmdberrors._FULL_BYTES - 1)
-    assert translate(cut, store, "commit").message == "disk full: could not commit"
+    assert translate(cut, store, "commit").message == "disk full: cannot commit"
     store.with_name("x.sow-building").write_bytes(bytes(100))
     for limit, words in ((101, "disk full"), (100, "file size limit")):
         limits.append((limit, limit))
@@ -79,7 +79,7 @@ def test_a_write_that_was_cut_is_a_full_disk_or_a_limit(tmp_path: Path, monkeypa
 def test_a_failed_commit_ends_a_handle_with_the_code_of_its_cause(stored: bool | None, tmp_path: Path) -> None:
     path = tmp_path / "x.sow"
     damage = DamageError("SOW-STO-023", "a bad page", hint="rebuild")
-    full = StorageError("SOW-STO-040", "disk full", hint="free some space")
+    full = StorageError("SOW-STO-040", "disk full", hint="free space on the disk")
     locked = LockedError("SOW-STO-032", "no slot")
     for cause, kind, code in (
         (damage, DamageError, "SOW-STO-023"),

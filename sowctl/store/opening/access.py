@@ -47,7 +47,7 @@ def refuse_irregular(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise RefusedError(
             "SOW-STO-070",
-            "the place of the store is taken by something that is no regular file",
+            "the path of the store is not a regular file",
             place=str(path),
             hint="give another path for the store",
         )

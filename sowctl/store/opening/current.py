@@ -84,9 +84,9 @@ class Current:
     def _blocked(self) -> RefusedError:
         return RefusedError(
             "SOW-STO-028",
-            "the store must be opened anew while a snapshot of this process is open",
+            "the store must be reopened, but this process has an open snapshot of it",
             place=str(self._files.path),
-            hint="read the result to its end, or close it, before writing",
+            hint="read the result completely, or close it, before writing",
         )
 
     def begin_reading(self) -> tuple[Handle, Any]:

@@ -83,7 +83,7 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
         # right, then all try again.
         with gate.held(exclusive=True) as lock, explained(files.path, "complete a replacement"):
             settle(files, lock, seam)
-    raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
+    raise StorageError("SOW-STO-042", "the store is being replaced repeatedly", place=str(files.path))
 
 
 def refuse_other_names(files: StoreFiles) -> None:
@@ -101,11 +101,11 @@ def refuse_other_names(files: StoreFiles) -> None:
     if names > 1:
         raise RefusedError(
             "SOW-STO-062",
-            f"the file has {names} names (hard links): who writes through another one does not see these locks, and "
-            "what is written here changes all of them",
+            f"the file has {names} names (hard links): locks do not apply to writers that use "
+            "another name, and every write changes all of them",
             place=str(files.path),
-            hint=f"'find DIR -samefile {files.path.name}' finds the others: replace them by copies; a backup that is a "
-            "hard link is none",
+            hint=f"'find DIR -samefile {files.path.name}' finds the other names: replace them with "
+            "copies; a hard link is not a backup",
             names=names,
         )
 
@@ -159,16 +159,16 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             if "already open in this process" in str(problem):
                 raise RefusedError(
                     "SOW-STO-027",
-                    "the store is open already in this process",
+                    "the store is already open in this process",
                     place=str(files.path),
-                    hint="read the result of a query to its end, or close it, before writing to its topic",
+                    hint="read the result of a query completely, or close it, before writing to its topic",
                 ) from problem
             # LMDB documents that opening may fail while another process opens or closes at the same instant
             if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _passing(problem):
                 raise translate(problem, files.path, "open the store") from problem
             time.sleep(_OPEN_PAUSE)
     else:
-        raise StorageError("SOW-STO-042", "the store is replaced again and again", place=str(files.path))
+        raise StorageError("SOW-STO-042", "the store is being replaced repeatedly", place=str(files.path))
     try:
         databases = open_databases(env, pages, write=mode.write)
         # Slots of readers that died keep old pages from being used again: a writer clears them.
@@ -205,9 +205,9 @@ def _is_table_finished(env: Any) -> bool:
 def _unfinished(path: Path) -> StorageError:
     return StorageError(
         "SOW-STO-045",
-        "the lock file of the store was left unfinished by a process that was killed, and others use it",
+        "the lock file of the store is incomplete, because its process was killed, and other processes use it",
         place=str(path),
-        hint=f"end the processes that have the store open ('fuser {path.name}' names them), then try again",
+        hint=f"end the processes that have the store open ('fuser {path.name}' lists them), then try again",
     )
 
 
@@ -245,7 +245,9 @@ def open_databases(env: Any, pages: PageFile, *, write: bool) -> Databases:
         try:
             if not set(NAMES) <= set(txn.names):
                 raise DamageError(
-                    "SOW-STO-010", "this LMDB file is not a SOW file: a sub-database is missing", place=str(pages.path)
+                    "SOW-STO-010",
+                    "the file is an LMDB file, but not a SOW file: a sub-database is missing",
+                    place=str(pages.path),
                 )
             found = [_open_database(env, txn, pages, name, write=write) for name in (*NAMES, CHANGES)]
             if write:

@@ -77,7 +77,7 @@ class Handle:
         # A child has the parent's reader slot and locks on paper only: reading could see pages overwritten, writing
         # could corrupt the file.
         if self.pid != os.getpid():
-            raise RefusedError("SOW-STO-027", "a store handle does not survive a fork", place=str(self.files.path))
+            raise RefusedError("SOW-STO-027", "a store handle cannot be used after a fork", place=str(self.files.path))
 
     def begin(self, *, write: bool) -> ProvenTransaction:
         """Begin a transaction; follows a map that another process made larger. Raises DamageError, StorageError."""
@@ -120,9 +120,9 @@ class Handle:
         if self.users:
             raise RefusedError(
                 "SOW-STO-028",
-                "the map must grow while a snapshot of this process is open",
+                "the map must grow, but this process has an open snapshot",
                 place=str(self.files.path),
-                hint="read the result to its end, or close it, before writing",
+                hint="read the result completely, or close it, before writing",
             )
         try:
             with explained(self.files.path, "enlarge the map"):

@@ -129,9 +129,9 @@ class Gate:
             facts: dict[str, Any] = {"holder_pid": known[0]} if known else {}
             raise LockedError(
                 "SOW-STO-031",
-                f"the store is being opened or replaced by another process{who}, for more than {self.wait:g} s",
+                f"another process{who} has been opening or replacing the store for more than {self.wait:g} s",
                 place=str(self.files.path),
-                hint="try again; where that process is stopped, let it go on or end it",
+                hint="try again; if that process is suspended, resume or end it",
                 **facts,
             )
         try:
@@ -232,15 +232,15 @@ class WriterLock:
     def _tell(self) -> None:
         if self._notify is not None:
             who = holder(self.files.writer)[0]
-            self._notify(f"waiting for the store {self.files.path}: another process writes to it{who}")
+            self._notify(f"waiting for the store {self.files.path}: another process is writing to it{who}")
 
     def _refused(self, wait: float) -> LockedError:
         who, facts = holder(self.files.writer)
         return LockedError(
             "SOW-STO-030",
-            f"another process writes to the store{who}; waited {wait:g} s",
+            f"another process is writing to the store{who}; waited {wait:g} s",
             place=str(self.files.path),
-            hint="wait longer with --lock-wait, or end that process",
+            hint="increase --lock-wait, or end that process",
             **facts,
         )
 

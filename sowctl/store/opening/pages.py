@@ -85,14 +85,14 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
         fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise DamageError("SOW-STO-021", "this is not a file of bytes", place=str(path), hint=REBUILD)
+                raise DamageError("SOW-STO-021", "not a regular file", place=str(path), hint=REBUILD)
             newest = _newest(fd, path)
             # The free list is read by writers alone, which abort on a wrong page. It is checked here, when it can still
             # become an error.
             while not _free_root_is_sound(fd, newest):
                 again = _newest(fd, path)
                 if again == newest:
-                    raise _damaged(path, "the first page of its free list is not one")
+                    raise _damaged(path, "the first page of its free list is invalid")
                 newest = again  # writers went on meanwhile, and used the page for something else
             size = os.fstat(fd).st_size
             # Touching a mapped page behind the end of the file ends the process by SIGBUS. A missing tail is harmless
@@ -100,7 +100,7 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
             if size < newest.needed and not _tail_is_free(fd, newest, size // newest.page_size):
                 raise DamageError(
                     "SOW-STO-022",
-                    f"the end of the file is missing: {size} bytes are there, {newest.needed} are needed",
+                    f"the end of the file is missing: it has {size} of {newest.needed} bytes",
                     place=str(path),
                     hint=REBUILD,
                 )
@@ -143,7 +143,7 @@ def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
     if isinstance(second, str):
         return second
     if second.page_size != first.page_size:
-        return "its meta pages disagree about the page size"
+        return "its meta pages have different page sizes"
     # LMDB's own rule: at equal numbers (a new file) page 0 counts.
     return (second, first) if second.txnid > first.txnid else (first, second)
 
@@ -233,7 +233,7 @@ def _leaf_value(fd: int, meta: MetaPage, page: int, name: bytes | None) -> bytes
 
 
 def _damaged(path: Path, reason: str) -> DamageError:
-    return DamageError("SOW-STO-021", f"this is not a sound LMDB file: {reason}", place=str(path), hint=REBUILD)
+    return DamageError("SOW-STO-021", f"invalid LMDB file: {reason}", place=str(path), hint=REBUILD)
 
 
 def meta_page(data: bytes, number: int) -> MetaPage | str:
@@ -244,7 +244,7 @@ def meta_page(data: bytes, number: int) -> MetaPage | str:
     magic, version, _, map_size = _META.unpack_from(data, _META_AT)
     # From the most general to the particular, so that the words fit what the file is.
     if magic != LMDB_MAGIC:
-        return "its beginning is not that of an LMDB file"
+        return "it does not start like an LMDB file"
     if version != LMDB_VERSION:
         return f"it has LMDB data version {version}, not {LMDB_VERSION}"
     page_size, free_flags, free_depth, _, _, _, _, free_root = TREE.unpack_from(data, _TREES_AT)

@@ -313,7 +313,7 @@ class QueueFile:
                 if not self._usable(marked):
                     # LMDB without syncs is whole only as long as the machine runs; what it says then is not to be read.
                     self.path.unlink(missing_ok=True)
-                    self._say("the machine was started anew since the last change; leases and counters are gone")
+                    self._say("the machine was restarted after the last change; leases and counters are lost")
                 now = self.path.stat()
             except FileNotFoundError:
                 self.close()

@@ -358,7 +358,7 @@ class StateRows:
         try:
             page = Page.decode(raw)
         except ValueError as problem:
-            raise damaged(f"txid {first} and on: {problem}", self.place) from None
+            raise damaged(f"from txid {first} on: {problem}", self.place) from None
         loaded = _Loaded(page, page.ready_priorities(), page.held_by(), page.alarm, _counts(page), raw)
         self._pages[first] = loaded
         return loaded
@@ -403,7 +403,7 @@ class StateRows:
     def _numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
         """The numbers of a key or a value. Raises DamageError."""
         if len(raw) != layout.size:
-            raise damaged("a row that is none of its database", self.place)
+            raise damaged("a row does not belong to its database", self.place)
         return layout.unpack(raw)
 
     def _value(self, raw: bytes, kind: type[Any]) -> Any:

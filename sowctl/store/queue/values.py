@@ -164,14 +164,14 @@ def unpack_state(raw: bytes | memoryview, place: str) -> QueueState:
     """The state of a file. Raises VersionError ``SOW-QUE-003``, DamageError ``SOW-QUE-002``."""
     view = memoryview(raw)
     if len(view) < _HEAD.size or bytes(view[:8]) != MAGIC:
-        raise damaged("its state is not that of a queue", place)
+        raise damaged("it is not the state of a queue", place)
     _, version = _HEAD.unpack_from(view)
     if version > VERSION:
         raise VersionError(
             "SOW-QUE-003",
-            f"written in format {version} of queues, this program knows up to {VERSION}",
+            f"the file has queue format version {version}; this release reads up to {VERSION}",
             place=place,
-            hint="use the release of sowctl that wrote it, or a later one",
+            hint="use the release that wrote it, or a later one",
         )
     try:
         state: QueueState = unpack(view[_HEAD.size :], QueueState)
@@ -186,5 +186,6 @@ def damaged(what: str, place: str) -> DamageError:
         "SOW-QUE-002",
         f"the state file of the queue is damaged: {what}",
         place=place,
-        hint="stop the workers and remove the file: it is made anew from the journal, and leases are given again",
+        hint="stop the workers and remove the file: it is rebuilt from the journal, and leased "
+        "messages are delivered again",
     )

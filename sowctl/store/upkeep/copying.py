@@ -85,7 +85,7 @@ def compact(
                 counts = meta.records, meta.versions, before, after, copy.changes, number, meta.digest
                 return Copied(copy.in_place, *counts)
     raise StorageError(
-        "SOW-STO-042", "the store changed under its writer lock: another program writes to it", place=store.path
+        "SOW-STO-042", "the store changed despite its writer lock: another program writes to it", place=store.path
     )
 
 
@@ -182,9 +182,9 @@ class StoreCopy:
         if not _same(self.builder.meta, meta) or len(sequences) != meta.sequences:
             raise DamageError(
                 "SOW-STO-051",
-                "what was read is not what the file counts: its digest or its counts are others",
+                "the digest or the counts of the records do not match those in the file",
                 place=self._store.path,
-                hint="sowctl store check says what is damaged, sowctl store repair saves the rest",
+                hint="sowctl store check shows the damage, sowctl store repair saves the other records",
             )
 
     def _told(self, meta: StoreMeta) -> None:

@@ -55,7 +55,7 @@ class PartialExamination(StoreExamination):
                 # LMDB counts entries itself, so this finds records that are missing without reading one.
                 entries = self.txn.stat(database)["entries"]
                 if entries != stated:
-                    message = f"LMDB has {entries} {what}, the file says {stated}"
+                    message = f"LMDB has {entries} {what}, but the counter is {stated}"
                     yield self._finding("SOW-STO-051", message, "meta")
         yield from self._data()
 
@@ -64,7 +64,7 @@ class PartialExamination(StoreExamination):
         self.note("its branches")
         state = inspect(path, SEAM)
         if state.txnid != int(self.txn.id()):
-            self.skipped.append("structure: a writer went on meanwhile")
+            self.skipped.append("structure: a writer was active during the check")
             return
         with PageFile(path, state.page_size, SEAM) as file:
             structure = Structure(file, state)
@@ -78,7 +78,7 @@ class PartialExamination(StoreExamination):
                 if damage:
                     yield self._finding("SOW-STO-056", words, "pages")
                     continue
-                hint = "sowctl store compact gets the room back"
+                hint = "sowctl store compact reclaims the space"
                 yield Finding("SOW-STO-057", Level.WARNING, Place(self.path, element="pages"), words, hint)
             self._pages, self._units = structure.pages, structure.units()
 
@@ -143,7 +143,7 @@ class PartialExamination(StoreExamination):
             there = cursor.set_range(low)
             # A wrong key in a branch leads a search past entries, which then stand before what it finds.
             if (cursor.prev() if there else cursor.last()) and cursor.key() >= low:
-                yield self._finding("SOW-STO-003", f"some keys are not found, after {_shown(low)}", name)
+                yield self._finding("SOW-STO-003", f"keys after {_shown(low)} cannot be found", name)
             pairs = cursor.iternext() if cursor.set_range(low) else iter(())
             ended = False
             while not ended and (chunk := self._chunk(pairs)):
@@ -169,7 +169,7 @@ class PartialExamination(StoreExamination):
         entries = sorted(expiry_entries([key for key, _ in sound], [value for _, value in sound]))
         there = dict(self.txn.cursor(self.databases.expiry).getmulti(entries))
         if any(there.get(entry) != expiry_value(entry) for entry in entries):
-            yield self._finding("SOW-STO-052", "the expiry index lacks an entry of these records", "expiry")
+            yield self._finding("SOW-STO-052", "the expiry index misses an entry of these records", "expiry")
 
     def coverage(self) -> StoreCoverage:
         """What was read, and what was read before."""

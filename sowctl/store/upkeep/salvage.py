@@ -162,7 +162,7 @@ class Salvage:
     def _look(self) -> None:
         state = self._state()
         if state is None:
-            self.notes.append("none of LMDB's meta pages can be used")
+            self.notes.append("no LMDB meta page is usable")
             return
         free = free_list(self._file, state)
         if free is not None:
@@ -190,7 +190,7 @@ class Salvage:
         # Where every branch was sound, a leaf without one is not of this state: it is asked for only to fill a gap.
         if any(saved.gaps for saved in self._saved.values()) or self.meta is None:
             if free is None:
-                self.notes.append("the list of free pages is damaged: pages to which no branch leads are left out")
+                self.notes.append("the list of free pages is damaged: pages without a branch are not used")
             else:
                 self._adopt(state)
 
@@ -379,7 +379,7 @@ class Salvage:
         missing = tree.leaf_pages - len(saved.leaves) if tree is not None else len(leaves)
         if not apart or len(leaves) > missing:
             # One of them is of another state, and it cannot be told which.
-            self.notes.append(f"{len(leaves)} pages to which no branch leads are left out: they contradict one another")
+            self.notes.append(f"{len(leaves)} pages without a branch are not used, because they contradict each other")
             return
         for first, _, number in leaves:
             insort(saved.leaves, (first, number))
@@ -439,7 +439,7 @@ class Salvage:
 
 
 def _wrong(number: int) -> str:
-    return f"page {number} is damaged, or not the one that it should be"
+    return f"page {number} is damaged or outdated"
 
 
 def _between(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:

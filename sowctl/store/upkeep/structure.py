@@ -56,9 +56,9 @@ class Structure:
         # A page that is free twice, or free and in use, would be given away while it holds records.
         listed = [page for pages in free.freed.values() for page in pages]
         if len(set(listed)) != len(listed):
-            yield "a page is free twice", True
+            yield "a page is listed as free twice", True
         if both := self._seen.intersection(listed):
-            yield f"{len(both)} pages are in use and free, the first is page {min(both)}", True
+            yield f"{len(both)} pages are both in use and free, the first is page {min(both)}", True
         lost = meta.last_page + 1 - used - len(free.own) - len(listed)
         if lost:
             yield f"{abs(lost)} pages are {'neither in use nor free' if lost > 0 else 'counted twice'}", lost < 0
@@ -74,7 +74,7 @@ class Structure:
             for number, low, high in level:
                 # Two branches that lead to one page: a search would find its keys in the wrong place.
                 if number in self._seen or not 2 <= number <= self._meta.last_page:
-                    yield f"two branches lead to page {number}, or none can"
+                    yield f"page {number} has two branches, or an invalid one"
                     continue
                 self._seen.add(number)
                 # Leaves are counted and not read: that is what keeps this a hundredth of the file.
@@ -88,7 +88,7 @@ class Structure:
                 self.pages += 1
                 children = [] if data is None or kind_of(data, number) != BRANCH else list(branch(data))
                 if not children or None in children:
-                    yield f"page {number} is no sound branch"
+                    yield f"branch page {number} is invalid"
                     continue
                 found = [child for child in children if child is not None]
                 # The first child has no key of its own: it begins where the branch does.
@@ -99,8 +99,8 @@ class Structure:
             level = below
         if (branches, leaves) != (tree.branch_pages, tree.leaf_pages) or tree.depth > DEEPEST:
             yield (
-                f"{branches} branch pages and {leaves} leaves were found, {tree.branch_pages} and {tree.leaf_pages} "
-                "are counted"
+                f"{branches} branch pages and {leaves} leaves found, but the counters are "
+                f"{tree.branch_pages} and {tree.leaf_pages}"
             )
 
     def units(self) -> list[Unit]:

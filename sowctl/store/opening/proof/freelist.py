@@ -30,7 +30,7 @@ def verify_free_list(file: PageFile, meta: MetaPage) -> None:
         for key, flags, size, place in zip(page.keys, page.flags, page.sizes, page.places, strict=True):
             freed_by = int.from_bytes(key, sys.byteorder) if len(key) == _WORD else -1
             if not before < freed_by <= meta.txnid or flags not in (0, BIG_DATA):
-                raise file.fault(number, "it is not the list of free pages that it should be")
+                raise file.fault(number, "it is not a list of free pages")
             before = freed_by
             if flags == BIG_DATA:
                 first = PAGE_NUMBER.unpack_from(data, place)[0]
@@ -52,7 +52,7 @@ def _leaves(file: PageFile, meta: MetaPage) -> list[int]:
     for _ in range(meta.free_depth - 1):
         pages = [child for number in pages for child in file.branch(number).children]
         if not min(pages) >= 2 or max(pages) > meta.last_page or len(pages) > meta.last_page:
-            raise file.fault(meta.free_root, "it leads to a page that there is not")
+            raise file.fault(meta.free_root, "it refers to a page that does not exist")
     return pages
 
 
@@ -62,15 +62,15 @@ def _verify_numbers(file: PageFile, meta: MetaPage, page: int, lists: list[bytes
     for data in lists:
         words = memoryview(data).cast("Q") if len(data) % _WORD == 0 and data else None
         if words is None or words[0] != len(words) - 1:
-            raise file.fault(page, "a list of free pages is not as long as it says")
+            raise file.fault(page, "the length of a list of free pages is wrong")
         numbers = words[1:].tolist()
         if not numbers:
             continue
         if numbers[-1] < 2 or numbers[0] > meta.last_page or numbers != sorted(numbers, reverse=True):
-            raise file.fault(page, "a list of free pages names what is none")
+            raise file.fault(page, "a list of free pages has an invalid page number")
         counted += numbers
     if len(set(counted)) != len(counted):
-        raise file.fault(page, "a page is free twice")
+        raise file.fault(page, "a page is listed as free twice")
 
 
 __all__ = ["verify_free_list"]

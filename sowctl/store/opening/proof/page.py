@@ -58,14 +58,14 @@ def _pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int
     if found != number:
         raise PageFault(f"it has the number {found}")
     if flags != kind:
-        raise PageFault("it is of another kind")
+        raise PageFault("its type is wrong")
     count, odd = divmod(lower - _HEAD_SIZE, 2)
     if odd or count < 1 or not lower <= upper <= len(data):
         raise PageFault("its bounds are wrong")
     layout = _POINTERS[count] if count < len(_POINTERS) else struct.Struct(f"={count}H")
     pointers = layout.unpack_from(data, _HEAD_SIZE)
     if max(pointers) > len(data) - _NODE_SIZE:
-        raise PageFault("a node lies outside of it")
+        raise PageFault("a node exceeds the page")
     return pointers, upper
 
 
@@ -78,7 +78,7 @@ def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
             raise PageFault("its nodes overlap or leave a gap")
         at = end
     if at != size:
-        raise PageFault("its nodes do not fill its end")
+        raise PageFault("its nodes do not fill the page")
 
 
 def probe_leaf(data: bytes, number: int) -> int | None:

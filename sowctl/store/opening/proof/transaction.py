@@ -113,9 +113,7 @@ class ProvenTree:
         if flags:
             value = self._txn.get(key, b"", self._database)
         if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != RESIDUE:
-            reason = (
-                f"what stands at {int.from_bytes(key[:8], 'big')}, beside what was looked for, has a wrong checksum"
-            )
+            reason = f"record {int.from_bytes(key[:8], 'big')}, next to the requested one, has a wrong checksum"
             raise self._tree.fault(leaf.number, reason)
 
     def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
@@ -448,7 +446,7 @@ def begin_proven(begin: Callable[[], Any], file: PageFile, *, write: bool) -> Pr
         time.sleep(_PAUSE_SECONDS * (attempt > 2))
     raise DamageError(
         "SOW-STO-021",
-        "this is not a sound LMDB file: its meta pages are not those of the last transaction",
+        "invalid LMDB file: its meta pages are not those of the last transaction",
         place=str(file.path),
         hint=REBUILD,
     )

@@ -277,7 +277,7 @@ class Tree:
         if not all(map(lt, starts, starts[1:])):
             raise self._file.fault(number, "its keys are out of order")
         if not min(page.children) >= 2 or max(page.children) > self._last_page:
-            raise self._file.fault(number, "it leads to a page that there is not")
+            raise self._file.fault(number, "it refers to a page that does not exist")
         found = self._branches[number] = PlacedBranch(number, page, low, high)
         return found
 
@@ -567,7 +567,7 @@ class _MainTree(Tree):
                 if kind or depth > DEEPEST or (root == NO_PAGE) != (depth == 0):
                     raise self._file.fault(leaf.number, "its description of a sub-database is damaged")
                 if root != NO_PAGE and not 2 <= root <= self._last_page:
-                    raise self._file.fault(leaf.number, "it leads to a page that there is not")
+                    raise self._file.fault(leaf.number, "it refers to a page that does not exist")
                 found.append((name, root, depth))
         return pages, found
 
