@@ -153,7 +153,7 @@ def _new_copy(path: Path, seam: Seam) -> tuple[Path, int]:
 
 _FULL = {
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
+    errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file size limit is reached",
 }
 
@@ -166,15 +166,15 @@ def reason_of(error: OSError) -> str:
 def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_back: bool = False) -> StorageError:
     """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe."""
     reason = reason_of(error)
-    durable = "" if acknowledged is None else f"; everything up to txid {acknowledged} is on disk"
-    hint = "make room" if error.errno in _FULL else "look at permissions and at the disk"
+    durable = "" if acknowledged is None else f"; entries up to txid {acknowledged} are on disk"
+    hint = "free space" if error.errno in _FULL else "check permissions and disk"
     if error.errno == errno.EFBIG:
-        hint = "raise the limit on the size of files (ulimit -f)"
+        hint = "increase the limit on file sizes (ulimit -f)"
     # Repeating everything would write once more what is acknowledged.
-    hint += ", then repeat what is not on disk; nothing else" if acknowledged else ", then run the command again"
+    hint += ", then publish only what is not on disk" if acknowledged else ", then run the command again"
     return StorageError(
         "SOW-JRN-021",
-        f"the journal cannot be written: {reason}{durable}",
+        f"cannot write the journal: {reason}{durable}",
         place=str(path),
         hint=hint,
         acknowledged_txid=acknowledged,

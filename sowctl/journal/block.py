@@ -94,12 +94,11 @@ class TailReport(Struct, frozen=True):
         """What is torn or unfinished, in one clause; used by findings and notes."""
         # Nothing torn, but the last group has no end.
         if not self.size:
-            return f"the group that starts with txid {self.open_group} was not finished; readers skip it"
+            return f"the group that starts at txid {self.open_group} was not finished; readers skip it"
         what = (
-            "belong to no whole block: an append was interrupted"
+            "are an incomplete block: a write was interrupted"
             if self.begun
-            else "are no append that was interrupted: no block begins there; no store and no topics file knows of "
-            "entries in them"
+            else "are neither a block nor an interrupted write; no store and no topics file has entries in them"
         )
         return f"{self.size:,} bytes at the end {what}"
 
@@ -109,7 +108,7 @@ class TailReport(Struct, frozen=True):
         if self.copy is not None:
             done = f"; they were copied to {self.copy} and cut off"
         elif self.size:
-            done = "; they are skipped, and the next command that writes keeps a copy of them and cuts them off"
+            done = "; they are skipped, and the next command that writes saves and cuts them off"
         else:
             done = ""
         return f"{block_place(self.path, self.offset)}: {self.text}{done}"
@@ -379,9 +378,9 @@ class Block:
         first, last = self.header.first_txid, self.header.last_txid
         return DamageError(
             "SOW-JRN-014",
-            f"a block (txids {first} to {last}) contradicts itself: {error}",
+            f"a block (txids {first} to {last}) is inconsistent: {error}",
             place=block_place(self.path, self.start.offset),
-            hint="this is a bug of the writer or a forged file; sowctl check lists what else is wrong",
+            hint="report this: it is a bug of the writer, or the file was manipulated; sowctl check shows other damage",
             offset=self.start.offset,
             first_txid=first,
             last_txid=last,

@@ -224,6 +224,4 @@ def unpack_map(raw: bytes | memoryview, place: str) -> BlockMap:
             tuple(MapPublisher(number_of(who), text_of(client), number_of(seq)) for who, client, seq in publishers),
         )
     except (ValueError, TypeError) as error:
-        raise DamageError(
-            "SOW-JRN-014", f"the list of topics of a block cannot be read ({error})", place=place
-        ) from error
+        raise DamageError("SOW-JRN-014", f"invalid list of topics in a block ({error})", place=place) from error

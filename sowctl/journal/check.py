@@ -108,7 +108,7 @@ class _Check:
             paths = find_files(self.directory, self.instance, self.archive)
         numbers = list(paths)
         if not numbers:
-            raise MissingError("SOW-JRN-001", f"the instance {self.instance!r} has no journal here")
+            raise MissingError("SOW-JRN-001", f"instance {self.instance!r} has no journal here")
         self._look_ahead(paths[numbers[-1]][0], numbers[-1])
         if self.on_read is not None:
             self.total = sum(map(_size, (paths[number][0] for number in numbers)))
@@ -166,15 +166,15 @@ class _Check:
             expected = self.last_txid + 1
         if header.first_txid != expected:
             self.broken = True
-            text = f"the file should start with txid {expected}, but starts with {header.first_txid}"
+            text = f"the file should start at txid {expected}, but starts at {header.first_txid}"
             yield _problem("SOW-JRN-011", file, 0, text)
         elif self.chain and header.chain not in (0, self.chain):
             self.broken = True
             text = (
-                f"two histories meet: the file was begun behind a block with checksum {header.chain:08x}, but the one "
-                f"before it has {self.chain:08x}"
+                "two histories in one journal: the file follows a block with checksum "
+                f"{header.chain:08x}, but the last block has {self.chain:08x}"
             )
-            hint = "copies of this journal went on separately: restore the files of one of them"
+            hint = "copies of this journal were continued separately: restore the files of one of them"
             yield _problem("SOW-JRN-054", file, 0, text, hint=hint)
 
     def _others(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
@@ -197,7 +197,7 @@ class _Check:
             self.lineage = header.lineage
             self.told = unpack(self.topics_file, self.newest or self.lineage)
         elif header.lineage != self.lineage and not any(one.lineage == self.lineage for one in self.histories):
-            yield _problem("SOW-JRN-005", file, 0, "the journal file belongs to another journal than those before it")
+            yield _problem("SOW-JRN-005", file, 0, "the file belongs to another journal than the files before it")
         yield from self._join(file)
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
         yield from self._checkpoint(file, begin)
@@ -239,7 +239,7 @@ class _Check:
         except DamageError as error:
             yield _finding(error, str(file.path), None)
         except (ValueError, TypeError) as error:
-            yield _problem("SOW-JRN-004", file, None, f"the checkpoint cannot be read ({error})")
+            yield _problem("SOW-JRN-004", file, None, f"invalid checkpoint ({error})")
         else:
             if self.last_txid is None:
                 self.state = noted
@@ -304,12 +304,12 @@ class _Check:
         self.coverage.entries += len(block)
         wrong: list[str] = []
         if len(sizes) != sum(columns.lengths):
-            wrong.append("the payload lengths do not add up")
+            wrong.append("the payload lengths do not match")
         # Readers by time pass over blocks by these two bounds: wrong ones would hide entries.
         if (min(columns.times), max(columns.times)) != (block.header.earliest, block.header.latest):
-            wrong.append("its times are not those of its header")
+            wrong.append("its times do not match its header")
         if not OPERATIONS.keys() >= set(columns.operations):
-            wrong.append("an operation that is not known")
+            wrong.append("an unknown operation")
         last = {topic: index for index, topic in enumerate(columns.topics)}
         # A topic that is listed and has no entry gets the txid before the first, which its row cannot name.
         rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topics)]
@@ -317,15 +317,15 @@ class _Check:
         if len(last) != len(rows) or any(
             row.last_txid != txid or row.last_time != columns.times[txid - block.first_txid] for txid, row in rows
         ):
-            wrong.append("its list of topics is not that of its entries")
+            wrong.append("its list of topics does not match its entries")
         highest: dict[int, int] = {}
         for who, sequence in zip(columns.publishers, columns.sequences, strict=True):
             highest[who] = max(sequence, highest.get(who, 0))
         highest.pop(NO_PUBLISHER, None)
         if highest != {index: who.sequence for index, who in enumerate(block.map.publishers)}:
-            wrong.append("its list of publishers is not that of its entries")
+            wrong.append("its list of publishers does not match its entries")
         for text in wrong:
-            yield self._at(block, "SOW-JRN-014", f"a block contradicts itself: {text}")
+            yield self._at(block, "SOW-JRN-014", f"a block is inconsistent: {text}")
         if happened:
             yield from self._times(block)
 
@@ -337,7 +337,7 @@ class _Check:
             before = self.times.get(topic)
             if before is not None and at < before:
                 txid = block.first_txid + index
-                text = f"the time of txid {txid} is before that of an earlier entry of the topic {topic[0]}"
+                text = f"the time of txid {txid} is earlier than that of a previous entry of topic {topic[0]}"
                 yield self._at(block, "SOW-JRN-042", text)
             self.times[topic] = at
 
@@ -348,7 +348,7 @@ class _Check:
         if tail is None and self.acknowledged > walker.last_txid:
             error = lost_end(file, walker.offset, walker.last_txid, self.acknowledged)
             yield _finding(error, str(file.path), walker.offset)
-        hint = "the next command that writes puts this right"
+        hint = "the next command that writes corrects this"
         if tail is not None and self._is_being_written(file):
             tail = None
         if tail is not None and tail.size:
@@ -359,8 +359,8 @@ class _Check:
         path = topics_path(self.directory, self.instance)
         if self.told is None and path.exists():
             place = Place(str(path))
-            text = "the topics file is damaged or belongs to another journal; it is not used"
-            yield Finding("SOW-JRN-043", Level.INFO, place, text, hint="it is written again by the next writer")
+            text = "the topics file is damaged or belongs to another journal; it is ignored"
+            yield Finding("SOW-JRN-043", Level.INFO, place, text, hint="the next writer rewrites it")
 
     def _is_being_written(self, file: JournalFile) -> bool:
         """Whether what is open at the end of the last file is not a tail, but what another process is appending.
@@ -376,7 +376,11 @@ class _Check:
         ):
             place = Place(str(topics_path(self.directory, self.instance)))
             yield Finding(
-                "SOW-JRN-044", Level.ERROR, place, "the topics file contradicts the journal", hint="remove it"
+                "SOW-JRN-044",
+                Level.ERROR,
+                place,
+                "the topics file contradicts the journal",
+                hint="remove the topics file; the next writer rebuilds it",
             )
 
     def _at(self, block: Block, code: str, text: str) -> Finding:

@@ -236,7 +236,7 @@ class DecompressedFile:
     def _damage(self, why: str) -> DamageError:
         return DamageError(
             "SOW-JRN-050",
-            f"the compressed journal file cannot be unpacked: {why}",
+            f"cannot decompress the journal file: {why}",
             place=str(self._path),
             hint="restore the file from a copy, compressed or not",
             offset=self._at,

@@ -46,9 +46,9 @@ def read_error(error: OSError, path: Place) -> StorageError:
     """The error for a file that cannot be read."""
     return StorageError(
         "SOW-JRN-020",
-        f"the journal cannot be read: {error.strerror or error}",
+        f"cannot read the journal: {error.strerror or error}",
         place=str(path),
-        hint="look at permissions and at the health of the disk",
+        hint="check permissions and disk",
     )
 
 
@@ -149,9 +149,9 @@ class JournalFile:
         if header.number != self.number:
             raise DamageError(
                 "SOW-JRN-005",
-                f"the journal file is number {header.number:010d}, its name says {self.number:010d}",
+                f"the journal file has number {header.number:010d}, but its name has {self.number:010d}",
                 place=str(self.path),
-                hint="give the file its own name back",
+                hint="rename the file to its original name",
             )
         if self._unpacked is not None:
             # One byte before the blocks is enough to know that the header and checkpoint are whole; asking for the size
@@ -290,10 +290,9 @@ def refuse_other(file: JournalFile, path: Path, seam: Seam) -> None:
     if not same:
         raise DamageError(
             "SOW-JRN-051",
-            f"there are two files number {file.number:010d} of the journal, and they are not the same: {file.path} and "
-            f"{path}",
+            f"two different journal files have number {file.number:010d}: {file.path} and {path}",
             place=str(path),
-            hint="move the one away that does not belong to this journal",
+            hint="move the file away that does not belong to this journal",
             offset=0,
         )
 
@@ -428,12 +427,13 @@ class BlockRef:
 
 def damaged_block(path: Place, offset: int, first: int, last: int | None) -> DamageError:
     """DamageError ``SOW-JRN-010``: the block at ``offset``, which held (at least) these txids."""
-    held = f"txids {first} to {last}" if last is not None else f"txid {first} and on"
+    held = f"txids {first} to {last}" if last is not None else f"txid {first} and later"
     return DamageError(
         "SOW-JRN-010",
         f"a block of the journal is damaged ({held})",
         place=block_place(path, offset),
-        hint="restore the file from a copy; without one sowctl journal repair --dry-run says what it would cut out",
+        hint="restore the file from a copy; without a copy, sowctl journal repair --dry-run shows "
+        "what it would cut out",
         offset=offset,
         first_txid=first,
         last_txid=last,
@@ -443,14 +443,15 @@ def damaged_block(path: Place, offset: int, first: int, last: int | None) -> Dam
 def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
     """DamageError ``SOW-JRN-054``: ``file`` was begun behind another file than ``before``; checksums of the block."""
     if found is None:
-        what = f"and {before.path.name} has no block there: it is damaged, or of another copy"
+        what = f"but {before.path.name} has no block there: it is damaged, or belongs to another copy"
     else:
-        what = f"but that of {before.path.name} has {found:08x}: two histories meet"
+        what = f"but the last block of {before.path.name} has {found:08x}: two histories in one journal"
     return DamageError(
         "SOW-JRN-054",
-        f"the file was begun behind a last block with checksum {expected:08x}, {what}",
+        f"the file follows a block with checksum {expected:08x}, {what}",
         place=str(file.path),
-        hint="copies of this journal went on separately, and files of both lie here: restore the files of one of them",
+        hint="copies of this journal were continued separately, and the directory has files of "
+        "both: restore the files of one of them",
         offset=0,
         first_txid=file.header.first_txid,
         last_txid=None,

@@ -163,21 +163,22 @@ class FileSet:
 
     def _nothing(self) -> MissingError:
         """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
-        looked = f" (looked in {self.searched})" if self.archive is not None else ""
+        looked = f" (searched {self.searched})" if self.archive is not None else ""
         if not isinstance(self.directory, RemotePath) and (told := last_told(self.directory, self.instance)):
             return MissingError(
                 "SOW-JRN-001",
-                f"the journal of instance {self.instance!r} has no file any more{looked}; it had txids up to {told}",
+                f"all journal files of instance {self.instance!r} are missing{looked}; the journal had "
+                f"txids up to {told}",
                 place=str(self.directory),
-                hint="put its files back, or restore a backup; to go on without them see 'Accepting a loss' in "
-                "sow-journal(5)",
+                hint="restore its files, or restore a backup; to continue without them, see 'Accepting a "
+                "loss' in sow-journal(5)",
                 last_txid=told,
             )
         return MissingError(
             "SOW-JRN-001",
-            f"the instance {self.instance!r} has no journal here{looked}",
+            f"instance {self.instance!r} has no journal{looked}",
             place=str(self.directory),
-            hint="publish something first, or look at the directory and the instance name",
+            hint="publish a message first, or check the directory and the instance name",
         )
 
     def need_all(self, after: int) -> None:
@@ -248,7 +249,7 @@ class FileSet:
             file.close()
             raise DamageError(
                 "SOW-JRN-005",
-                "the journal file belongs to another journal than the last one",
+                "the file belongs to another journal than the last file",
                 place=str(file.path),
                 hint="restore the files of one journal",
                 offset=0,
@@ -331,9 +332,9 @@ class FileSet:
         first = self.first_txid(self.numbers[0])
         return MissingError(
             REMOVED,
-            f"file {number:010d} of the journal was removed while it was needed: the first txid left is {first}",
+            f"journal file {number:010d} was removed while it was being read: the first remaining txid is {first}",
             place=str(self.directory / file_name(self.instance, number)),
-            hint="run the command again: it begins with what is left; or put the removed files back",
+            hint="run the command again: it starts at the first remaining txid; or restore the removed files",
             first_txid=first,
         )
 
@@ -462,7 +463,7 @@ class FileSet:
         except (ValueError, TypeError) as error:
             raise DamageError(
                 "SOW-JRN-004",
-                f"the checkpoint of the journal file cannot be read ({error})",
+                f"invalid checkpoint of the journal file ({error})",
                 place=block_place(file.path, FILE_HEADER_SIZE),
                 hint="restore the file from a copy; the blocks in it are intact",
                 offset=FILE_HEADER_SIZE,

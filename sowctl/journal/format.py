@@ -103,7 +103,7 @@ def check_instance(instance: str) -> str:
     if not instance or instance[0] == "." or "/" in instance or "\0" in instance or len(instance.encode()) > 200:
         raise UsageError(
             "SOW-JRN-015",
-            f"the instance name {instance!r} cannot be part of a file name",
+            f"the instance name {instance!r} cannot be used in file names",
             hint="use a name without '/', not starting with '.', of at most 200 bytes",
         )
     return instance
@@ -168,7 +168,7 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
     """
     if len(raw) < FILE_HEADER_SIZE or raw[:8] != FILE_MAGIC:
         raise DamageError(
-            "SOW-JRN-002", "this is not a journal file", place=place, hint="restore the file from a copy", offset=0
+            "SOW-JRN-002", "the file is not a journal file", place=place, hint="restore the file from a copy", offset=0
         )
     _, version, size, checkpoint, lineage, first, number, created, *rest = FILE_HEADER.unpack(raw)
     checkpoint_crc, chain, chain_offset, crc = rest
@@ -178,14 +178,14 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
             "SOW-JRN-004",
             "the header of the journal file is damaged",
             place=place,
-            hint="restore the file from a copy; the blocks behind the header are intact",
+            hint="restore the file from a copy; the blocks after the header are intact",
             offset=0,
         )
     if version > FILE_VERSION:
         raise newer(version, place)
     # The CRC was right: such a header was never written by this program.
     if size != FILE_HEADER_SIZE or version < 1 or first < 1:
-        raise DamageError("SOW-JRN-004", "the header of the journal file makes no sense", place=place, offset=0)
+        raise DamageError("SOW-JRN-004", "the header of the journal file is invalid", place=place, offset=0)
     return FileHeader(lineage, first, number, created, checkpoint, checkpoint_crc, chain, chain_offset, version)
 
 
@@ -193,9 +193,9 @@ def newer(version: int, place: str) -> SowError:
     """The error for a format version above ours: VersionError ``SOW-JRN-003``."""
     return VersionError(
         "SOW-JRN-003",
-        f"written in journal format {version}, this program knows up to {FILE_VERSION}",
+        f"the file has journal format version {version}; this release reads up to {FILE_VERSION}",
         place=place,
-        hint="use the release of sowctl that wrote it, or a later one",
+        hint="use the release that wrote it, or a later one",
     )
 
 

@@ -340,6 +340,6 @@ def _sealed(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> Enc
 def _too_large() -> LimitError:
     return LimitError(
         "SOW-JRN-016",
-        f"a message is too large for the journal: a block holds at most {MAX_RAW >> 20} MiB",
-        hint="split the message, or store it elsewhere and publish where it is",
+        f"the message is too large for the journal: the maximum block size is {MAX_RAW >> 20} MiB",
+        hint="split the message, or store it elsewhere and publish a reference",
     )

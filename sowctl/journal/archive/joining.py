@@ -76,11 +76,11 @@ class JoinedArchive:
         last, oldest = self.manifest.last, min(here)
         raise DamageError(
             "SOW-JRN-086",
-            f"the archive ends with file {last.number:010d} and txid {last.last_txid}, and the files here begin with "
-            f"{oldest:010d}: those between are in neither",
+            f"the archive ends at file {last.number:010d} and txid {last.last_txid}, but the first "
+            f"local file is {oldest:010d}: the files between are in neither",
             place=str(self.at),
-            hint=f"put them back into {place} and send them, sowctl journal archive --to; without them their entries "
-            "are lost",
+            hint=f"restore them in {place}, and upload them with sowctl journal archive --to; without "
+            "them, their entries are lost",
             first_txid=last.last_txid + 1,
         )
 
@@ -105,18 +105,18 @@ class JoinedArchive:
         common = max((number for number in here if number in self._segments), default=None)
         if common is not None:
             if header_of(common) != self._segments[common].file_header():
-                raise self._refused(f"file {common:010d} there is another one than the file here")
+                raise self._refused(f"file {common:010d} of the archive differs from the local file")
         elif oldest == last.number + 1:
             header = header_of(oldest)
             if not joins(bytes.fromhex(last.lineage), last.last_txid, header):
                 raise self._refused(
-                    f"it ends with txid {last.last_txid}, and file {oldest:010d} here begins with {header.first_txid}"
+                    f"it ends at txid {last.last_txid}, but local file {oldest:010d} begins at {header.first_txid}"
                     if header.lineage.hex() == last.lineage
-                    else f"file {oldest:010d} here is of another history"
+                    else f"local file {oldest:010d} has another history"
                 )
             # A checksum of 0 is one that is not known.
             if last.last_block[1] and header.chain not in (0, last.last_block[1]):
-                raise self._refused(f"file {oldest:010d} here was begun behind another file than the last one there")
+                raise self._refused(f"local file {oldest:010d} does not continue the last file of the archive")
         self._checked = last.number, oldest
 
     def _ends_before(self, here: Collection[int]) -> bool:
@@ -128,5 +128,5 @@ class JoinedArchive:
             "SOW-JRN-087",
             f"the archive is not the beginning of this journal: {why}",
             place=str(self.at),
-            hint="the archive is of another journal, or of a copy that went on by itself: look at the URL",
+            hint="check the URL: the archive belongs to another journal, or to a copy that was continued separately",
         )

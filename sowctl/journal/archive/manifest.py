@@ -105,9 +105,9 @@ def no_archive(directory: RemotePath, instance: str | None = None) -> MissingErr
     whose = "a journal" if instance is None else f"the journal of instance {instance!r}"
     return MissingError(
         "SOW-JRN-081",
-        f"there is no archive of {whose} at this URL",
+        f"the URL has no archive of {whose}",
         place=str(directory),
-        hint="sowctl journal archive --to makes one; look at the URL and at the name of the instance",
+        hint="check the URL and the name of the instance; sowctl journal archive --to creates an archive",
     )
 
 
@@ -138,23 +138,23 @@ def unpack(raw: bytes, place: str) -> Manifest:
         head: dict[str, Any] = msgspec.json.decode(lines[0])
         # The version before the checksum: a later one may have another.
         if head["format"] != FORMAT:
-            raise _damaged(place, "it is no manifest of an archive")
+            raise _damaged(place, "it is not a manifest of an archive")
         if head["version"] > VERSION:
             raise VersionError(
                 "SOW-JRN-082",
-                f"the manifest is of version {head['version']}, this program knows up to {VERSION}",
+                f"the manifest has version {head['version']}; this release reads up to {VERSION}",
                 place=place,
-                hint="use the release of sowctl that wrote it, or a later one",
+                hint="use the release that wrote it, or a later one",
             )
         if msgspec.json.decode(last)["crc32"] != f"{crc32(body):08x}":
             raise _damaged(place, "its checksum is wrong")
         segments = tuple(msgspec.json.decode(line, type=ArchivedFile) for line in lines[1 : head["segments"] + 1])
         before, behind = (msgspec.json.decode(line, type=dict[str, KnownState]) for line in lines[-2:])
         if len(segments) != head["segments"] or not segments:
-            raise _damaged(place, "it lacks segments")
+            raise _damaged(place, "segments are missing")
         found = Manifest(head["instance"], head["made"], segments, before["before"], behind["behind"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise _damaged(place, "it was cut, or changed") from error
+        raise _damaged(place, "it was truncated or changed") from error
     for one, following in pairwise(segments):
         if following.number != one.number + 1 or following.first_txid <= one.last_txid:
             raise _damaged(place, f"segment {following.number:010d} does not follow {one.number:010d}")
@@ -164,9 +164,9 @@ def unpack(raw: bytes, place: str) -> Manifest:
 def _damaged(place: str, why: str) -> DamageError:
     return DamageError(
         "SOW-JRN-080",
-        f"the manifest of the archive cannot be read: {why}",
+        f"invalid manifest of the archive: {why}",
         place=place,
-        hint="restore a copy of it; or remove it, and run sowctl journal archive --to while the files are still here",
+        hint="restore a copy of it; or remove it and run sowctl journal archive --to while the local files still exist",
     )
 
 

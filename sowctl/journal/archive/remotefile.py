@@ -100,8 +100,8 @@ class RemoteJournalFile(JournalFile):
 
 
 _RESTORE = (
-    "run it again if the archive was made anew meanwhile; else restore the segment, or run sowctl journal archive --to "
-    "--verify where its file still is"
+    "if the archive was recreated meanwhile, run the command again; otherwise restore the "
+    "segment, or run sowctl journal archive --to --verify where its local file still exists"
 )
 
 
@@ -109,7 +109,7 @@ def lost_file(place: Place) -> DamageError:
     """DamageError ``SOW-JRN-083``."""
     return DamageError(
         "SOW-JRN-083",
-        "the archive lacks a segment that its manifest names",
+        "a segment in the manifest is missing from the archive",
         place=str(place),
         hint=_RESTORE,
     )
@@ -119,7 +119,7 @@ def other_file(place: Place, found: str, told: str) -> DamageError:
     """DamageError ``SOW-JRN-084``: a segment is not what the manifest says."""
     return DamageError(
         "SOW-JRN-084",
-        f"the segment is not what the manifest says: it has {found}, not {told}",
+        f"the segment does not match the manifest: it has {found}, not {told}",
         place=str(place),
         hint=_RESTORE,
     )

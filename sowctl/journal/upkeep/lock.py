@@ -16,7 +16,7 @@ from sowctl.journal.lock import JournalLock
 from sowctl.seam import Seam
 from sowctl.values.times import Micros
 
-_WHAT = "the upkeep of the journal"
+_WHAT = "the maintenance of the journal"
 
 
 def upkeep_lock_path(directory: Path, instance: str) -> Path:

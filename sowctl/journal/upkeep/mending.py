@@ -133,7 +133,7 @@ def plan(directory: Path, instance: str, seam: Seam, acknowledged: int, archive:
                         Level.ERROR,
                         Place(str(path), offset=cuts[0].offset),
                         f"a compressed file is damaged in {len(cuts)} places",
-                        hint=f"unpack it with {tool} -d and run the command again",
+                        hint=f"decompress it with {tool} -d and run the command again",
                     )
                 )
             elif cuts:
@@ -252,7 +252,7 @@ def _between(
     if stop - start < BLOCK_HEADER_SIZE:
         error = DamageError(
             "SOW-JRN-011",
-            f"txids {first} to {last} are missing, and there is no room for a gap",
+            f"txids {first} to {last} are missing, and a gap does not fit between the blocks",
             hint="restore the file from a copy",
             offset=start,
         )
@@ -308,9 +308,10 @@ def mend(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> list[Path]
         reason = reason_of(cause) if isinstance(cause, OSError) else str(error)
         raise StorageError(
             "SOW-JRN-072",
-            f"the journal file cannot be mended: {reason}",
+            f"cannot repair the journal file: {reason}",
             place=str(path),
-            hint="the file is as it was, or mended; make room or correct the permissions and run the command again",
+            hint="the file is either unchanged or repaired; free space or correct the permissions, and "
+            "run the command again",
         ) from error
     return receipts
 

@@ -80,10 +80,10 @@ def move(source: Path, directory: Path, seam: Seam) -> Path:
             hidden(target).unlink(missing_ok=True)
         raise StorageError(
             "SOW-JRN-061",
-            f"the journal file cannot be moved to {directory}: {reason_of(error)}",
+            f"cannot move the journal file to {directory}: {reason_of(error)}",
             place=str(source),
-            hint="nothing is lost: the file is where it was, there, or in both places; make room or correct the "
-            "permissions and run the command again, which goes on",
+            hint="the file is complete in at least one of the two places; free space or correct the "
+            "permissions, and run the command again, which continues",
         ) from error
     return target
 
@@ -188,7 +188,7 @@ def remove(files: Sequence[SurveyedFile], seam: Seam) -> int:
 def _not_removed(file: SurveyedFile, error: OSError) -> StorageError:
     return StorageError(
         "SOW-JRN-062",
-        f"the journal file cannot be removed: {reason_of(error)}; it and those behind it are whole",
+        f"cannot remove the journal file: {reason_of(error)}; this file and later ones are intact",
         place=str(file.path),
-        hint="correct the permissions of the directory and run the command again",
+        hint="correct the permissions of the directory, and run the command again",
     )

@@ -62,10 +62,10 @@ def pack(source: Path, suffix: str, seam: Seam) -> Path | None:
             temporary.unlink(missing_ok=True)
         raise StorageError(
             "SOW-JRN-070",
-            f"the journal file cannot be compressed: {reason_of(error)}",
+            f"cannot compress the journal file: {reason_of(error)}",
             place=str(source),
-            hint="nothing is lost: the file is there as it was, compressed, or both; make room or correct the "
-            "permissions and run the command again, which goes on",
+            hint="the file exists uncompressed, compressed, or both; free space or correct the "
+            "permissions, and run the command again, which continues",
         ) from error
     return target
 
@@ -164,7 +164,7 @@ class _Frames:
                 self._begin()
             some, rest = rest[: self._room], rest[self._room :]
             if not some:
-                raise OSError(errno.EIO, "the file has grown while it was compressed")
+                raise OSError(errno.EIO, "the file has grown during its compression")
             packed = self._stream.compress(some)
             self._room -= len(some)
             self._stored += len(packed)

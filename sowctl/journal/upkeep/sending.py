@@ -79,8 +79,8 @@ class Sending:
         last = max(self._segments)
         if files[0].number > last + 1:
             raise self._refused(
-                f"the archive ends with file {last:010d}, and the oldest that is to follow is {files[0].number:010d}",
-                "the files between were pruned before they were archived: give another URL, and keep both archives",
+                f"the archive ends at file {last:010d}, but the oldest local file is {files[0].number:010d}",
+                "use another URL, and keep both archives: the files between were pruned before they were archived",
             )
         for file in files:
             if file.number in self._segments:
@@ -189,8 +189,8 @@ class Sending:
             header = opened.header
         if header != there.file_header():
             raise self._refused(
-                f"file {file.number:010d} of this journal is another one than that in the archive",
-                "the archive is of another journal, or of a copy that went on by itself: give another URL",
+                f"file {file.number:010d} of this journal differs from that in the archive",
+                "use another URL: the archive belongs to another journal, or to a copy that was continued separately",
             )
 
     def _refused(self, why: str, hint: str) -> RefusedError:
