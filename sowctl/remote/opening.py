@@ -50,8 +50,8 @@ def _connected(root: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError as error:
-        words = "files at URLs need the package pyarrow, which is not installed"
-        raise missing_package("SOW-RMT-007", words, "arrow", more="the extra 'spark' has it, too") from error
+        words = "files at URLs require the package pyarrow, which is not installed"
+        raise missing_package("SOW-RMT-007", words, "arrow", more="the extra 'spark' includes it") from error
     made: tuple[Any, str] = fs.FileSystem.from_uri(root)
     return made
 
@@ -107,9 +107,9 @@ def _at(place: RemotePath) -> tuple[Any, str]:
         said = shortened(ValueError(str(error).replace(f"{place.root}x{options}", str(place))))
         raise UsageError(
             "SOW-RMT-001",
-            f"no file system is known for this URL: {said}",
+            f"the scheme of the URL is not supported: {said}",
             place=str(place),
-            hint="URLs begin with s3://, gs://, abfs://, hdfs:// or file://; hdfs needs Hadoop's native library, "
+            hint="use s3://, gs://, abfs://, hdfs:// or file://; hdfs requires Hadoop's native library, "
             "see sow-archive(5)",
         ) from error
     return system, before + place.path

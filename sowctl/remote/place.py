@@ -90,17 +90,17 @@ def local_path(text: str) -> Path:
     if "?" in text or "#" in text:
         raise UsageError(
             "SOW-RMT-001",
-            "a URL of the scheme file ends with its path, and this one has a question mark or number sign",
+            "a file URL cannot have a question mark or number sign",
             place=text,
-            hint="as characters of a name they are %3F and %23; a path without file: has them as they are",
+            hint="in a file URL, write %3F and %23 for these characters; a path without file: can contain them",
         )
     # What follows two slashes is a host: of file://a/b a slash was forgotten, and /b would be another place.
     if found.netloc not in ("", "localhost"):
         raise UsageError(
             "SOW-RMT-001",
-            f"the URL names the machine {found.netloc!r}, and files of other machines are not reached by file:",
+            f"the URL names the host {found.netloc!r}, but file URLs are local",
             place=text,
-            hint=f"a path follows three slashes: file:///{found.netloc}{found.path}; a relative one needs no file:",
+            hint=f"write three slashes before a path: file:///{found.netloc}{found.path}; a relative path has no file:",
         )
     return Path(unquote(found.path))
 

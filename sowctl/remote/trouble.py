@@ -40,7 +40,7 @@ _CREDENTIALS = {
 def no_such_file(place: RemotePath, what: str = "file") -> MissingError:
     """MissingError ``SOW-RMT-002``."""
     return MissingError(
-        "SOW-RMT-002", f"there is no such {what}", place=str(place), hint="look at the URL; names differ by case"
+        "SOW-RMT-002", f"the {what} does not exist", place=str(place), hint="check the URL; names are case-sensitive"
     )
 
 
@@ -48,9 +48,9 @@ def no_such_server(place: RemotePath) -> MissingError:
     """MissingError ``SOW-RMT-003``: the bucket or container is missing."""
     return MissingError(
         "SOW-RMT-003",
-        f"there is no bucket or container {place.server.rpartition('@')[2]!r}",
+        f"bucket or container {place.server.rpartition('@')[2]!r} does not exist",
         place=str(place),
-        hint="look at the URL, and at the region or endpoint that is asked; make it with the tools of that store",
+        hint="check the URL, and the region or endpoint; to create it, use the tools of the store",
     )
 
 
@@ -65,24 +65,24 @@ def of(error: Exception, place: RemotePath, doing: str) -> SowError:
     if isinstance(error, PermissionError) or _DENIED.search(raw):
         return StorageError(
             "SOW-RMT-004",
-            f"the file cannot be {doing}: access was refused: {text}",
+            f"the file cannot be {doing}: access denied: {text}",
             place=str(place),
-            hint=f"give credentials as the store's own tools take them{_CREDENTIALS.get(place.scheme, '')}, and the "
-            "right to this place; on a cluster on every machine",
+            hint=f"give credentials as for the store's own tools{_CREDENTIALS.get(place.scheme, '')}, "
+            "and grant this access; on a cluster, on every machine",
         )
     if isinstance(error, TimeoutError | ConnectionError) or _AWAY.search(raw):
         return StorageError(
             "SOW-RMT-005",
             f"the file cannot be {doing}: the store does not answer: {text}",
             place=str(place),
-            hint="look at the network and at the endpoint (for S3 the URL's endpoint_override, or AWS_ENDPOINT_URL); "
-            "then run it again",
+            hint="check the network and the endpoint (for S3, endpoint_override in the URL, or "
+            "AWS_ENDPOINT_URL), then try again",
         )
     return StorageError(
         "SOW-RMT-006",
         f"the file cannot be {doing}: {text}",
         place=str(place),
-        hint="run it again; where it fails again, look at the store",
+        hint="try again; if it fails again, check the store",
     )
 
 
@@ -90,9 +90,9 @@ def unread(error: OSError, path: Path) -> StorageError:
     """StorageError ``SOW-RMT-008``: a file of this machine cannot be read, which was to go to a URL."""
     return StorageError(
         "SOW-RMT-008",
-        f"the file of this machine cannot be read to be sent: {error.strerror or error}",
+        f"cannot read the local file for the upload: {error.strerror or error}",
         place=str(path),
-        hint="look at its permissions and at the health of the disk, then run it again",
+        hint="check its permissions and the disk, then try again",
     )
 
 
@@ -100,9 +100,9 @@ def unwritten(error: OSError, path: Path) -> StorageError:
     """StorageError ``SOW-RMT-009``: a file of this machine cannot be written, which came from a URL."""
     return StorageError(
         "SOW-RMT-009",
-        f"the file that comes from a URL cannot be written on this machine: {error.strerror or error}",
+        f"cannot write the downloaded file: {error.strerror or error}",
         place=str(path),
-        hint="make room there, and look at the permissions of the directory, then run it again",
+        hint="free space and check the permissions of the directory, then try again",
     )
 
 

@@ -73,8 +73,8 @@ def carried_options(source: str, schema: StructType) -> dict[str, str]:
         if found is None or found[1] != source or _named(comment) != field.name:
             raise UsageError(
                 "SOW-SPK-111",
-                f"the comment of column {field.name} does not say any more which table this is",
-                hint="DROP TABLE and CREATE TABLE make it anew; rows of another table need a list of columns",
+                f"the comment of column {field.name} no longer describes the table",
+                hint="use DROP TABLE, then CREATE TABLE; to use rows of another table, list the columns",
             )
         return dict(parse_qsl(found[2], keep_blank_values=True))
     return {}
@@ -96,8 +96,8 @@ def with_table(source: str, given: Mapping[str, str], schema: StructType) -> tup
     if more := sorted(name for name in given if name.lower() not in own):
         raise UsageError(
             "SOW-SPK-112",
-            f"a table has the options that it was made with, and the query gives {', '.join(more)}",
-            hint=f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...) has options of its own",
+            f"the options of a table are fixed when it is created, but the query gives {', '.join(more)}",
+            hint=f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...) creates a view with its own options",
         )
     return of_table | dict(given), True
 

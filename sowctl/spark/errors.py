@@ -87,29 +87,30 @@ def _plain(line: str) -> str:
 _INSTEAD = (
     (
         re.compile(r"does not support (?:deletes|DELETE)|DELETE TABLE|delete by expression", re.IGNORECASE),
-        "option operation=delete deletes the records of the rows that are written; the command delete takes a filter",
+        "to delete records, write rows with the option operation=delete; to delete by filter, use sowctl delete",
     ),
     (
         re.compile(r"does not support (?:UPDATE|MERGE INTO) TABLE"),
-        "option operation=delta merges the fields of the rows that are written into their records",
+        "to merge fields into records, write rows with the option operation=delta",
     ),
     (
         re.compile(r"PARSE_SYNTAX_ERROR.*`payload` STRUCT<", re.DOTALL),
-        "option payloadSchema holds fields and their types, such as id BIGINT, who STRUCT<name: STRING>",
+        "option payloadSchema requires fields and types, for example id BIGINT, who STRUCT<name: STRING>",
     ),
     (
         re.compile(r"No module named 'sowctl'"),
-        "Spark's Python processes run the python3 of PATH: activate the environment that has sowctl, or set "
-        "PYSPARK_PYTHON to its python, before the session, or the server of Spark Connect, is started",
+        "the Python processes of Spark run the python3 on the PATH: activate the environment "
+        "that has sowctl, or set PYSPARK_PYTHON to its python, before starting the session or "
+        "the Spark Connect server",
     ),
     (
         re.compile(r"provided partitioning or clustering columns do not match"),
-        "a topic has no partitions: leave partitionBy out; pipeline export --partition-by makes directories of a field",
+        "a topic has no partitions: remove partitionBy; pipeline export --partition-by creates directories by field",
     ),
-    (re.compile(r"does not support truncates"), "INSERT OVERWRITE by no rows deletes every record"),
+    (re.compile(r"does not support truncates"), "to delete all records, use INSERT OVERWRITE with no rows"),
     (
         re.compile(r"UNSUPPORTED_FEATURE\.TIME_TRAVEL"),
-        "option at names the instant: CREATE TEMPORARY VIEW name USING sow OPTIONS (..., at '2026-01-01T00:00:00Z')",
+        "give the time in option at: CREATE TEMPORARY VIEW name USING sow OPTIONS (..., at '2026-01-01T00:00:00Z')",
     ),
 )
 """What Spark refuses, mostly to do with tables of Python data sources, and what does the same here."""

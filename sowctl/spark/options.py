@@ -27,35 +27,35 @@ PATHS = "paths"
 SPARK_OWN = ("checkpointLocation", "queryName", "outputMode")
 ELSEWHERE = {
     # Kafka
-    "subscribe": "topic, one name; without it sow-journal reads the entries of all topics",
-    "subscribePattern": "topic, one name; without it sow-journal reads the entries of all topics",
-    "assign": "topic; partitions are cut by numPartitions (sow) and partitionBytes (sow-journal)",
+    "subscribe": "topic, a single name; without it, sow-journal reads the entries of all topics",
+    "subscribePattern": "topic, a single name; without it, sow-journal reads the entries of all topics",
+    "assign": "topic; numPartitions (sow) and partitionBytes (sow-journal) set the partitions",
     "startingOffsets": "start=earliest or start=latest for a stream, fromTxid=N or fromTime=T",
     "startingOffsetsByTimestamp": "fromTime",
     "startingTimestamp": "fromTime",
-    "endingOffsets": "toTxid=N or toTime=T; without them a batch ends at the present end",
+    "endingOffsets": "toTxid=N or toTime=T; by default, a batch ends at the current end",
     "endingOffsetsByTimestamp": "toTime",
     "endingTimestamp": "toTime",
     "maxOffsetsPerTrigger": "maxEntries",
-    "minOffsetsPerTrigger": "trigger(processingTime=...), which lets entries gather",
+    "minOffsetsPerTrigger": "trigger(processingTime=...), which collects entries",
     "maxTriggerDelay": "trigger(processingTime=...)",
     "minPartitions": "numPartitions for sow, partitionBytes for sow-journal",
-    "includeHeaders": "columns, with _correlation_id, of sow-journal _client, _sequence and _bookmark, too",
-    "groupIdPrefix": "nothing: the checkpointLocation of a query has its place",
+    "includeHeaders": "columns, with _correlation_id, and for sow-journal also _client, _sequence and _bookmark",
+    "groupIdPrefix": "not needed: the position is in the checkpointLocation of the query",
     # files
     "maxFilesPerTrigger": "maxEntries or maxBytesPerTrigger",
     "maxRecordsPerTrigger": "maxEntries",
     "inferSchema": "payload=struct",
     "sampleSize": "samples",
     "samplingRatio": "samples, a number of messages or all",
-    "includeMetadata": "columns; without it all but those that are seldom filled are there",
-    "pathGlobFilter": "a list of paths in load(); patterns are not read",
+    "includeMetadata": "columns; by default, all columns except rarely used ones",
+    "pathGlobFilter": "a list of paths in load(); patterns are not supported",
     "recursiveFileLookup": "a list of paths in load()",
-    "compression": "nothing: sowctl journal compress makes journal files smaller",
+    "compression": "not available: sowctl journal compress reduces the size of journal files",
     # databases
-    "keyField": "nothing: the Key of the topic in the configuration names the fields",
-    "batchRows": "nothing: what is written is one group, whatever its size",
-    "consistency": "pin=FILE.sow, which keeps the state that is read",
+    "keyField": "not available: the Key of the topic in the configuration sets the key fields",
+    "batchRows": "not needed: each write is one group, regardless of its size",
+    "consistency": "pin=FILE.sow, which saves the state that is read",
     # Delta
     "timestampAsOf": "at",
     "versionAsOf": "at",
@@ -63,8 +63,8 @@ ELSEWHERE = {
     "readChangeData": "changes=true",
     "startingVersion": "fromTxid",
     "endingVersion": "toTxid",
-    "txnAppId": "queryName of a stream, a publisher whose batches count once",
-    "txnVersion": "queryName of a stream, a publisher whose batches count once",
+    "txnAppId": "queryName of a stream, which prevents duplicate batches",
+    "txnVersion": "queryName of a stream, which prevents duplicate batches",
 }
 """Options of other sources of Spark's, and what says the same here."""
 KAFKA = "kafka."
@@ -113,8 +113,9 @@ class Options:
         if is_remote(text):
             raise UsageError(
                 "SOW-SPK-098",
-                f"option {name} of the data source {self._source} is on another file system: {text}",
-                hint="stores, journals and configurations are read by local paths: mount it, or copy the files here",
+                f"option {name} of the data source {self._source} is not a local path: {text}",
+                hint="stores, journals and configurations require local paths: mount the file system, or "
+                "copy the files here",
             )
         # Absolute, because the processes that open it later need not share the working directory of this one.
         return local_path(text).absolute()
@@ -143,7 +144,7 @@ class Options:
             return default
         found = whole_number(text.strip())
         if found is None or found < least:
-            raise self._bad(name, text, f"a whole number from {least} to {MAX_U64}")
+            raise self._bad(name, text, f"an integer from {least} to {MAX_U64}")
         return found
 
     def size(self, name: str) -> int | None:
@@ -184,7 +185,7 @@ class Options:
         """An instant, relative ones counted from :meth:`clock`."""
         text = self.text(name)
         if text is not None and text.strip().isdecimal():
-            raise self._bad(name, text, "an instant: a bare number could be anything")
+            raise self._bad(name, text, "a time; a bare number is ambiguous")
         return None if text is None else parse_time(text, self.clock())
 
     def clock(self) -> Clock:
@@ -202,8 +203,8 @@ def _refuse_pushdown(given: Mapping[str, str]) -> None:
     if "pushdown" in given:
         raise UsageError(
             "SOW-SPK-096",
-            "there is no option pushdown any more: Spark used the filters of one scan for others, which missed rows",
-            hint="option filter bounds what is read, of sow-journal fromTxid, toTxid, fromTime and toTime too",
+            "option pushdown was removed: Spark used the filters of one scan for others, which missed rows",
+            hint="use option filter to select rows; sow-journal also has fromTxid, toTxid, fromTime and toTime",
         )
 
 
@@ -219,8 +220,8 @@ def _same(text: str, names: Mapping[str, str], others: Mapping[str, str]) -> str
     words = [word.lower() for word in re.findall("[A-Za-z]+", text)]
     whose = next((others[word].partition(" is an option of ")[2] for word in words if word in others), None)
     if whose is None or any(word in names for word in words):
-        return f"here that is {text}"
-    return f"when {whose}, that is {text}"
+        return f"use instead: {text}"
+    return f"when {whose}, use: {text}"
 
 
 def _unknown(
@@ -238,7 +239,7 @@ def _unknown(
         # Spark hands names over in lower case; this one is known.
         name = hint.partition(" ")[0]
     elif name.lower().startswith(KAFKA):
-        hint = "a journal is read from its files, so there is no server to reach: give config, or path, and topic"
+        hint = "a journal is read from files without a server: give config, or path, and topic"
     else:
-        hint = f"did you mean {names[near[0]]}?" if near else "its options: " + ", ".join(sorted(known))
+        hint = f"did you mean {names[near[0]]}?" if near else "options: " + ", ".join(sorted(known))
     return UsageError("SOW-SPK-010", f"the data source {source} has no option {name!r}", hint=hint)

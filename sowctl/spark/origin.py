@@ -76,16 +76,16 @@ def find_origin(options: Options) -> Origin:
             raise UsageError(
                 "SOW-SPK-012",
                 "both a store and an archive of a journal are given",
-                hint="a store by itself has no journal: name config and topic, or leave archive out",
+                hint="a store without a configuration has no journal: give config and topic, or remove archive",
             )
         if path is None:
             raise _nowhere(options, "give config and topic, or path")
         if not path.is_file():
-            hint = "patterns are not read: give load() a list of paths" if has_magic(str(path)) else None
-            raise MissingError("SOW-ENG-013", "there is no such file", place=str(path), hint=hint)
+            hint = "patterns are not supported: give load() a list of paths" if has_magic(str(path)) else None
+            raise MissingError("SOW-ENG-013", "the file does not exist", place=str(path), hint=hint)
         return Origin(None, None, path, None, options.clock()())
     if path is not None:
-        raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="leave one of them out")
+        raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="remove one of them")
     instance = _instance(options, config)
     if archive is not None:
         instance = instance.with_archive(archive)
@@ -109,7 +109,7 @@ def find_journal(options: Options) -> Origin:
             raise UsageError(
                 "SOW-SPK-012",
                 "both a path and a configuration are given",
-                hint="leave one of them out; option archive names where else files of its journal lie",
+                hint="remove one of them; to add an archive of the journal, use option archive",
             )
         instance = _instance(options, config)
         return Origin(instance.config, None, None, None, instance.now, archive)
@@ -141,8 +141,8 @@ def read_otherwise(error: SowError) -> SowError:
 
 _READ_OTHERWISE = {
     "View": "sowctl pipeline view {name} --output DIR computes it on Spark, sowctl export {name} FILE by one process",
-    "ConflatedTopic": "sowctl export {name} FILE writes its records, which Spark can read; or read its topic",
-    "": "sow-journal reads the entries of its topic; sowctl queue info {name} tells its state",
+    "ConflatedTopic": "sowctl export {name} FILE writes its records for Spark; or read its source topic",
+    "": "read the entries of its topic with sow-journal; sowctl queue info {name} shows its state",
 }
 """How to read what has no store of its own, by kind."""
 
@@ -155,8 +155,8 @@ def _instance(options: Options, config: Path) -> Instance:
 def _nowhere(options: Options, hint: str) -> UsageError:
     """The error of a reading that is not told where; without any option it is most likely a table of the catalog."""
     if not options:
-        hint += "; CREATE TABLE ... USING ... OPTIONS keeps them where it declares no columns"
-    return UsageError("SOW-SPK-012", "nothing says where to read", hint=hint)
+        hint += "; CREATE TABLE ... USING ... OPTIONS saves them if it declares no columns"
+    return UsageError("SOW-SPK-012", "no source is given", hint=hint)
 
 
 def _only_instance(directory: Place) -> str:
@@ -168,7 +168,7 @@ def _only_instance(directory: Place) -> str:
             {one.place.name.removesuffix(MANIFEST) for one in listed(directory) if one.place.suffix == MANIFEST}
         )
     elif not directory.is_dir():
-        raise MissingError("SOW-ENG-013", "there is no such directory", place=str(directory))
+        raise MissingError("SOW-ENG-013", "the directory does not exist", place=str(directory))
     else:
         names = sorted({found[1] for file in directory.iterdir() if (found := _JOURNAL.fullmatch(file.name))})
     if len(names) == 1:
@@ -176,10 +176,10 @@ def _only_instance(directory: Place) -> str:
     if not names:
         if isinstance(directory, RemotePath):
             raise no_archive(directory)
-        raise MissingError("SOW-JRN-001", "there are no journal files", place=str(directory))
+        raise MissingError("SOW-JRN-001", "the directory has no journal files", place=str(directory))
     raise UsageError(
         "SOW-SPK-014",
-        f"the directory holds journals of several instances: {', '.join(names)}",
+        f"the directory has journals of several instances: {', '.join(names)}",
         place=str(directory),
-        hint="say which with option instance",
+        hint="select one with option instance",
     )

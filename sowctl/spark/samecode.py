@@ -90,11 +90,10 @@ def require_code(made_by: Code) -> None:
         # The worker ends with this error, and where it was raised is of no use.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     raise RuntimeError(
-        f"SOW-SPK-166: on {socket.gethostname()} the executors {found}, and the driver runs sowctl {made_by[0]} "
-        f"(modules {made_by[1]})\n"
-        "  hint: pack the environment of the executors again, with the driver's sowctl, or have the line of sowctl "
-        "pipeline submit-args send that\n"
-        "  status: 4"
+        f"SOW-SPK-166: on {socket.gethostname()}, the executors {found}, but the driver runs "
+        f"sowctl {made_by[0]} (modules {made_by[1]})\n  hint: pack the environment of the "
+        "driver again for the executors, or use the command line of sowctl pipeline "
+        "submit-args, which sends it\n  status: 4"
     )
 
 

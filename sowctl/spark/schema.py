@@ -60,8 +60,9 @@ MERGED = "fields declared, and others of the messages"
 """The comment of one whose fields option ``mergeSchema`` has made."""
 
 LOOK_AT_MORE = (
-    "option samples=all looks at every message before types are chosen, payloadSchema declares the fields; "
-    "mode=DROPMALFORMED leaves out what does not fit, mode=PERMISSIVE keeps its text in the column _corrupt_record"
+    "option samples=all reads all messages to infer types, payloadSchema declares the "
+    "fields; mode=DROPMALFORMED drops mismatched messages, mode=PERMISSIVE keeps their "
+    "text in the column _corrupt_record"
 )
 """The hint where a message does not fit what was inferred from others."""
 
@@ -98,7 +99,7 @@ def ddl(
 def with_corrupt(columns: Mapping[str, str], name: str) -> Mapping[str, str]:
     """The columns, and one for the text of messages that do not fit. Raises UsageError ``SOW-SPK-134``."""
     if name in columns:
-        raise UsageError("SOW-SPK-134", f"columnNameOfCorruptRecord is {name!r}, a column that there is already")
+        raise UsageError("SOW-SPK-134", f"columnNameOfCorruptRecord is {name!r}, the name of another column")
     return {**columns, name: "STRING"}
 
 
@@ -108,9 +109,9 @@ def declared_payload(options: Options) -> str | None:
     default = "bytes" if declared is None else "struct"
     if options.choice("payload", ("bytes", "struct"), default) == "bytes":
         if declared is not None:
-            raise UsageError("SOW-SPK-016", "payloadSchema is given, but payload is bytes", hint="leave one out")
+            raise UsageError("SOW-SPK-016", "payloadSchema is given, but payload is bytes", hint="remove one of them")
         if options.flag("mergeSchema"):
-            hint = "payloadSchema declares some fields, payload=struct none"
+            hint = "payloadSchema declares fields, but payload=struct infers all fields"
             raise UsageError("SOW-SPK-165", "mergeSchema is given, but messages are read as bytes", hint=hint)
         return None
     return declared or ""
@@ -127,9 +128,8 @@ def require_merged(options: Options, schema: StructType) -> None:
         if field.name == PAYLOAD and (field.metadata or {}).get("comment") not in (MERGED, INFERRED):
             raise UsageError(
                 "SOW-SPK-165",
-                "mergeSchema adds fields to those of payloadSchema, and .schema(...) has declared all columns as they "
-                "are to be read",
-                hint="declare the fields with payloadSchema and the columns with columns, or leave mergeSchema out",
+                "mergeSchema adds fields to those of payloadSchema, but .schema(...) has fixed all columns",
+                hint="declare the fields with payloadSchema and the columns with columns, or remove mergeSchema",
             )
 
 
@@ -154,7 +154,7 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
         if field.dataType != _types()[wanted]:
             what = f"{wanted} or a STRUCT" if field.name == PAYLOAD else wanted
             raise UsageError(
-                "SOW-SPK-015", f"column {field.name} is {what}, the schema says {field.dataType.simpleString()}"
+                "SOW-SPK-015", f"column {field.name} is {what}, but {field.dataType.simpleString()} in the schema"
             )
     # Spark compares the batches with this schema to the letter, the zone of timestamps included.
     made: pyarrow.Schema = to_arrow_schema(schema, timezone="UTC")
@@ -178,10 +178,10 @@ def _check_type(name: str, kind: DataType) -> None:
     elif isinstance(kind, t.MapType):
         # JSON members are named by texts; another type of key would have to be guessed from them.
         if not isinstance(kind.keyType, t.StringType):
-            raise _no_such_type(name, kind, "names of members are texts: declare a MAP<STRING, ...>")
+            raise _no_such_type(name, kind, "names of members are strings: declare a MAP<STRING, ...>")
         _check_type(name, kind.valueType)
     elif not isinstance(kind, _readable()):
-        raise _no_such_type(name, kind, "declare it as STRING, which takes any value")
+        raise _no_such_type(name, kind, "declare it as STRING, which accepts any value")
 
 
 def check_written(fields: Iterable[StructField]) -> None:
@@ -204,12 +204,14 @@ def _check_written(name: str, kind: DataType) -> None:
         _check_written(name, kind.elementType)
     elif isinstance(kind, t.MapType):
         if isinstance(kind.keyType, t.StructType | t.ArrayType | t.MapType | t.VariantType):
-            raise _unwritten(name, kind, "names of members are texts or numbers: transform_keys makes such")
+            raise _unwritten(
+                name, kind, "names of members must be strings or numbers: convert them with transform_keys"
+            )
         _check_written(name, kind.keyType)
         _check_written(name, kind.valueType)
     elif not isinstance(kind, (*_readable(), t.VariantType, t.NullType, t.TimeType, t.CharType, t.VarcharType)):
         column = name.partition(".")[0]
-        raise _unwritten(name, kind, f"CAST({column} AS STRING) writes the text, extract(... FROM {column}) a number")
+        raise _unwritten(name, kind, f"CAST({column} AS STRING) writes a string, extract(... FROM {column}) a number")
 
 
 def _unwritten(name: str, kind: DataType, hint: str) -> UsageError:
@@ -250,7 +252,7 @@ def _types() -> dict[str, Any]:
 
 def _unknown(name: str, columns: Mapping[str, str]) -> UsageError:
     if name == CHANGE_TYPE:
-        hint = "option changes=true of sow-journal makes a feed of changes, which has it"
+        hint = "option changes=true of sow-journal reads the change feed, which has this column"
     else:
-        hint = "the columns: " + ", ".join(columns)
-    return UsageError("SOW-SPK-015", f"there is no column {name!r}", hint=hint)
+        hint = "columns: " + ", ".join(columns)
+    return UsageError("SOW-SPK-015", f"unknown column {name!r}", hint=hint)

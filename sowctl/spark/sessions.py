@@ -165,7 +165,7 @@ def require_pyspark() -> None:
 
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
-            words = f"the Spark pipeline needs the package {module}, which is not installed"
+            words = f"the Spark pipeline requires the package {module}, which is not installed"
             raise missing_package("SOW-SPK-001", words, "spark")
 
 

@@ -136,8 +136,8 @@ class SowSource(SameCode, DataSource):
             if name is None:
                 raise UsageError(
                     "SOW-SPK-033",
-                    "option queryName is missing: a stream writes as a publisher of this name",
-                    hint="the same name with the same checkpointLocation makes a repeated batch count once",
+                    "option queryName is missing: a stream publishes with this client name",
+                    hint="with the same queryName and checkpointLocation, a repeated batch is published only once",
                 )
             return StreamWriter(_write_request(options, overwrite=overwrite, client=name), schema)
 
@@ -159,8 +159,8 @@ class SowSource(SameCode, DataSource):
         if found := [bounds[name] for name in map(str.lower, given) if name in bounds]:
             raise UsageError(
                 "SOW-SPK-110",
-                f"option {found[0]} bounds what is read, so what is written cannot be meant by it",
-                hint="leave it out; INSERT into another table or view, which has no such option",
+                f"option {found[0]} selects a part of the topic, so rows cannot be written",
+                hint="remove it, or INSERT into a table or view without the option",
             )
         # a view or table that is also written to may say how its messages are read
         return Options(self.name(), given, WRITE_OPTIONS, READ_SHAPE, WHOSE)
@@ -214,7 +214,7 @@ class JournalSource(SameCode, DataSource):
 
         options, *more = self._read_options(schema)
         if more:
-            raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start a stream for each")
+            raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start one stream per path")
         latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
         most_bytes = options.size("maxBytesPerTrigger")
         # One bound is enough: who says how many bytes a batch may have has said how large it may be.
@@ -247,16 +247,17 @@ def _stream_or_refusal(make: Callable[[], DataSourceStreamReader]) -> DataSource
 def _refuse_stream() -> NoReturn:
     raise UsageError(
         OTHER_SOURCE,
-        "the data source sow is not read as a stream",
-        hint="readStream.format('sow-journal') reads the entries of a topic, with changes=true what they did",
+        "the data source sow does not support streams",
+        hint="use readStream.format('sow-journal') for the entries of a topic, with changes=true "
+        "for changes of records",
     )
 
 
 def _refuse_rows() -> NoReturn:
     raise UsageError(
         OTHER_SOURCE,
-        "the data source sow-journal takes no rows",
-        hint="write with format('sow'), config and topic: what is published becomes entries of the journal",
+        "the data source sow-journal does not support writing",
+        hint="write with format('sow'), config and topic, which publishes the rows",
     )
 
 
@@ -338,9 +339,9 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
 
     if config_of(options) is None:
         # Of a table that is made of rows (CREATE TABLE ... AS SELECT) Spark passes on no options: it looks like this.
-        hint = "give config and topic; a table has them from CREATE TABLE name USING sow OPTIONS (...), without "
-        hint += "columns and without AS SELECT: INSERT INTO name publishes rows then"
-        raise UsageError("SOW-SPK-012", "nothing says where to write", hint=hint)
+        hint = "give config and topic; for a table, use CREATE TABLE name USING sow OPTIONS (...), without "
+        hint += "columns and without AS SELECT, then INSERT INTO name to publish rows"
+        raise UsageError("SOW-SPK-012", "no destination is given", hint=hint)
     origin = find_origin(options)
     operation = options.text("operation")
     if operation is not None:
@@ -372,12 +373,12 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
 def _require_whole(topic: str | None, options: Options) -> None:
     """Raise UsageError where a feed of changes is asked of several topics, or of a part of the operations."""
     if topic is None:
-        raise UsageError("SOW-SPK-013", "a feed of changes is of one topic", hint="give option topic, too")
+        raise UsageError("SOW-SPK-013", "a change feed requires a topic", hint="add option topic")
     if options.text("operation") is not None:
         raise UsageError(
             "SOW-SPK-130",
-            "a feed of changes has all operations, and option operation is given",
-            hint="leave it out, and filter the rows by _change_type",
+            "a change feed has all operations, but option operation is given",
+            hint="remove it, and filter the rows by _change_type",
         )
 
 
@@ -387,8 +388,8 @@ def _require_records(query: JournalQuery) -> None:
     if query.changes and config is not None and all(one.name != query.topic for one in config.topics):
         raise UsageError(
             "SOW-SPK-131",
-            f"topic {query.topic!r} keeps no records, so its entries change none",
-            hint="read its entries, without option changes",
+            f"topic {query.topic!r} has no records, so it has no change feed",
+            hint="remove option changes to read its entries",
         )
 
 
@@ -410,7 +411,7 @@ def _journal_query(options: Options) -> JournalQuery:
     topic, message_type = options.text("topic"), options.text("messageType")
     # A type tells topics of one name apart; by itself it names none.
     if message_type is not None and topic is None:
-        raise UsageError("SOW-SPK-013", "option messageType goes with a topic", hint="give option topic, too")
+        raise UsageError("SOW-SPK-013", "option messageType requires a topic", hint="add option topic")
     if topic is not None and message_type is None and origin.config is not None:
         # Two topics of different types may share a name (behaviour C15); then entries of both are read.
         found = [one for one in origin.config.topics if one.name == topic]

@@ -59,7 +59,7 @@ def command_line(
     # On the command line export-journal is an option of export and no job with a name of its own.
     names = [one.name for one in JOBS if one.name != "export-journal"]
     if not job or job[0] not in names:
-        raise UsageError("SOW-SPK-071", f"there is no job {job[0] if job else ''!r}", hint="jobs: " + ", ".join(names))
+        raise UsageError("SOW-SPK-071", f"unknown job {(job[0] if job else '')!r}", hint="jobs: " + ", ".join(names))
     # the launcher looks for no Java but in JAVA_HOME and on PATH, and starts none that lacks a module
     variables = {} if java is None else {"JAVA_HOME": str(java.home)}
     variables |= _interpreter(master, environment) if packed is None else driver_variables(environment)

@@ -205,7 +205,7 @@ def test_a_source_looks_at_everything_or_says_what_did_not_fit(lab: Lab, spark: 
         for samples in (None, "all"):
             found = read(make(lab, topic="orders", payload="struct", columns="payload", samples=samples), spark)
             assert sorted((one["payload"] for one in found), key=lambda one: one["id"]) == rows
-        with pytest.raises(InputError, match="does not fit the fields that were inferred") as caught, translated():
+        with pytest.raises(InputError, match="does not match the inferred fields") as caught, translated():
             read(make(lab, topic="orders", payload="struct", columns="payload", samples=2), spark)
         assert caught.value.code == "SOW-SPK-082" and "samples=all" in str(caught.value.hint)
 

@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused(
 def test_rows_without_a_message_are_refused(lab: Lab, spark: SparkSession) -> None:
     with pytest.raises(UsageError, match="no message"):
         write(lab, spark.sql("SELECT 1 AS _txid"), "orders")
-    with pytest.raises(UsageError, match="neither bytes nor text"):
+    with pytest.raises(UsageError, match="must be bytes"):
         write(lab, spark.sql("SELECT 1 AS payload"), "orders")
 
 

@@ -97,9 +97,9 @@ def export(
     assert instance.config is not None
     report = JobReport("export", tuple(topic.label for topic in topics), output.shown)
     if output.kind == "sow" and len(topics) != 1:
-        raise UsageError("SOW-SPK-065", "a .sow file holds one topic", hint="export topics one by one")
+        raise UsageError("SOW-SPK-065", "a .sow file has the records of one topic", hint="export the topics one by one")
     if output.table is not None and len(topics) != 1:
-        raise UsageError("SOW-SPK-065", "a table holds one topic", hint="export topics one by one")
+        raise UsageError("SOW-SPK-065", "a table has the records of one topic", hint="export the topics one by one")
     for topic in topics:
         place = output if len(topics) == 1 else replace(output, path=output.below(f"_topic={_escaped(topic.label)}"))
         # The ending that told the format is that of the whole output, and the directories of topics have none.
@@ -135,7 +135,9 @@ def export_journal(
     started = monotonic()
     output.check()
     if output.kind == "sow":
-        raise UsageError("SOW-SPK-065", "a .sow file holds records, no journal entries", hint="pipeline snapshot")
+        raise UsageError(
+            "SOW-SPK-065", "a .sow file has records, not journal entries", hint="use sowctl pipeline snapshot"
+        )
     require_sight(spark, instance)
     origin = Origin(instance.config, None, None, None, instance.now)
     told = gaps_of(spark)
@@ -231,7 +233,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
     name, kind = entries.topics[0] if len(entries.topics) == 1 else (None, None)
     # Fields are read by the message type of one topic.
     if paths and kind is None:
-        raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
+        raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
     # All columns, those that are left out by default among them: an export is to lose nothing.
     columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
     txids, times = NumberRange(entries.from_txid, entries.to_txid), NumberRange(entries.from_time, entries.to_time)

@@ -46,11 +46,11 @@ def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
         # Spark and Hadoop mark what is no data by such a beginning: ``_SUCCESS``, ``.part-00000.crc``.
         some = [name for name in some if Path(name).is_file() and Path(name).name[0] not in "._"]
         if not some:
-            hint = "give paths of files, or patterns in quotes for the shell"
-            what = "there is no such file"
+            hint = "give paths of files, or quoted patterns"
+            what = "the file does not exist"
             if Path(plain).is_dir():
-                what = "no file lies in this directory itself"
-                hint = f"directories below it are not looked into: give a pattern, such as '{path.rstrip('/')}/*/*'"
+                what = "the directory has no files"
+                hint = f"subdirectories are not searched: give a pattern, such as '{path.rstrip('/')}/*/*'"
             raise MissingError("SOW-SPK-040", what, place=path, hint=hint)
         found += some
     return found
@@ -71,8 +71,8 @@ def _there(url: str) -> list[str]:
         some = [one for one in some if fnmatchcase(one.path, place.path) and one.path.count("/") == len(parts) - 1]
     some = [one for one in some if one.name[0] not in "._"]
     if not some:
-        hint = "give URLs of files or directories, or patterns in quotes for the shell"
-        raise MissingError("SOW-SPK-040", "there is no such file", place=str(place), hint=hint)
+        hint = "give URLs of files or directories, or quoted patterns"
+        raise MissingError("SOW-SPK-040", "the file does not exist", place=str(place), hint=hint)
     return [one.url for one in some]
 
 
@@ -227,7 +227,7 @@ class _Unpacked:
     def _damage(self, why: str) -> DamageError:
         return DamageError(
             "SOW-SPK-154",
-            f"the file cannot be unpacked: {why}",
+            f"cannot decompress the file: {why}",
             place=shown(self._path),
-            hint="gzip -t or zstd -t looks at it; nothing was loaded",
+            hint="check the file with gzip -t or zstd -t; nothing was loaded",
         )

@@ -89,7 +89,8 @@ def load(
     report = JobReport("load", (topic.name,))
     if kind != "ndjson" and (partitions := partition_columns(files)):
         instance.notify(
-            f"the columns of partition directories are not loaded: {', '.join(partitions)}; only the files have columns"
+            f"the columns of partition directories are not loaded: {', '.join(partitions)}; only "
+            "columns in the files are"
         )
     with staging(instance, topic, directory=staging_directory) as area:
         require_sight(spark, instance, area.place)
@@ -98,7 +99,7 @@ def load(
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
             splits = list(cut(files, options.split_bytes))
             for file in (whole := uncut(splits, options.split_bytes)):
-                instance.notify(f"{file} is packed, so it cannot be cut: one task reads all of it")
+                instance.notify(f"{file} is compressed and cannot be split: one task reads the whole file")
             if whole:
                 report.details["uncut"] = whole
             done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
@@ -146,7 +147,7 @@ def _publisher(options: PublishOptions) -> tuple[str, int] | None:
         return None
     # The sequence of the whole load is what makes a repeat a no-op.
     if options.sequence is None:
-        raise UsageError("SOW-SPK-041", "a load by a named client needs --sequence: the number of the whole load")
+        raise UsageError("SOW-SPK-041", "a load by a named client requires --sequence, the sequence number of the load")
     return options.client, options.sequence
 
 
@@ -157,7 +158,7 @@ def _kind_of(files: Sequence[str]) -> str:
     kinds = {ENDINGS.get(Path(name).suffix.lower()) for name in plain}
     if len(kinds) == 1 and None not in kinds:
         return cast(str, kinds.pop())
-    raise UsageError("SOW-SPK-042", "the format cannot be told from the names of the files", hint="add --input-format")
+    raise UsageError("SOW-SPK-042", "the names of the files do not show their format", hint="add --input-format")
 
 
 def stage_lines(plan: StagePlan, split: InputSplit) -> Staged:
@@ -200,7 +201,7 @@ def _number_files(files: Sequence[str]) -> dict[str, int]:
         if numbers.setdefault(_path_of(file), number) != number:
             raise UsageError(
                 "SOW-SPK-049",
-                "the file is given twice, and Spark does not tell its rows apart",
+                "the file is given twice, and Spark cannot tell its rows apart",
                 place=file,
                 hint="name each file once",
             )
@@ -260,7 +261,7 @@ class _RowStage:
         if number is None:
             raise UsageError(
                 "SOW-SPK-049",
-                "Spark names a file that was not given, so the order of its rows is not known",
+                "Spark reports a file under another path, so the order of its rows is unknown",
                 place=path,
             )
         return number

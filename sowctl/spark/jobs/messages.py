@@ -56,8 +56,8 @@ class MessageBuilder:
         if not self._kind.constructible:
             raise UsageError(
                 "SOW-SPK-044",
-                f"messages of type {self._kind.name} cannot be made from columns",
-                hint=f"give each row's message in a column named {PAYLOAD}",
+                f"messages of type {self._kind.name} cannot be constructed from columns",
+                hint=f"provide the message of each row in a column {PAYLOAD}",
             )
         if fields == [PAYLOAD]:  # a struct, as export --fields writes it: its members are the fields
             rows = batch.column(PAYLOAD)
@@ -70,7 +70,7 @@ class MessageBuilder:
             # commit to say.
             if isinstance(made, Exception):
                 code = made.code if isinstance(made, SowError) else "SOW-SPK-045"
-                refused.append((place, code, f"its columns make no message: {made}"))
+                refused.append((place, code, f"its columns cannot be converted to a message: {made}"))
             found.append(made if isinstance(made, bytes) else None)
         return found
 

@@ -62,7 +62,9 @@ def rebuild(
     journal records, and those without a file unless ``into`` is given, are passed over. Raises what replay raises.
     """
     if options.verify or options.dry_run:
-        raise UsageError("SOW-SPK-062", "a rebuild on Spark neither verifies nor rehearses", hint="sowctl replay does")
+        raise UsageError(
+            "SOW-SPK-062", "a rebuild on Spark has neither --verify nor a dry run", hint="use sowctl replay"
+        )
     started = monotonic()
     # One that is named twice is worked on once.
     topics = list(dict.fromkeys(topics))

@@ -49,7 +49,7 @@ def in_plain_words() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         words = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise StorageError(
-            "SOW-SPK-070", f"Spark gave up: {words}", hint="--verbose shows all that Spark says"
+            "SOW-SPK-070", f"Spark job failed: {words}", hint="--verbose prints all output of Spark"
         ) from error
 
 

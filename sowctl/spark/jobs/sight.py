@@ -33,7 +33,7 @@ HEAD = 4096
 ROUNDS = 2
 """Tasks for each processor of the cluster: which executor takes a task is not ours to say."""
 TOKEN = "seen-by-executors"
-JOURNAL, STORE = "a file of the journal", "a store"
+JOURNAL, STORE = "a journal file", "a store"
 
 
 class Probe(Struct, frozen=True):
@@ -84,7 +84,7 @@ def probes_of(instance: Instance, shared: Place | None = None) -> list[Probe]:
             from sowctl.journal.archive.manifest import find
 
             if (known := find(log.archive_directory, config.name)) is not None:
-                found.append(probe("a file of the archive", log.archive_directory / known.segments[0].name))
+                found.append(probe("an archive file", log.archive_directory / known.segments[0].name))
     # The head of a store changes with each commit; what tells its file is that it is there, and how it is made.
     found += [
         Probe(STORE, path, 0, _digest(b""))
@@ -114,14 +114,14 @@ def require_sight(spark: SparkSession, instance: Instance, shared: Place | None 
     if is_local(spark.sparkContext.master or ""):
         return Sight()
     count = max(2, spark.sparkContext.defaultParallelism * ROUNDS)
-    describe(spark, "ask executors for their release")
+    describe(spark, "check the release of the executors")
     with translated():
         # Not by run(): it sends functions of this package by name, and an executor may have another package, or none.
         spark.sparkContext.parallelize([code()] * count, count).foreach(require_code)
     probes = probes_of(instance, shared)
     if not probes:
         return Sight()
-    found = run(spark, [tuple(probes)] * count, look, what="look at the files that executors see")
+    found = run(spark, [tuple(probes)] * count, look, what="check the files that executors see")
     unseen = [one for some in found for one in some]
     if not isinstance(shared, RemotePath):
         raise_unseen(unseen)
@@ -129,9 +129,7 @@ def require_sight(spark: SparkSession, instance: Instance, shared: Place | None 
     raise_unseen(one for one in unseen if one.probe.what not in own)
     missed = {one.probe.what for one in unseen}
     if missed:
-        instance.notify(
-            f"executors do not see {' and '.join(sorted(missed))}: the driver reads for them what they lack"
-        )
+        instance.notify(f"executors do not see {' and '.join(sorted(missed))}: the driver reads these files")
     return Sight(JOURNAL not in missed, STORE not in missed)
 
 
@@ -142,13 +140,13 @@ def look(probes: Sequence[Probe]) -> list[Unseen]:
         try:
             head = _head(one.place, one.size)
         except FileNotFoundError:
-            problem = "it is not there"
+            problem = "the file is missing"
         except (OSError, SowError) as error:
-            problem = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
+            problem = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
         else:
             if len(head) == one.size and _digest(head) == one.digest:
                 continue
-            problem = "it is another file: its first bytes differ"
+            problem = "the file differs in its first bytes"
         unseen.append(Unseen(socket.gethostname(), one, problem))
     return unseen
 
@@ -162,12 +160,12 @@ def raise_unseen(found: Iterable[Unseen]) -> None:
     hosts = sorted({one.host for one in unseen if one.probe == first.probe})
     raise ConfigError(
         "SOW-SPK-141",
-        f"on {', '.join(hosts)} the executors do not see {first.probe.what} as the driver does: {first.problem}",
+        f"on {', '.join(hosts)}, executors do not see {first.probe.what} as the driver does: {first.problem}",
         place=str(first.probe.place),
-        hint="executors need the library, the credentials and the endpoint (AWS_ENDPOINT_URL) as the driver has them"
+        hint="give executors the same library, credentials and endpoint (AWS_ENDPOINT_URL) as the driver"
         if isinstance(first.probe.place, RemotePath)
-        else "put the files of the instance, and the --staging directory, on a file system that all machines mount at "
-        "the same path, or give a URL as --staging",
+        else "put the files of the instance, and the --staging directory, on a file system that all "
+        "machines mount at the same path, or use a URL for --staging",
     )
 
 

@@ -172,28 +172,34 @@ def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> N
 def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> None:
     sinks = [one for one in (options.output, options.into, options.show) if one is not None]
     if len(sinks) != 1:
-        raise UsageError("SOW-SPK-068", "a stream has one destination", hint="an output, a topic, or standard output")
+        raise UsageError(
+            "SOW-SPK-068",
+            "a stream requires exactly one destination",
+            hint="give an output, a topic, or standard output",
+        )
     if instance.log is None or instance.config is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     if options.checkpoint is None and options.show is None:
-        raise UsageError(
-            "SOW-SPK-068", "a stream that writes needs a directory for its checkpoint", hint="--checkpoint"
-        )
+        raise UsageError("SOW-SPK-068", "a stream that writes requires a checkpoint directory", hint="--checkpoint")
     if options.output is None and (options.partition_by or options.format != "parquet"):
-        raise UsageError("SOW-SPK-068", "only an output has a format and partitions", hint="--output DIR")
+        raise UsageError("SOW-SPK-068", "format and partitions require an output", hint="add --output DIR")
     # Fields are read by the message type of one topic.
     if topic is None and any(text.startswith("/") for text in options.partition_by):
-        raise UsageError("SOW-SPK-065", "fields partition the entries of one topic only", hint="name one topic")
+        raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
     for text in options.partition_by:
         if not text.startswith("/") and text not in ("_date", *COLUMNS.split(",")[1:]):
-            hint = "a path such as /region, _date, or " + ", ".join(COLUMNS.split(",")[1:])
-            raise UsageError("SOW-SPK-065", f"there is no column {text!r} to partition by", hint=hint)
+            hint = "use a path such as /region, _date, or " + ", ".join(COLUMNS.split(",")[1:])
+            raise UsageError("SOW-SPK-065", f"unknown partition column {text!r}", hint=hint)
     # A stream into the topic that it follows would feed itself without end.
     if options.into is not None and (topic is None or topic == options.into):
-        raise UsageError("SOW-SPK-068", "a stream into a topic reads another one", hint="name the topic to follow")
+        raise UsageError(
+            "SOW-SPK-068",
+            "a stream that publishes requires a source topic other than its destination",
+            hint="name the source topic",
+        )
     # The journal keeps a sequence per publisher; only by its name a batch that is repeated can be recognised.
     if options.into is not None and options.client is None:
-        raise UsageError("SOW-SPK-068", "a stream into a topic is a publisher with a name", hint="--client NAME")
+        raise UsageError("SOW-SPK-068", "a stream that publishes requires a client name", hint="add --client NAME")
 
 
 def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> DataFrame:

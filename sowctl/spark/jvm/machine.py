@@ -85,7 +85,7 @@ def words_of(error: Exception) -> str:
     try:
         return str(error if raised is None else raised.getMessage())
     except Exception:
-        return "the virtual machine ended"
+        return "the Java process ended"
 
 
 def not_started(what: str, work: Path) -> ConfigError:
@@ -97,7 +97,7 @@ def not_started(what: str, work: Path) -> ConfigError:
         "SOW-SPK-003",
         "Spark did not start: " + what.strip().split("\n")[0],
         excerpt=said or None,
-        hint="sowctl doctor shows which Java is used; --verbose shows all that Spark says",
+        hint="sowctl doctor shows which Java is used; --verbose prints all output of Spark",
     )
 
 

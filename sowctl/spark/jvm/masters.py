@@ -33,9 +33,9 @@ def addresses(master: str) -> list[tuple[str, int]]:
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise ConfigError(
                 "SOW-SPK-004",
-                f"{address!r} is no address of a master",
+                f"{address!r} is not the address of a master",
                 place=master,
-                hint=f"the address has a port, such as {_SCHEME}{host or address}:{_PORT}",
+                hint=f"give host and port, for example {_SCHEME}{host or address}:{_PORT}",
             )
         found.append((host.strip("[]"), int(port)))
     return found
@@ -54,7 +54,7 @@ def require_master(master: str, patience: float = PATIENCE) -> None:
     if reasons:
         raise ConfigError(
             "SOW-SPK-004",
-            f"no master answers ({'; '.join(reasons)})",
+            f"the master does not answer ({'; '.join(reasons)})",
             place=master,
-            hint="start it, or name another with --master; local[*] needs none",
+            hint="start it, or use another --master; local[*] needs none",
         )

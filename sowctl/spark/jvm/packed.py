@@ -28,11 +28,16 @@ def packed_settings(packed: Path, master: str) -> dict[str, str]:
     if is_local(master):
         raise UsageError(
             "SOW-SPK-135",
-            f"the executors of {master} are part of this process, and unpack no environment",
-            hint="leave it out, or give the master of a cluster",
+            f"the executors of {master} run in this process, which does not unpack an environment",
+            hint="remove the option, or use the master of a cluster",
         )
     if not packed.is_file():
-        raise UsageError("SOW-SPK-135", "there is no such packed environment", place=str(packed), hint="venv-pack -o")
+        raise UsageError(
+            "SOW-SPK-135",
+            "the packed environment does not exist",
+            place=str(packed),
+            hint="create it with venv-pack -o",
+        )
     return {
         "spark.archives": f"{packed.absolute()}#{UNPACKED}",
         # By PATH and not by its path: Spark runs Python by one name on the driver, where it plans, and on executors. It

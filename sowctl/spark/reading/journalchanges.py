@@ -89,8 +89,8 @@ class ChangePlan:
         if known.lacks_keys:
             raise UsageError(
                 "SOW-SPK-131",
-                f"topic {ref[0]!r} keeps no records, so its entries change none",
-                hint="read its entries, without option changes",
+                f"topic {ref[0]!r} has no records, so it has no change feed",
+                hint="remove option changes to read its entries",
             )
         return _stretches(log, made)
 
@@ -169,8 +169,8 @@ def topic_of(log: Journal, query: JournalQuery) -> Topic | None:
     if len(found) > 1:
         raise UsageError(
             "SOW-SPK-132",
-            f"several topics are called {query.topic!r}: {', '.join(sorted(kind for _, kind in found))}",
-            hint="say which with option messageType",
+            f"topic name {query.topic!r} is ambiguous: {', '.join(sorted((kind for _, kind in found)))}",
+            hint="select one with option messageType",
         )
     return found[0] if found else None
 

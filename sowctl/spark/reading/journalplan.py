@@ -85,9 +85,9 @@ def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = No
             if told is not None and (told.last_txid, told.last_block) != (part.last_txid, part.last_block):
                 raise DamageError(
                     "SOW-JRN-084",
-                    f"the archive was made anew since this was planned: file {part.number:010d} has other entries",
+                    f"the archive was recreated after the query was planned: file {part.number:010d} has other entries",
                     place=str(log.archive or log.directory),
-                    hint="run it again: what is planned of one archive cannot be read from another",
+                    hint="run the query again",
                 )
         held.pop_all()
         return log
@@ -133,7 +133,7 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
     if found is not None and found.logical is not None and found.name != topic:
         raise UsageError(
             "SOW-SPK-100",
-            f"{topic!r} is a logical topic of {found.name!r}, under which its entries stand",
+            f"{topic!r} is a logical topic of {found.name!r}; its entries have the name of that topic",
             hint=f"read topic {found.name} with the column _logical_topic, and filter by it",
         )
 
@@ -145,7 +145,8 @@ def tell_uncut(instance: Instance, log: Journal) -> None:
         if segment.is_packed and segment.size > PARTITION_BYTES:
             # By gzip, by another program or by an earlier release: who compressed it cannot be told here.
             text = (
-                f"journal file {segment.number:010d} is compressed without a table of frames: one task reads all of it"
+                f"journal file {segment.number:010d} is compressed without a table of frames: one task "
+                "reads the whole file"
             )
             instance.notify_once(f"uncut {segment.number}", text)
 

@@ -167,9 +167,9 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         if start["lineage"] not in ("", log.lineage.hex()) or txid > log.last_txid():
             raise DamageError(
                 "SOW-SPK-021",
-                f"the checkpoint stands at txid {txid} of another journal, or of a part that is gone",
+                f"the checkpoint is at txid {txid} of another journal, or after the end of this one",
                 place=place,
-                hint="put that journal back, or begin again with another checkpointLocation",
+                hint="restore that journal, or start with another checkpointLocation",
             )
         # Without a lineage the query began before there was a journal: it has read no entry, so that it misses none of
         # those that were removed.
@@ -177,9 +177,9 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
             if self.pace.fail_on_loss:
                 raise MissingError(
                     "SOW-SPK-022",
-                    f"the checkpoint stands at txid {txid}, but the oldest journal file begins at {log.first_txid}",
+                    f"the checkpoint is at txid {txid}, but the oldest journal file begins at txid {log.first_txid}",
                     place=place,
-                    hint="put the older files back, or go on without them: option failOnDataLoss=false",
+                    hint="restore the older files, or continue without them: option failOnDataLoss=false",
                 )
             return log.first_txid - 1
         return max(txid, log.first_txid - 1)

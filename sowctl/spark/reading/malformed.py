@@ -53,16 +53,16 @@ def malformed_of(options: Options) -> Malformed:
     if directory is not None and mode not in (None, "dropmalformed"):
         raise UsageError(
             "SOW-SPK-134",
-            f"badRecordsPath takes messages that are left out, and mode {mode} leaves none out",
-            hint="mode DROPMALFORMED, or badRecordsPath without a mode",
+            f"badRecordsPath saves dropped messages, but mode {mode} drops none",
+            hint="use mode DROPMALFORMED, or badRecordsPath without a mode",
         )
     mode = "dropmalformed" if directory is not None else mode
     name = options.text("columnNameOfCorruptRecord")
     if mode not in (None, "permissive") and name is not None:
         raise UsageError(
             "SOW-SPK-134",
-            f"columnNameOfCorruptRecord names a column that mode {mode} never fills",
-            hint="mode PERMISSIVE fills it",
+            f"columnNameOfCorruptRecord is set, but mode {mode} never fills this column",
+            hint="use mode PERMISSIVE",
         )
     asked = mode == "permissive" or name is not None
     return Malformed(mode, name or CORRUPT, None if directory is None else str(directory), asked)
@@ -90,13 +90,15 @@ class Judging:
         at = -1 if self._struct is None else self._struct.get_field_index(rule.column)
         inside = at >= 0
         if self._struct is not None and inside and not t.is_string(self._struct.field(at).type):
-            raise UsageError("SOW-SPK-015", f"field {rule.column} of the message takes texts: declare it as STRING")
+            raise UsageError(
+                "SOW-SPK-015", f"field {rule.column} of the message requires strings: declare it as STRING"
+            )
         self._inside, self._beside = inside, rule.column in names
         if self._struct is None and (rule.mode is not None or self._beside):
             raise UsageError(
                 "SOW-SPK-134",
-                "a mode says what becomes of messages that do not fit their fields, and no fields are read",
-                hint="payload=struct, payloadSchema or a schema with a payload STRUCT<...>",
+                "a mode applies to messages that do not match their fields, but no fields are read",
+                hint="use payload=struct, payloadSchema or a schema with a payload STRUCT<...>",
             )
         tolerant = rule.mode == "permissive" and self._struct is not None and is_inferred(schema)
         self.needed = inside or self._beside or tolerant or rule.mode in ("dropmalformed", "failfast")
@@ -180,8 +182,8 @@ class Judging:
             row, why = next(iter(bad.items()))
             raise InputError(
                 "SOW-SPK-133",
-                f"{place(row)}: the message does not fit the declared fields: {why}",
-                hint=f"mode PERMISSIVE keeps it in the column {CORRUPT}, DROPMALFORMED leaves it out",
+                f"{place(row)}: the message does not match the declared fields: {why}",
+                hint=f"mode PERMISSIVE keeps it in the column {CORRUPT}, DROPMALFORMED drops it",
             )
         if self._rule.mode == "dropmalformed":
             if not bad:
@@ -207,7 +209,7 @@ class Judging:
         if self.dropped:
             # Spark collects what its Python processes log where spark.sql.pyspark.worker.logging.enabled says so.
             logging.getLogger("sowctl").warning(
-                "%d messages left out, which do not fit their fields (mode DROPMALFORMED); the first: %s",
+                "%d messages dropped that do not match their fields (mode DROPMALFORMED); the first: %s",
                 self.dropped,
                 self._first,
             )

@@ -128,7 +128,7 @@ def _newer(origin: Origin, meta: StoreMeta, until: int) -> bool:
 def _moved(path: Path) -> LockedError:
     return LockedError(
         "SOW-SPK-020",
-        "the store has changed since the query was planned: its parts would not fit together",
+        "the store changed after the query was planned",
         place=str(path),
-        hint="run it again; with option pin the tasks read a copy, which does not change",
+        hint="run the query again; with option pin, its tasks read a copy that never changes",
     )

@@ -31,11 +31,12 @@ def as_planned(*, seen: bool = True) -> Iterator[None]:
             raise
         raise ConfigError(
             "SOW-SPK-141",
-            f"the driver saw what is to be read when it planned, and on {socket.gethostname()} the task does not: "
-            f"{error.message}",
+            f"the task on {socket.gethostname()} does not see the files that the driver used for "
+            f"planning: {error.message}",
             place=error.place,
-            hint="executors need the endpoint (AWS_ENDPOINT_URL) and the credentials as the driver has them"
+            hint="give executors the same endpoint (AWS_ENDPOINT_URL) and credentials as the driver"
             if error.code == _AT_URL
-            else "put the files of the instance on a file system that all machines mount at the same path, or read a "
-            "journal from its archive at a URL (option archive); the jobs of the pipeline take a URL as --staging, too",
+            else "put the files of the instance on a file system that all machines mount at the same "
+            "path, or read a journal from its archive at a URL (option archive); pipeline jobs "
+            "also accept a URL for --staging",
         ) from error

@@ -58,7 +58,7 @@ class Staging(Struct, frozen=True):
                     continue
                 raise StorageError(
                     "SOW-ENG-044",
-                    f"no staging directory can be made: {problem.strerror or problem}",
+                    f"cannot create a staging directory: {problem.strerror or problem}",
                     place=str(self.directory),
                 ) from problem
         return self.directory

@@ -75,17 +75,19 @@ class RowEncoder:
         if self._payload is not None:
             self._raw = isinstance(schema[PAYLOAD].dataType, BinaryType | StringType)
             if not self._raw and not isinstance(schema[PAYLOAD].dataType, StructType):
-                raise UsageError("SOW-SPK-030", "column payload is neither bytes nor text nor a struct")
+                raise UsageError("SOW-SPK-030", "column payload must be bytes, a string or a struct")
         elif not self._fields and not (by_key and "_sow_key" in names):
             raise UsageError(
-                "SOW-SPK-030", "the rows have no message", hint="a column payload, or columns for its fields"
+                "SOW-SPK-030",
+                "the rows have no column for a message",
+                hint="add a column payload, or columns for its fields",
             )
         # Refused when the write begins, and not by the first row of some task.
         if not (self._payload and self._raw) and self._fields and not kind.constructible:
             raise UsageError(
                 "SOW-SPK-030",
-                f"messages of type {kind.name} cannot be made of fields",
-                hint="give them as bytes in a column payload",
+                f"messages of type {kind.name} cannot be constructed from fields",
+                hint="provide them as bytes in a column payload",
             )
         if not (self._payload and self._raw):
             inner = None if self._payload is None else schema[PAYLOAD].dataType

@@ -31,7 +31,7 @@ def partition_name(number: int) -> str:
 def require_directory(path: Path | None, option: str) -> None:
     """Raise MissingError ``SOW-ENG-013`` where the file could not be written: asked before rows are."""
     if path is not None and not path.parent.is_dir():
-        raise MissingError("SOW-ENG-013", f"option {option}: there is no such directory", place=str(path.parent))
+        raise MissingError("SOW-ENG-013", f"option {option}: the directory does not exist", place=str(path.parent))
 
 
 def keep_refused(path: Path, directory: Path, staged: Sequence[Staged], late: Iterable[Rejected]) -> None:
@@ -63,8 +63,8 @@ def warn_of_missing(report: CommitReport) -> None:
     """
     if report.missing and not report.deleted:
         logging.getLogger("sowctl").warning(
-            "topic %s has no record for the key of any of the %d deletions in a write; a _sow_key of another topic "
-            "means something here only under the same KeyDomain (sowctl-spark(7), STREAMING)",
+            "topic %s has no record for any of the %d deletes of a write; the _sow_key of another "
+            "topic is valid only with the same KeyDomain (sowctl-spark(7), STREAMING)",
             report.topic,
             report.missing,
         )

@@ -64,7 +64,9 @@ class WriteRequest(DescribedStruct, frozen=True):
     def check(self) -> None:
         """Raise UsageError where the options do not fit each other or the topic."""
         if self.overwrite and self.operation not in (None, "publish"):
-            raise UsageError("SOW-SPK-031", f"mode overwrite replaces records: operation {self.operation} does not fit")
+            raise UsageError(
+                "SOW-SPK-031", f"mode overwrite replaces records, so operation {self.operation} is not possible"
+            )
         require_directory(self.rejects, "rejects")
         require_directory(self.report, "report")
         # Made for its refusals alone: what a topic cannot take is known before Spark starts a task.
@@ -183,7 +185,7 @@ def _excerpt(one: Rejected) -> str | None:
 OF_ROWS = RefusalWords(
     lambda one: f"{one.source}, row {one.offset + 1}",
     _excerpt,
-    "option onError=skip leaves refused rows out, maxErrors says up to how many, rejects=FILE keeps them",
+    "option onError=skip skips invalid rows, maxErrors limits their number, rejects=FILE saves them",
     in_bytes=False,
 )
 
@@ -200,8 +202,8 @@ def _refuse_catalog(context: TaskContext) -> None:
     if inner is not None and outer is not None and inner != outer and not streaming:
         raise UsageError(
             "SOW-SPK-099",
-            "a table of Spark's catalog that is made of rows could not be read. Nothing was written.",
-            hint="CREATE TABLE name USING sow OPTIONS (...) makes the table, and INSERT INTO name publishes the rows",
+            "a Spark catalog table created from rows could not be read again. Nothing was written.",
+            hint="use CREATE TABLE name USING sow OPTIONS (...), then INSERT INTO name to publish the rows",
         )
 
 
@@ -232,9 +234,9 @@ class _Attempt:
                 row = start + rows.operations.index(name)
                 raise InputError(
                     "SOW-SPK-032",
-                    f"a row has the operation {name!r}",
+                    f"the operation of a row is {name!r}",
                     place=f"{partition_name(self._number)}, row {row + 1}",
-                    hint="publish, delta or delete",
+                    hint="use publish, delta or delete",
                 )
             places = [place for place, one in enumerate(rows.operations) if one == name]
             chosen = EncodedRows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
@@ -261,7 +263,7 @@ class _Attempt:
                 payloads.append(made)
             else:
                 code = made.code if isinstance(made, SowError) else "SOW-SPK-045"
-                words = f"its columns make no message: {made}"
+                words = f"its columns cannot be converted to a message: {made}"
                 task.refuse(Rejected(source, 0, positions[place], code, words, None), self._number)
         envelopes = [envelopes[place] for place in places]
         # Envelopes that say nothing are left out, so that the messages take the short way of plain payloads.

@@ -93,8 +93,8 @@ def test_a_new_table_has_its_columns_and_one_more(tmp_path: Path) -> None:
     assert "_table_" in JournalSource(new("sow-journal", **where)).schema()
     for options, words in (
         (where | {"filtre": "/x = 1"}, "no option 'filtre'"),
-        (where | {"topic": "nope"}, "there is no topic 'nope'"),
-        ({"topic": "orders", "filter": "/id = 1"}, "nothing says where to read"),
+        (where | {"topic": "nope"}, "topic 'nope' does not exist"),
+        ({"topic": "orders", "filter": "/id = 1"}, "no source is given"),
     ):
         with pytest.raises(Exception, match=words):
             SowSource(new("sow", **options)).schema()
@@ -153,10 +153,10 @@ def test_without_a_configuration_the_usual_one_is_meant_where_a_topic_is_named(
     schema = StructType().add("_txid", LongType())
     assert len(SowSource({"topic": "orders"}).reader(schema).partitions()) == 1
     for source in (SowSource({"at": "1"}), JournalSource({"fromtxid": "1"})):
-        with pytest.raises(Exception, match="nothing says where to read"):
+        with pytest.raises(Exception, match="no source is given"):
             source.reader(schema)
     monkeypatch.chdir("/")
-    with pytest.raises(Exception, match="nothing says where to read"):
+    with pytest.raises(Exception, match="no source is given"):
         SowSource({"topic": "orders"}).reader(schema)
     monkeypatch.setenv("SOWCTL_CONFIG", str(lab.config))
     assert len(JournalSource({"topic": "orders"}).reader(schema).partitions()) == 1

@@ -132,7 +132,7 @@ def test_changes_keep_their_deletions_in_another_topic_and_entries_do_not(
     # as in a batch of a stream, which has deletions of records of earlier batches alone
     only = write(lab, "b", entries, [row for row in found if row["_operation"] == "delete"])
     assert (counts["missing"], counts["deleted"], only["missing"]) == (2, 0, 2)
-    assert caplog.text.count("topic b has no record for the key of any of the 2 deletions") == 2
+    assert caplog.text.count("topic b has no record for any of the 2 deletes") == 2
     lab.open().topic("b").delete(filter="/id > 0")
     caplog.clear()
     feed = StructType(entries.fields[:2]).add("_change_type", StringType())
@@ -273,5 +273,5 @@ def test_a_feed_of_an_archive_that_was_made_anew_is_refused(tmp_path: Path) -> N
     remade("two")
     manifest._HELD.clear()
     for part in parts:
-        with pytest.raises(CarriedError, match="SOW-JRN-084: the archive was made anew since this was planned"):
+        with pytest.raises(CarriedError, match="SOW-JRN-084: "):
             rows_of(begun, [part])

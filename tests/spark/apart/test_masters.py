@@ -56,7 +56,7 @@ def test_only_standalone_masters_have_addresses() -> None:
     "master", ["spark://", "spark://host", "spark://host:", "spark://host:x", "spark://host:99999"]
 )
 def test_an_address_without_a_port_is_refused(master: str) -> None:
-    with pytest.raises(ConfigError, match="no address of a master") as caught:
+    with pytest.raises(ConfigError, match="not the address of a master") as caught:
         require_master(master)
     assert caught.value.code == "SOW-SPK-004"
 
@@ -87,7 +87,10 @@ def ended(master: str, where: Path) -> tuple[int, str, float]:
 def test_a_command_ends_at_once(closed: str, tmp_path: Path) -> None:
     status, said, seconds = ended(closed, tmp_path)
     assert status == 4 and seconds < 30
-    assert said.startswith("error[SOW-SPK-004]: ") and f": no master answers ({closed}: Connection refused)\n" in said
+    assert (
+        said.startswith("error[SOW-SPK-004]: ")
+        and f": the master does not answer ({closed}: Connection refused)\n" in said
+    )
     assert len(said.splitlines()) == 2
     assert not list(tmp_path.glob("sowctl-spark-*"))
 

@@ -68,15 +68,15 @@ def test_an_unknown_name_is_refused_with_a_guess() -> None:
 @pytest.mark.parametrize(
     ("given", "code", "words", "hint"),
     [
-        ({"startingoffsets": "1"}, "SOW-SPK-010", "'startingOffsets'", "here that is start=earliest"),
+        ({"startingoffsets": "1"}, "SOW-SPK-010", "'startingOffsets'", "use instead: start=earliest"),
         ({"endingOffsets": "latest"}, "SOW-SPK-010", "'endingOffsets'", "toTxid=N or toTime=T"),
-        ({"subscribe": "orders"}, "SOW-SPK-010", "'subscribe'", "here that is topic"),
-        ({"kafka.bootstrap.servers": "h:9092"}, "SOW-SPK-010", "'kafka.bootstrap.servers'", "no server to reach"),
+        ({"subscribe": "orders"}, "SOW-SPK-010", "'subscribe'", "use instead: topic"),
+        ({"kafka.bootstrap.servers": "h:9092"}, "SOW-SPK-010", "'kafka.bootstrap.servers'", "without a server"),
         ({"readChangeFeed": "true"}, "SOW-SPK-010", "'readChangeFeed'", "changes=true"),
-        ({"includemetadata": "true"}, "SOW-SPK-010", "'includeMetadata'", "here that is columns"),
+        ({"includemetadata": "true"}, "SOW-SPK-010", "'includeMetadata'", "use instead: columns"),
         ({"keyField": "id"}, "SOW-SPK-010", "'keyField'", "the Key of the topic"),
         ({"pathglobfilter": "*"}, "SOW-SPK-010", "'pathGlobFilter'", "a list of paths"),
-        ({"pushdown": "true"}, "SOW-SPK-096", "no option pushdown any more", "option filter bounds"),
+        ({"pushdown": "true"}, "SOW-SPK-096", "option pushdown was removed", "option filter"),
     ],
 )
 def test_names_that_need_words_of_their_own(given: dict[str, str], code: str, words: str, hint: str) -> None:
@@ -89,11 +89,11 @@ def test_names_that_need_words_of_their_own(given: dict[str, str], code: str, wo
 @pytest.mark.parametrize(
     ("source", "name", "hint"),
     [
-        ("sow", "startingOffsets", "when reading sow-journal, that is start=earliest"),
-        ("sow", "versionAsOf", "here that is at"),
-        ("sow", "readChangeFeed", "when reading sow-journal, that is changes=true"),
-        ("sow-journal", "timestampAsOf", "when reading sow, that is at"),
-        ("sow-journal", "startingOffsets", "here that is start=earliest"),
+        ("sow", "startingOffsets", "when reading sow-journal, use: start=earliest"),
+        ("sow", "versionAsOf", "use instead: at"),
+        ("sow", "readChangeFeed", "when reading sow-journal, use: changes=true"),
+        ("sow-journal", "timestampAsOf", "when reading sow, use: at"),
+        ("sow-journal", "startingOffsets", "use instead: start=earliest"),
     ],
 )
 def test_a_hint_names_no_option_that_the_source_has_not(source: str, name: str, hint: str) -> None:
@@ -134,7 +134,7 @@ def test_readers_are_told_how_else_to_read_what_has_no_store(tmp_path: Path) -> 
     given = {"config": str(config), "topic": "v"}
     for refuse, hint in (
         (lambda: SowSource(given).reader(StructType()), "sowctl pipeline view v --output DIR"),
-        (lambda: SowSource(given).writer(StructType(), False), "it follows the topics that it is made of"),
+        (lambda: SowSource(given).writer(StructType(), False), "publish to its source topics"),
     ):
         with pytest.raises(CarriedError) as caught:
             refuse()
@@ -143,7 +143,7 @@ def test_readers_are_told_how_else_to_read_what_has_no_store(tmp_path: Path) -> 
 
 
 def test_a_pattern_is_no_path(tmp_path: Path) -> None:
-    for name, hint in (("*.sow", "patterns are not read: give load() a list of paths"), ("a.sow", None)):
+    for name, hint in (("*.sow", "patterns are not supported: give load() a list of paths"), ("a.sow", None)):
         with pytest.raises(CarriedError) as caught:
             SowSource({"path": str(tmp_path / name)}).reader(StructType())
         found = unpacked(str(caught.value))
@@ -154,7 +154,7 @@ def test_paths_may_be_urls_of_this_machine() -> None:
     found = options(list="file:///a%20b/c.xml", word="file:/a", at="x%20y")
     assert [str(found.path(name)) for name in ("list", "word")] == ["/a b/c.xml", "/a"]
     assert found.path("at") == Path("x%20y").absolute() and found.path("now") is None
-    with pytest.raises(UsageError, match="on another file system: s3://b/k") as caught:
+    with pytest.raises(UsageError, match="is not a local path: s3://b/k") as caught:
         options(list="s3://b/k").path("list")
     assert caught.value.code == "SOW-SPK-098"
 

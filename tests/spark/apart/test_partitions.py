@@ -171,9 +171,9 @@ def test_an_archive_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     manifest._HELD.update(held)
     found = read(*second)
     assert len(found) > 20 and all(b'"two"' in payload for payload in found)
-    with pytest.raises(DamageError, match="made anew since this was planned") as caught:
+    with pytest.raises(DamageError, match="recreated") as caught:
         read(*first)
-    assert caught.value.code == "SOW-JRN-084" and str(caught.value.hint).startswith("run it again")
+    assert caught.value.code == "SOW-JRN-084" and str(caught.value.hint).startswith("run the query again")
 
 
 def test_files_that_one_task_has_to_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_an_executor_without_this_module_or_any_is_named(lab: Lab, monkeypatch: 
     for name in [name for name in sys.modules if name.partition(".")[0] == "sowctl"]:
         monkeypatch.setitem(sys.modules, name, None)
     # Put in words by what travelled: nothing here can be imported.
-    with pytest.raises(RuntimeError, match="the executors have no sowctl, and the driver runs"):
+    with pytest.raises(RuntimeError, match="the executors have no sowctl, but the driver runs"):
         pickle.loads(sent)
 
 

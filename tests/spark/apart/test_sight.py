@@ -35,7 +35,7 @@ def test_the_same_files_are_seen(lab: Lab, tmp_path: Path) -> None:
     shared = tmp_path / "lab" / "shared"
     shared.mkdir()
     probes = probes_of(lab.open(), shared)
-    assert [one.what for one in probes] == ["a file of the journal"] * 2 + ["a store", "the staging directory"]
+    assert [one.what for one in probes] == ["a journal file"] * 2 + ["a store", "the staging directory"]
     assert look(probes) == []
     # publishing goes on meanwhile
     lab.publish("t", message(id=77, text="y" * 100))
@@ -46,13 +46,13 @@ def test_the_same_files_are_seen(lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "spoil", "problem"),
     [
-        ("a file of the journal", lambda path: path.unlink(), "not there"),
-        ("a file of the journal", lambda path: path.write_bytes(b"another journal"), "another file"),
-        ("a file of the journal", lambda path: path.write_bytes(path.read_bytes()[:50]), "another file"),
-        ("a store", lambda path: path.unlink(), "not there"),
+        ("a journal file", lambda path: path.unlink(), "missing"),
+        ("a journal file", lambda path: path.write_bytes(b"another journal"), "the file differs"),
+        ("a journal file", lambda path: path.write_bytes(path.read_bytes()[:50]), "the file differs"),
+        ("a store", lambda path: path.unlink(), "missing"),
         ("a store", lambda path: (path.unlink(), path.mkdir()), "cannot be read"),
-        ("the staging directory", lambda path: path.unlink(), "not there"),
-        ("the staging directory", lambda path: path.write_bytes(bytes(32)), "another file"),
+        ("the staging directory", lambda path: path.unlink(), "missing"),
+        ("the staging directory", lambda path: path.write_bytes(bytes(32)), "the file differs"),
     ],
 )
 def test_what_is_different_is_named(lab: Lab, tmp_path: Path, what: str, spoil, problem: str) -> None:  # type: ignore[no-untyped-def]

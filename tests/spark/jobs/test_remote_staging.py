@@ -153,7 +153,7 @@ def test_executors_that_see_the_url_alone(
     rows = [json.loads(line) for path in Path(counted.path).glob("part-*") for line in path.read_text().splitlines()]
     assert sum(row["n"] for row in rows) == len(whole.query("orders"))
     notes = [note for note in lab.notes if "executors do not see" in note]
-    assert notes and "a file of the journal and a store" in notes[0]
+    assert notes and "a journal file and a store" in notes[0]
     # with a directory that is to be shared they are refused, as before
     with pytest.raises(ConfigError) as caught:
         snapshot(spark, instance, orders, None, Output(str(tmp_path / "no")), staging_directory=tmp_path / "stage")

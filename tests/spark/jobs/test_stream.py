@@ -92,7 +92,7 @@ def test_fields_of_messages_make_directories(spark: SparkSession, tmp_path: Path
         (4, None, None),
     ]
     lake = replace(files, format="delta", partition_by=())
-    with pytest.raises(UsageError, match="needs the package io"):
+    with pytest.raises(UsageError, match="requires the package io"):
         stream(spark, instance, instance.topic("a").config, lake)
 
 
@@ -102,10 +102,10 @@ def test_partitions_that_there_cannot_be(tmp_path: Path) -> None:
     instance = lab.open()
     files = StreamOptions("check", output="out")
     for options, topic, words in (
-        (replace(files, partition_by=("/kind",)), None, "fields partition the entries of one topic only"),
-        (replace(files, partition_by=("_topics",)), None, "there is no column '_topics'"),
-        (replace(files, output=None, show=print, format="delta"), None, "only an output has a format"),
-        (replace(files, output=None, show=print, partition_by=("_topic",)), None, "only an output has a format"),
+        (replace(files, partition_by=("/kind",)), None, "partitions by field"),
+        (replace(files, partition_by=("_topics",)), None, "'_topics'"),
+        (replace(files, output=None, show=print, format="delta"), None, "require an output"),
+        (replace(files, output=None, show=print, partition_by=("_topic",)), None, "require an output"),
     ):
         with pytest.raises(UsageError, match=words):
             stream(cast(Any, None), instance, topic, options)

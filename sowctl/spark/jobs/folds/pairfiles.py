@@ -89,9 +89,9 @@ def told(place: Place) -> Iterator[None]:
             raise of(problem, place, "written") from problem
         raise StorageError(
             "SOW-SPK-060",
-            f"a staged file cannot be written: {problem.strerror or problem}",
+            f"cannot write a staged file: {problem.strerror or problem}",
             place=str(place),
-            hint="make room there, or give another --staging directory",
+            hint="free space, or give another --staging directory",
         ) from problem
 
 
@@ -159,7 +159,7 @@ def missing(place: Place) -> DamageError:
     """The error that says that a staged file is gone."""
     return DamageError(
         "SOW-SPK-158",
-        "a staged file is not there, although its task has written it",
+        "a staged file is missing, although its task wrote it",
         place=str(place),
-        hint="nothing was put in place: run the job again; see whether something removes files there",
+        hint="the output was not created; run the job again, and check whether another program removes files",
     )

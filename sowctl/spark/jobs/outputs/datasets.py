@@ -256,7 +256,7 @@ def _struct(ddl: str) -> str:
 def _inferred(spark: SparkSession, parts: Parts, shape: DataShape) -> str:
     """The fields of all records: every task looks at its part."""
     found = Inference()
-    look, what = _Look(shape), f"look at the fields of {shape.topic}"
+    look, what = _Look(shape), f"read the fields of {shape.topic}"
     if isinstance(parts, Sequence):
         every = run(spark, parts, look, what=what)
     else:
@@ -402,5 +402,8 @@ class _Columns:
             return self._decoder.array(messages, kind)
         except Misfit as problem:
             place = f"record {int.from_bytes(keys[problem.row], 'big')} of topic {shape.topic}"
-            hint = "--fields declares them: what does not fit is then null; without fields, messages are bytes"
+            hint = (
+                "to read mismatched values as null, declare the fields with --fields; without fields, "
+                "messages are bytes"
+            )
             raise misfit_error(problem, place, hint) from None

@@ -54,9 +54,10 @@ def require_reached(output: Output) -> None:
     if output.kind in LAKES:
         raise UsageError(
             "SOW-SPK-140",
-            f"{output.kind} commits its tables through Hadoop, which has no file system for this URL: "
-            f"{url_of(output.path)}",
-            hint="give Spark the jars for the scheme, such as hadoop-aws for s3a; or write parquet, which needs none",
+            f"{output.kind} tables are committed through Hadoop, which has no file system for this "
+            f"URL: {url_of(output.path)}",
+            hint="give Spark the jars for the scheme, such as hadoop-aws for s3a; or write parquet, "
+            "which does not require them",
         )
 
 
@@ -96,9 +97,9 @@ def _scratch(root: str | None) -> Iterator[Path]:
     except OSError as error:
         raise StorageError(
             "SOW-SPK-060",
-            f"a staged file cannot be written: {error.strerror or error}",
+            f"cannot write a staged file: {error.strerror or error}",
             place=str(root or tempfile.gettempdir()),
-            hint="make room there, or give another --staging directory",
+            hint="free space, or give another --staging directory",
         ) from error
     try:
         yield directory
@@ -115,9 +116,10 @@ def brought(spark: SparkSession, files: Sequence[str], area: Area) -> list[str]:
         url = next(str(url_of(file)) for file in files if is_url(file))
         raise UsageError(
             "SOW-SPK-159",
-            f"Spark has no file system for this URL, and staging at a URL gives it no directory for the input: {url}",
-            hint="give a --staging directory that driver and executors share, or Spark the jars for the scheme; NDJSON "
-            "needs neither",
+            "Spark has no file system for this URL, and with staging at a URL there is no "
+            f"directory for the input: {url}",
+            hint="give a --staging directory that driver and executors share, or give Spark the jars "
+            "for the scheme; NDJSON does not require either",
         )
     fetch = _Fetch(str(area.directory))
     wanted = [(number, file) for number, file in enumerate(files) if is_url(file)]

@@ -34,6 +34,6 @@ def require_lake(spark: SparkSession, kind: str) -> None:
     except Exception:
         raise UsageError(
             "SOW-SPK-114",
-            f"the format {kind} needs the package {package}, which this Spark has not",
-            hint=f"--conf spark.jars.packages={package}:VERSION, in the version for Spark {spark.version}",
+            f"format {kind} requires the package {package}, which this Spark does not have",
+            hint=f"add --conf spark.jars.packages={package}:VERSION, with the version for Spark {spark.version}",
         ) from None

@@ -128,7 +128,7 @@ class WriterChoice:
         try:
             return int(text)
         except ValueError:
-            raise UsageError("SOW-SPK-168", f"option {names[0]} of the writer is {text!r}, no number") from None
+            raise UsageError("SOW-SPK-168", f"option {names[0]} of the writer must be a number, not {text!r}") from None
 
     def codec(self, known: Mapping[str, tuple[str, str]], *names: str, default: str) -> tuple[str, str]:
         """The compression, and how it ends names. Raises UsageError ``SOW-SPK-168``."""
@@ -136,7 +136,7 @@ class WriterChoice:
         if text.lower() not in known:
             raise UsageError(
                 "SOW-SPK-168",
-                f"the compression {text!r} of {self.kind} cannot be written at a URL that Spark does not know",
+                f"compression {text!r} of {self.kind} is not supported at a URL whose scheme Spark does not know",
                 hint="one of " + ", ".join(known),
             )
         return known[text.lower()]
@@ -146,8 +146,8 @@ class WriterChoice:
         for name in self._left:
             raise UsageError(
                 "SOW-SPK-168",
-                f"option {name} of Spark's writer of {self.kind} has no effect at a URL that Spark does not know",
-                hint=f"leave it out; there {self.kind} has " + ", ".join(known),
+                f"option {name} of Spark's {self.kind} writer has no effect at a URL whose scheme Spark does not know",
+                hint=f"remove it; supported there for {self.kind}: " + ", ".join(known),
             )
 
 
@@ -194,7 +194,7 @@ def _lines_format(chosen: WriterChoice, schema: pyarrow.Schema, most: int, heade
         return PartFormat("lines", codec, f".txt{mark}", schema, most, end=end.encode())
     named = chosen.take("encoding", "charset", default="UTF-8").upper()
     if named not in _ENCODINGS:
-        raise UsageError("SOW-SPK-168", f"CSV has no encoding {named!r}", hint="one of " + ", ".join(_ENCODINGS))
+        raise UsageError("SOW-SPK-168", f"unknown CSV encoding {named!r}", hint="one of " + ", ".join(_ENCODINGS))
     encoding, begin = _ENCODINGS[named]
     if header is not None:
         begin += (header + end).encode(encoding, "replace")
@@ -324,9 +324,9 @@ def _require_orc_times(values: pyarrow.Array, name: str) -> None:
         if pc.any(wrong).as_py():
             raise UsageError(
                 "SOW-SPK-169",
-                f"column {name} has a time that ORC cannot get at a URL that Spark does not know: before 1582, or "
-                "before 1970 with a fraction of a second",
-                hint="write parquet, which takes any; or give Spark the jars for the scheme",
+                f"column {name} has a time that ORC does not support at a URL whose scheme Spark does "
+                "not know: before 1582, or before 1970 with a fraction of a second",
+                hint="write parquet, which supports all times; or give Spark the jars for the scheme",
             )
 
 

@@ -59,9 +59,9 @@ class Output(Struct, frozen=True):
         # A path without a known ending is a directory of Parquet files, as with Spark's own writers.
         kind = self.format or (ending if ending in FORMATS else "parquet")
         if kind not in FORMATS:
-            raise UsageError("SOW-SPK-063", f"there is no output format {kind!r}", hint="one of " + ", ".join(FORMATS))
+            raise UsageError("SOW-SPK-063", f"unknown output format {kind!r}", hint="one of " + ", ".join(FORMATS))
         if kind == "sow" and self.partition_by:
-            raise UsageError("SOW-SPK-063", "a .sow file has no partitions", hint="leave --partition-by out")
+            raise UsageError("SOW-SPK-063", "a .sow file cannot have partitions", hint="remove --partition-by")
         return kind
 
     def check(self) -> None:
@@ -70,7 +70,7 @@ class Output(Struct, frozen=True):
         local = self.local
         # At a URL it is looked for when it is known who writes there.
         if local is not None and local.exists() and not self.force:
-            raise RefusedError("SOW-SPK-064", "the output exists already", place=self.path, hint="--force replaces it")
+            raise RefusedError("SOW-SPK-064", "the output exists", place=self.path, hint="--force replaces it")
 
     @property
     def local(self) -> Path | None:

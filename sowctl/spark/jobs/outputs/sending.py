@@ -65,7 +65,7 @@ class OutputContents(Struct, frozen=True):
         """Raise RefusedError ``SOW-SPK-064`` where there is anything that a reader would see."""
         if self.files or self.directories:
             place = str(target)
-            raise RefusedError("SOW-SPK-064", "the output exists already", place=place, hint="--force replaces it")
+            raise RefusedError("SOW-SPK-064", "the output exists", place=place, hint="--force replaces it")
 
 
 def held(target: RemotePath) -> OutputContents:
@@ -202,9 +202,9 @@ class _Placing:
     def _other(self) -> RefusedError:
         return RefusedError(
             "SOW-SPK-170",
-            "another run writes to the same output",
+            "another run is writing to the same output",
             place=str(self._target),
-            hint="look at the other one; when it has ended, --force replaces what it has left",
+            hint="wait for the other run; when it has ended, --force replaces its remaining files",
         )
 
     def undo(self) -> None:
