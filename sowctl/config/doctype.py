@@ -19,8 +19,8 @@ _HEAD = re.compile(r"<!DOCTYPE\s+[^\s\[>]+\s*(SYSTEM|PUBLIC)?[^\[>]*")
 _REFERENCE = re.compile(r"&([^\s;&#<>]+);")
 _IDENTIFIER = re.compile(r"\s*(?:\"[^\"]*\"|'[^']*')(?:\s*(\"[^\"]*\"|'[^']*'))?")
 HINT = (
-    "document types and entities are not supported; to split a configuration over files write "
-    "<Include>part.xml</Include> in place of the entity reference"
+    "document types and entities are not supported; to split a configuration into several "
+    "files, replace the entity reference with <Include>part.xml</Include>"
 )
 
 

@@ -120,13 +120,21 @@ class Files:
     def _parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[IncludedPart, bool]:
         if len(data) > MAX_FILE:
             message = f"the file is larger than {MAX_FILE >> 20} MiB"
-            raise Broken(Finding(TOO_LARGE, Level.ERROR, Place(file), message, "a configuration is a few kilobytes"))
+            raise Broken(
+                Finding(
+                    TOO_LARGE,
+                    Level.ERROR,
+                    Place(file),
+                    message,
+                    "check the path: a configuration usually has a few kilobytes",
+                )
+            )
         self.bytes += len(data)
         text = decode(data, file)
         source = SourceFile(file, text, self.variables)
         self.sources.append(source)
         if self.findings is not None and (marks := unusual_bytes(data)):
-            hint = "save the file as UTF-8 without a mark, with line feeds"
+            hint = "save the file as UTF-8 without a byte order mark, with line feeds"
             self.note("X017", Level.INFO, source, source.place(0), f"the file has {marks}", hint)
         found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
         refuse(source, found)
@@ -188,7 +196,7 @@ class Files:
             data = read_limited(resolved)
         except OSError as error:
             detail = error.strerror or str(error)
-            hint = "the path counts from the including file and must stay below the main file's directory"
+            hint = "the path is relative to the including file, and must stay below the directory of the main file"
             self._report(part.broken("X006", number, element, f"included file '{text}' cannot be read: {detail}", hint))
             return None
         inner, _ = self._parse(data, str(shown), (*part.chain, resolved), False)
@@ -203,12 +211,12 @@ class Files:
         """Say what is odd about an Include: its path and its attributes."""
         place = part.source.place(part.tags[number].start, element)
         if text and not Path(text).is_absolute():
-            message = f"relative Include path '{written}' is ambiguous; here it counts from the including file"
+            message = f"relative Include path '{written}' is ambiguous; here it is relative to the including file"
             hint = f"write ${{AMPS_CONFIG_DIRECTORY}}/{written}"
             self.note("X016", Level.WARNING, part.source, place, message, hint)
         for name, value in part.elements[number].attrib.items():
             if name != "comment":
-                hint = "remove it; comment is the one attribute of Include"
+                hint = "remove it; Include has only the attribute comment"
                 message = f"unexpected attribute '{name}' on Include"
                 self.note("X012", Level.WARNING, part.source, place, message, hint)
             elif value.strip().lower() not in ("true", "false"):
@@ -222,7 +230,7 @@ class Files:
             name = match[1]
             if name not in self.variables:
                 # Commands that look at records have no such option: they take a configuration as a service has it.
-                hint = f"set it in the environment; validate, lint and config show take -D{name}=VALUE, too"
+                hint = f"set it in the environment; validate, lint and config show also have -D{name}=VALUE"
                 self._report(part.broken("X009", number, element, f"environment variable '{name}' is not set", hint))
                 return match[0]
             if name in self.built_in and name not in self.named:
@@ -233,9 +241,7 @@ class Files:
             self.inserted += len(self.variables[name])
             # A long value that is used often would fill the memory although each file is small.
             if self.inserted > (limit := min(self.ceiling, MAX_FILE)):
-                message = (
-                    f"the values of variables are more than {limit} bytes, as ConfigCycleDetectionThreshold allows"
-                )
+                message = f"the values of variables exceed {limit} bytes, the ConfigCycleDetectionThreshold"
                 raise Broken(part.broken("X008", number, element, message, "write the value once"))
             return self.variables[name]
 
@@ -245,8 +251,8 @@ class Files:
 
 def _reason(text: str, outside: bool) -> str:
     if not text:
-        return "no file is named"
-    return "it lies outside the directory of the configuration" if outside else "there is no such file"
+        return "the path is empty"
+    return "it is outside the directory of the configuration" if outside else "the file does not exist"
 
 
 def _ceiling(part: IncludedPart) -> int:

@@ -46,7 +46,7 @@ def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ())
     """
     match = _TOPIC.fullmatch(text.strip())
     if match is None:
-        raise UsageError("SOW-CFG-060", f"{text!r} is not NAME or NAME=/key,/key", hint="such as orders=/orderId")
+        raise UsageError("SOW-CFG-060", f"{text!r} is not NAME or NAME=/key,/key", hint="write it like orders=/orderId")
     own = tuple(key.strip() for key in match["keys"].split(",")) if match["keys"] else tuple(keys)
     return checked_topic(InitialTopic(match["typed"] or match["name"], match["type"] or message_type, own))
 
@@ -61,9 +61,9 @@ def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -
     if len(set(keys)) > 1 and len(without) > 1:
         raise UsageError(
             "SOW-CFG-065",
-            f"it is not clear which of the keys {', '.join(keys)} is which topic's: --key is for all topics that name "
-            f"none, and these are {', '.join(without)}",
-            hint=f"write the keys behind each topic: --topic {without[0]}={keys[0]} --topic {without[1]}={keys[1]}",
+            f"the keys {', '.join(keys)} are ambiguous: --key applies to all topics without keys, "
+            f"and these are {', '.join(without)}",
+            hint=f"give the keys with each topic: --topic {without[0]}={keys[0]} --topic {without[1]}={keys[1]}",
         )
     return tuple(parse_topic(text, message_type, keys) for text in texts)
 
@@ -73,11 +73,13 @@ def checked_topic(topic: InitialTopic) -> InitialTopic:
     checked_text("topic", topic.name)
     if topic.message_type not in TYPES:
         raise UsageError(
-            "SOW-CFG-061", f"{topic.message_type!r} is not a built-in message type", hint=f"one of {', '.join(TYPES)}"
+            "SOW-CFG-061",
+            f"{topic.message_type!r} is not a built-in message type",
+            hint=f"use one of {', '.join(TYPES)}",
         )
     if topic.keys and topic.message_type in WITHOUT_FIELDS:
         words = f"messages of type {topic.message_type} have no fields"
-        raise UsageError("SOW-CFG-062", words, hint="leave the keys out")
+        raise UsageError("SOW-CFG-062", words, hint="remove the keys")
     for key in topic.keys:
         parse_path(key)
     return topic
@@ -87,14 +89,16 @@ def checked_text(what: str, text: str) -> str:
     """A text that can stand in XML. Raises UsageError ``SOW-CFG-060``."""
     # Control characters have no place in XML, and ``${`` would be taken for a variable.
     if not text.strip() or not text.isprintable() or "${" in text:
-        raise UsageError("SOW-CFG-060", f"{what} {text!r} cannot be used", hint="write printable characters")
+        raise UsageError("SOW-CFG-060", f"invalid {what} {text!r}", hint="use printable characters")
     return text
 
 
 def checked_name(text: str) -> str:
     """A name of an instance. Raises UsageError ``SOW-CFG-060``."""
     if any(character in "/\\$~" for character in checked_text("name", text)):
-        raise UsageError("SOW-CFG-060", f"name {text!r} cannot be used", hint="it is part of file names: no / \\ $ ~")
+        raise UsageError(
+            "SOW-CFG-060", f"invalid name {text!r}", hint="it is part of file names: / \\ $ ~ are not allowed"
+        )
     return text
 
 
@@ -106,7 +110,9 @@ def compose(answers: Answers) -> str:
     if twice is not None:
         raise UsageError("SOW-CFG-063", f"topic {twice[0]!r} of type {twice[1]} is named twice")
     if not names:
-        raise UsageError("SOW-CFG-064", "there is no topic", hint="name one with --topic, such as orders=/orderId")
+        raise UsageError(
+            "SOW-CFG-064", "a topic is required", hint="name one with --topic, for example orders=/orderId"
+        )
     return "\n".join((*_head(answers), *_sow(answers.topics), *_log(answers), "</AMPSConfig>", ""))
 
 

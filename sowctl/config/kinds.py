@@ -67,7 +67,7 @@ def read_expiration(text: str) -> tuple[str, int]:
 
 def _expiration_of_queue(text: str) -> int:
     if text and not text[0].isdigit() and text[0] not in "+-.":
-        raise Wrong("S025", f"{text!r} is not an interval; a queue takes nothing else")
+        raise Wrong("S025", f"{text!r} is not an interval; a queue requires an interval")
     return parse_interval(text)
 
 

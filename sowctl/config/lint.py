@@ -91,7 +91,7 @@ def lint(
 def _below(directory: Path) -> list[Path]:
     found = sorted(path for path in directory.rglob("*.xml") if path.is_file())
     if not found:
-        raise UsageError("SOW-CFG-051", f"there is no *.xml file below {directory}", hint="name a configuration")
+        raise UsageError("SOW-CFG-051", f"{directory} has no *.xml files", hint="name a configuration")
     return found
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 MAX_FILE = 16 << 20
 _LIMITS = {
     "depth": (TOO_DEEP, f"elements are nested deeper than {MAX_DEPTH} levels"),
-    "nodes": (TOO_MANY, f"there are more than {MAX_NODES} elements"),
-    "remarks": (TOO_MANY, f"there are more than {MAX_REMARKS} comments and instructions"),
-    "attributes": (TOO_MANY, f"there are more than {MAX_ATTRIBUTES} attributes"),
+    "nodes": (TOO_MANY, f"the file has more than {MAX_NODES} elements"),
+    "remarks": (TOO_MANY, f"the file has more than {MAX_REMARKS} comments and instructions"),
+    "attributes": (TOO_MANY, f"the file has more than {MAX_ATTRIBUTES} attributes"),
 }
 _DECLARATION_LETTERS = 200
 """No declaration of an encoding ends behind so many letters of a text."""
@@ -102,7 +102,7 @@ def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
     # A mark of UTF-16 says the order of its bytes, which the declaration need not say.
     if known not in (encoding, encoding[: len("utf-16")]):
         name = encoding.upper()[: len("UTF-16")]
-        message = f"the byte order mark says {name}, and the declaration encoding '{declared[1].decode('ascii')}'"
+        message = f"the byte order mark is {name}, but the declared encoding is '{declared[1].decode('ascii')}'"
         raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, f'declare encoding="{name}"'))
 
 
@@ -142,7 +142,7 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
     # Numbers link tags with elements. Where the two readers disagree no place would be right, so the file is refused.
     if len(elements) != len(found.tags):
         place = Place(source.file, 1, 1)
-        raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: tags cannot be told apart"))
+        raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: invalid tags"))
     return elements
 
 
@@ -175,7 +175,7 @@ def _malformed(source: SourceFile, found: ConfigScan, error: XMLSyntaxError) -> 
     message = re.sub(_WHERE, "", str(error.msg or "")).strip()
     hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
     if not source.text.strip():
-        message, hint = "the file is empty", "sowctl config init makes a first configuration"
+        message, hint = "the file is empty", "sowctl config init creates a first configuration"
     # The library counts lines of the text that it was given, which may have a line more at its end.
     line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
     return finding_at(

@@ -26,7 +26,7 @@ _HINTS = {
     "LeaseTimeout": "LeasePeriod is the documented name",
     "BatchSize": "it is a parameter of the client's sow command",
 }
-_RAISED = {"S044": "a smaller value counts as 10MB"}
+_RAISED = {"S044": "values below 10MB are increased to 10MB"}
 """Bounds to which a value is raised: a warning, with the hint."""
 _INTERVALS = frozenset({"interval", "expiration", "expiration:queue"})
 _INFORMATION = frozenset({"D002", "D009", "D010", "D015"})
@@ -78,7 +78,7 @@ def _container(node: ElementNode, row: Element, deep: DeepCheck | None) -> Itera
     for below in row.children:
         # Where an include is missing the element may stand in it, so its absence proves nothing.
         if below.required and below.tag not in seen and node.complete:
-            yield at_node(below.missing, node, f"{_named(node)} needs {_article(below.tag)}", f"add <{below.tag}>")
+            yield at_node(below.missing, node, f"{_named(node)} requires {_article(below.tag)}", f"add <{below.tag}>")
     if node.text and row.kind == "section":
         text = node.text.split("\n", 1)[0][:40]
         yield at_node("X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING, place=_stray(node))
@@ -135,9 +135,9 @@ def _size(node: ElementNode, row: Element) -> Iterator[Finding]:
 def odd_interval(text: str) -> tuple[str, str] | None:
     """What is odd about an interval that can be read, and what to write: no unit, or a fraction."""
     if text.strip("0") and text.isdigit():
-        return f"{text!r} has no unit; it is taken for seconds", f"write {text}s"
+        return f"{text!r} has no unit; seconds are assumed", f"write {text}s"
     if "." in text and text[0].isdigit():
-        return f"{text!r} has a fraction, which is not documented", "write a whole number of a smaller unit"
+        return f"{text!r} has a fraction, which is not documented", "write an integer in a smaller unit"
     return None
 
 
@@ -167,7 +167,7 @@ def _unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Findi
     # A section that was made up around known elements: ``Queues`` for ``Queue``.
     if close is None and not parents and child.tag.endswith("s"):
         parents = _parents(child.tag[:-1])
-        what = f"there is no such section; {child.tag[:-1]}"
+        what = f"the section does not exist; {child.tag[:-1]}"
     if parents:
         # The whole path: elements of one name, such as Topic, stand in several sections and take different children.
         here = (node.place.element or node.tag).strip("/").removeprefix("AMPSConfig/")

@@ -25,8 +25,8 @@ _PIECE = re.compile(
 )
 _DIRECTIVE = re.compile(rf"(?s){OPENING}([a-z]+)\b(.*)")
 _FORM = "write <!-- sowctl: ignore RULE, RULE -->"
-_ELSEWHERE = "what to assume counts in the main file only, and this is an included one"
-_MOVE = "move the comment into the file that lint was asked about"
+_ELSEWHERE = "assumptions are read only in the main file, but this is an included file"
+_MOVE = "move the comment to the main file"
 _WORDS = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 
 
@@ -67,7 +67,7 @@ def apply(findings: Iterable[Finding], sources: Iterable[SourceFile], active: fr
         for found in suppressions:
             # Of a comment about a rule that did not run nothing can be said.
             if found.rules <= active and (id(found.source), found.offset, found.word) not in used:
-                message = f"nothing here breaks {found.word}; the comment switches nothing off"
+                message = f"the comment has no effect: nothing here violates {found.word}"
                 yield _at(
                     found.source, found.offset, UNUSED_WORD, Level.INFO, message, "remove the comment, or move it"
                 )
@@ -95,7 +95,7 @@ def _read(source: SourceFile, *, main: bool) -> Iterator[Suppression | Finding]:
                 for message in faults(words[2]) if main else [_ELSEWHERE]:
                     yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, FORM if main else _MOVE)
             elif words is not None:
-                message = f"'{words[1]}' is not known in a comment for sowctl"
+                message = f"unknown word '{words[1]}' in a comment for sowctl"
                 yield _at(source, start, UNKNOWN_WORD, Level.WARNING, message, _FORM)
         elif piece[2] == "":
             if not rooted:

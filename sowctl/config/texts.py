@@ -120,7 +120,7 @@ def _attempt(text: str, shape: str) -> tuple[Any, ExpressionError | None]:
     from sowctl.expressions.syntax.joins import parse_join
 
     if len(text) > _LONGEST:
-        what = f"the expression is longer than {_LONGEST} characters"
+        what = f"the expression exceeds the maximum of {_LONGEST} characters"
         return None, expression_error("SOW-EXP-032", what, text, _LONGEST)
     read = {
         "expression": parse.parse_filter,
@@ -186,7 +186,9 @@ def _grouping(node: ElementNode) -> Iterator[Finding]:
         return
     if None in (_attempt(node.text, "expression")[1], _attempt(node.text, "projection")[1]):
         message = f"grouping field {node.text!r} is not a plain source field"
-        yield at_node("F035", node, message, "project the expression in a view below and group by its field")
+        yield at_node(
+            "F035", node, message, "project the expression in another view, read that view and group by its field"
+        )
     else:
         yield _finding(node, "S034", error)
 

@@ -101,7 +101,7 @@ def unknown_option(node: ElementNode, survey: Survey) -> Iterator[Problem]:
                 yield Problem(option, f"{message}; did you mean {close}?", f"write <{close}>; names are case-sensitive")
             else:
                 has = ", ".join(known.options)
-                hint = f"it has {has}" if has else "remove it; the module has no options"
+                hint = f"the module has {has}" if has else "remove it; the module has no options"
                 yield Problem(option, message, hint, level=Level.WARNING)
 
 

@@ -87,12 +87,12 @@ def dangerous_command(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         supplied = [name for name in names if name not in SAFE_VARIABLES and not name.startswith("AMPS_BYTE_")]
         if supplied:
             message = f"execute-system with message data ({{{{{supplied[0]}}}}}): its content can run as a command"
-            yield Problem(command, message, "let a program read the data from a file or a topic instead")
+            yield Problem(command, message, "pass the data in a file or a topic instead")
         slow = _slow(command.text)
         if (slow or len(command.text) > LONG_COMMAND) and not command.text.rstrip().endswith("&"):
             what = f"with '{slow}', which may take long" if slow else "with a long command"
             message = f"execute-system {what}: it blocks a monitored thread"
-            yield Problem(command, message, "start it in the background with &, or from a scheduler outside")
+            yield Problem(command, message, "start it in the background with &, or from an external scheduler")
 
 
 def _slow(command: str) -> str | None:

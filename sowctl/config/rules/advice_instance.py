@@ -30,7 +30,7 @@ def numa_tuned(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         enabled = numa.find("Enabled")
         if enabled is not None and switch(enabled):
             message = "NUMA tuning enabled; disable on shared hosts, VMs, containers"
-            yield Problem(enabled, message, "write disabled there; elsewhere remove it, enabled is the default")
+            yield Problem(enabled, message, "write disabled there; elsewhere remove it, since enabled is the default")
 
 
 def relative_path(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -136,7 +136,7 @@ def unverified_peer(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for found in survey.tree:
         if found.tag in _UNVERIFIED and found.text.lower() not in ("", "false", "disabled", "no", "0"):
             message = f"TLS verification switched off ({found.tag})"
-            yield Problem(found, message, "remove it, and name the authority that signed the certificate")
+            yield Problem(found, message, "remove it, and configure the authority that signed the certificate")
 
 
 def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -71,7 +71,11 @@ def flush_interval_changed(node: ElementNode, survey: Survey) -> Iterator[Proble
     number = interval(given)
     if given is not None and number is not None and number != USUAL_FLUSH:
         message = f"FlushInterval changed from 100ms to {given.text}"
-        yield Problem(given, message, "leave the default unless measured; smaller may enlarge journals")
+        yield Problem(
+            given,
+            message,
+            "keep the default unless measurements support the change; smaller values may enlarge journals",
+        )
 
 
 def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -217,7 +221,7 @@ def removed_too_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         # Journals are removed before they are old enough to be archived.
         if archive.nanoseconds >= removal.nanoseconds:
             message = f"archive Age {archive.text} is not below remove Age {removal.text}: archive never happens"
-            yield Problem(archive.node, message, "give archive-journal the smaller Age")
+            yield Problem(archive.node, message, "give archive-journal a smaller Age")
     need = max(_needs(survey), key=lambda pair: pair[0].nanoseconds, default=None)
     if need is not None and removal.nanoseconds < need[0].nanoseconds:
         message = f"remove-journal Age {removal.text} is shorter than {need[1]} ({need[0].text})"

@@ -25,7 +25,7 @@ def replication_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     name, kind = node.find("Name"), node.value("Type") or ""
     if name is not None and name.text and replicates(node) and name.text != kind:
         message = f"replication Transport Name '{name.text}' should equal its Type"
-        yield Problem(name, message, f"write <Name>{kind}</Name> here and wherever the name is used")
+        yield Problem(name, message, f"write <Name>{kind}</Name> here and in all references")
 
 
 def no_sync_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -39,7 +39,7 @@ def no_sync_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     clients = any(not replicates(transport) for transport in survey.nodes("Transport"))
     if clients and destinations and all((d.value("SyncType") or "").lower() == "async" for d in destinations):
         message = "instance accepts publishes but has no sync Destination: messages may be lost on failover"
-        yield Problem(node, message, "write <SyncType>sync</SyncType> in the one that clients fail over to")
+        yield Problem(node, message, "write <SyncType>sync</SyncType> in the Destination to which clients fail over")
 
 
 def no_pass_through(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ def unequal_group(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         lacking = _lacking(destination, survey)
         if lacking:
             message = f"instances with different content share the Group '{own}': {lacking}"
-            yield Problem(group, message, "replicate everything inside a Group, or use another Group")
+            yield Problem(group, message, "replicate everything within a Group, or use another Group")
 
 
 def _lacking(destination: ElementNode, survey: Survey) -> str | None:
@@ -86,7 +86,7 @@ def _lacking(destination: ElementNode, survey: Survey) -> str | None:
     topics = list(destination.all("Topic"))
     for topic in topics:
         if topic.find("Filter") is not None:
-            return f"a Filter holds part of '{topic.value('Name')}' back"
+            return f"a Filter excludes part of '{topic.value('Name')}'"
     sent = [(topic.value("Name") or "", topic.value("MessageType")) for topic in topics]
     exact = set(sent)
     patterns = [pair for pair in sent if survey.regex_topics and is_pattern(pair[0])]
@@ -116,7 +116,9 @@ def age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         number = interval(given)
         if given is not None and number:
             message = f"ClientMessageAgeLimit {interval_text(number)}: large SOW queries over slow links may be cut off"
-            yield Problem(given, message, "make it longer than the slowest client needs for its largest query")
+            yield Problem(
+                given, message, "increase it above the time that the slowest client needs for its largest query"
+            )
 
 
 def memory_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:

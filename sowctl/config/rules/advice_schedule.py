@@ -74,7 +74,7 @@ def proxied_automatically(node: ElementNode, survey: Survey) -> Iterator[Problem
         if event is not None:
             message = f"enable-proxied-transfer on {event}: messages may be delivered twice"
             where = step.node.find("Module") or step.node
-            yield Problem(where, message, "run it from amps-action-on-admin, so that a person decides")
+            yield Problem(where, message, "run it from amps-action-on-admin, after a manual decision")
 
 
 def flapping(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -94,6 +94,4 @@ def flapping(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         if age is not None and upgrade is not None and upgrade > HALF * min(down):
             lower = interval_text(min(down))
             message = f"upgrade-replication Age {age.text} should be about half of downgrade Age ({lower}) or less"
-            yield Problem(
-                age, message, f"write {interval_text(min(down) // 2)}; otherwise it may switch back and forth"
-            )
+            yield Problem(age, message, f"write {interval_text(min(down) // 2)}; otherwise it may switch repeatedly")

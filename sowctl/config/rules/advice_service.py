@@ -62,7 +62,7 @@ def logs_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             if re.search(_ESCAPE, file.text):
                 hint = f"add an Action with amps-action-do-remove-files and Pattern {_glob(file.text)}"
             else:
-                hint = "put %n into FileName, add <RotationThreshold>, and an Action with amps-action-do-remove-files"
+                hint = "add %n to FileName, <RotationThreshold>, and an Action with amps-action-do-remove-files"
             yield Problem(file, message, hint)
 
 
@@ -153,11 +153,11 @@ def log_shows_data(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     where = node.find("Level", "Levels") or node
     if verbose and (production or not excluded):
         also = "" if excluded else f" and logon commands ({LOGON})"
-        hint = "write info in production" if excluded else f"write info; while more is needed, exclude {LOGON}"
+        hint = "write info in production" if excluded else f"write info; if more is needed, exclude {LOGON}"
         yield Problem(where, f"level {verbose[0]} logs message data{also}", hint)
     elif not verbose and not excluded and _names_logon(node.value("IncludeErrors")):
         included = node.find("IncludeErrors") or node
-        yield Problem(included, f"IncludeErrors has {LOGON}, which logs logon commands", f"take {LOGON} out")
+        yield Problem(included, f"IncludeErrors has {LOGON}, which logs logon commands", f"remove {LOGON}")
 
 
 def _names_logon(text: str | None) -> bool:

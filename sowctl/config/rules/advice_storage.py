@@ -143,7 +143,9 @@ def large_at_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         many = (
             f"{size_text(slab * number)} for each core that writes" if cores is None else f"{cores} cores x {product}"
         )
-        yield Problem(where, f"file starts at about {many}", "lower SlabSize or InitialSlabCount if that is too much")
+        yield Problem(
+            where, f"file starts at about {many}", "reduce SlabSize or InitialSlabCount if the size is too large"
+        )
 
 
 def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -201,7 +203,7 @@ def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             yield Problem(
                 index,
                 f"HashIndex repeats the {what} fields ({', '.join(sorted(known))})",
-                "remove it: they are indexed anyway",
+                "remove it: these fields are always indexed",
             )
 
 

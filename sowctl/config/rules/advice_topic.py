@@ -176,4 +176,4 @@ def crowded_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if pattern is not None and hint is not None and expected is not None and expected >= MANY_RECORDS:
         name = node.value("Name", "Topic") or ""
         message = f"Pattern topic '{name}' expects {hint.text} records; separate topics perform better"
-        yield Problem(pattern, message, "define the large logical topics by their own names, before this entry")
+        yield Problem(pattern, message, "define large logical topics by name, before this entry")

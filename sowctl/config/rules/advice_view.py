@@ -43,7 +43,8 @@ def neither_aggregated_nor_grouped(node: ElementNode, survey: Survey) -> Iterato
             key = _name(name, joined)
             if key not in grouped and key[0] not in whole:
                 message = (
-                    f"View projects {name}, neither aggregated nor grouped: the last processed value, never corrected"
+                    f"View projects {name}, neither aggregated nor grouped: it has the last processed "
+                    "value, which may be outdated"
                 )
                 hint = "aggregate it, for example with MAX, or add it to Grouping"
                 yield Problem(field, message, hint, texts.at(field, name.span[0]))

@@ -59,7 +59,7 @@ def _unqualified(node: ElementNode, wanted: int, own: str) -> Iterator[Problem]:
             if len(name.qualifier) >= wanted or (topic in known and known[topic] in (None, own)):
                 continue
             place = texts.at(field, name.span[0])
-            yield Problem(field, f"{field.tag}: {name} names no message type", "write [type].[topic]./field", place)
+            yield Problem(field, f"{field.tag}: {name} has no message type", "write [type].[topic]./field", place)
 
 
 def _fields(view: ElementNode) -> Iterator[tuple[ElementNode, Tree]]:
@@ -89,7 +89,7 @@ def join_unqualified(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             if not name.qualifier:
                 place = texts.at(field, name.span[0])
                 message = f"identifier {name} in a Join view has no topic qualifier"
-                yield Problem(field, message, "write [topic] and a point before it", place)
+                yield Problem(field, message, "write [topic]. before it", place)
 
 
 def unreachable_field(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -119,8 +119,8 @@ def unreachable_field(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             ):
                 continue
             what = ".".join(f"[{part}]" for part in name.qualifier) if topic in read else f"topic '{topic}'"
-            message = f"field refers to {what} that is not in UnderlyingTopic"
-            hint = f"the view reads {', '.join(sorted(read))}"
+            message = f"field refers to {what}, which is not in UnderlyingTopic"
+            hint = f"the sources of the view are {', '.join(sorted(read))}"
             yield Problem(field, message, hint, texts.at(field, name.span[0]))
 
 
@@ -199,7 +199,7 @@ def topic_format(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if "%n" not in form.text:
         yield Problem(form, "TopicFormat must contain %n", "%n is replaced by the logical topic name")
     if is_pattern(form.text.replace("%n", "")):
-        yield Problem(form, "TopicFormat must not contain regular expression characters", "it makes one topic name")
+        yield Problem(form, "TopicFormat must not contain regular expression characters", "it is the name of one topic")
 
 
 def index_not_projected(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -220,5 +220,5 @@ def index_not_projected(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for index in node.all("HashIndex"):
         for key in index.all("Key"):
             if projected and key.text.startswith("/") and key.text not in projected:
-                hint = f"the view has {', '.join(sorted(projected))}"
+                hint = f"the fields of the view are {', '.join(sorted(projected))}"
                 yield Problem(key, f"HashIndex names {key.text}, which the view does not project", hint)

@@ -43,7 +43,7 @@ def facts_of(text: str) -> Facts:
 def faults(words: str) -> list[str]:
     """What in the words of one such comment has no effect, in sentences; nothing where all is well."""
     read = list(_read(words))
-    return [fault for _, _, fault in read if fault] if read else ["the comment says nothing to assume"]
+    return [fault for _, _, fault in read if fault] if read else ["the comment has nothing to assume"]
 
 
 def _read(words: str) -> list[tuple[str, int | None, str]]:
@@ -53,11 +53,13 @@ def _read(words: str) -> list[tuple[str, int | None, str]]:
         name, _, value = word.partition("=")
         reader = _READERS.get(name)
         if reader is None:
-            rows.append((name, None, f"{name[:40]!r} is nothing that lint can assume"))
+            rows.append((name, None, f"lint cannot assume {name[:40]!r}"))
             continue
         try:
             number = reader(value)
         except ValueError:
             number = 0
-        rows.append((name, number, "") if 0 < number < _MOST else (name, None, f"{value[:40]!r} is no value of {name}"))
+        rows.append(
+            (name, number, "") if 0 < number < _MOST else (name, None, f"invalid value {value[:40]!r} of {name}")
+        )
     return rows

@@ -27,7 +27,7 @@ def no_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         return
     for child in node.all("Key", "HashIndex", "Index", "Filter", "Priority", "BarrierExpression"):
         message = f"message type {kind} has no fields: {child.tag} is impossible"
-        yield Problem(child, message, "remove it; publishers supply the keys of such topics")
+        yield Problem(child, message, "remove it; publishers choose the keys of such topics")
 
 
 def binary_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ def duplicate_destination(node: ElementNode, survey: Survey) -> Iterator[Problem
             path = definition.destination or next(iter(texts.fields(definition.expression))).path
             if first.setdefault(str(path), field) is not field:
                 message = f"duplicate destination {path} in {section.tag} (first at {first[str(path)].place})"
-                yield Problem(field, message, "give each field its own destination")
+                yield Problem(field, message, "use different destinations")
 
 
 def lookup_unavailable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -102,7 +102,7 @@ def lookup_unavailable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
                     why = (
                         "in a transient topic unless RecoveryPoint is now" if declared else "without a declared Lookup"
                     )
-                    yield Problem(field, f"VALUE_LOOKUP cannot be used {why}", None, texts.at(field, call.span[0]))
+                    yield Problem(field, f"VALUE_LOOKUP is not possible {why}", None, texts.at(field, call.span[0]))
 
 
 def part_number_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ def composite_without_parts(node: ElementNode, survey: Survey) -> Iterator[Probl
     Instead: list the types of the parts in order.
     """
     if _module(node).startswith("composite-") and node.find("MessageType") is None and not meant(node, "MessageType"):
-        yield Problem(node, "composite message type needs at least one MessageType part", "list its parts in order")
+        yield Problem(node, "composite message type requires at least one MessageType part", "list its parts in order")
 
 
 def protobuf_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -36,7 +36,7 @@ def protobuf_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         return
     for needed in ("Type", "ProtoPath", "ProtoFile"):
         if node.find(needed) is None and not meant(node, needed):
-            yield Problem(node, f"protobuf message type needs {needed}", f"add <{needed}>")
+            yield Problem(node, f"protobuf message type requires {needed}", f"add <{needed}>")
 
 
 def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -47,7 +47,7 @@ def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem
     Instead: add ``<Field>/price = d</Field>`` and so on, in order.
     """
     if _module(node) == "struct" and node.find("Field") is None and not meant(node, "Field"):
-        yield Problem(node, "struct message type needs at least one Field", "add <Field>/name = code</Field>")
+        yield Problem(node, "struct message type requires at least one Field", "add <Field>/name = code</Field>")
 
 
 def equals_sign(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ def owner_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add the Name of one instance, the same on all.
     """
     if node.find("InitialOwner") is None and not meant(node, "InitialOwner"):
-        yield Problem(node, "GroupLocalQueue needs InitialOwner", "add the Name of the owning instance")
+        yield Problem(node, "GroupLocalQueue requires InitialOwner", "add the Name of the owning instance")
 
 
 def owner_elsewhere(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -76,7 +76,7 @@ def publish_target_missing(node: ElementNode, survey: Survey) -> Iterator[Proble
     pattern = where is not node and _regex(name, survey) and survey.readable(name)
     if pattern and node.find("DefaultPublishTarget") is None and not meant(node, "DefaultPublishTarget"):
         message = "DefaultPublishTarget is required when UnderlyingTopic is a regular expression"
-        yield Problem(node, message, "add it with the name of one topic that the expression matches")
+        yield Problem(node, message, "add it, with the name of a topic that the expression matches")
 
 
 def publish_target_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -72,7 +72,7 @@ def _parts(survey: Survey) -> Iterator[Problem]:
         for part in message_type.all("MessageType"):
             if part.text in survey.types and part.text not in before:
                 message = f"message type '{part.text}' is neither built in nor defined before this one"
-                yield Problem(part, message, f"move the definition of {part.text} up")
+                yield Problem(part, message, f"move the definition of {part.text} before it")
             else:
                 yield from _unknown_type(part, survey)
         before.add(message_type.value("Name") or "")

@@ -20,7 +20,7 @@ def unnamed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add the Name of the instance, or its Group.
     """
     if node.find("Name", "Group") is None and not (meant(node, "Name") or meant(node, "Group")):
-        yield Problem(node, "Destination needs a Name or a Group", "add one of them")
+        yield Problem(node, "Destination requires a Name or a Group", "add one of them")
 
 
 def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:

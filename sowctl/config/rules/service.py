@@ -44,7 +44,7 @@ def log_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     protocol = (node.value("Protocol") or "").lower()
     if protocol in ("file", "gzip") and node.find("FileName") is None and not meant(node, "FileName"):
-        yield Problem(node, f"Logging Target protocol {protocol} needs FileName", "add <FileName>")
+        yield Problem(node, f"Logging Target protocol {protocol} requires FileName", "add <FileName>")
 
 
 def sql_transport(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -79,7 +79,7 @@ def two_purposes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         path = os.path.normpath(survey.root / text)
         other = uses.setdefault(path, purpose)
         if other != purpose:
-            yield Problem(file, f"{text} is used for two purposes: {other} and {purpose}", "give each its own file")
+            yield Problem(file, f"{text} is used for two purposes: {other} and {purpose}", "use different files")
 
 
 def _files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:

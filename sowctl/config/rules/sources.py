@@ -165,7 +165,7 @@ def pattern_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for source in sources(node):
         found = resolve(source, entry, survey)
         if found is not None and found.node.find("Pattern") is not None:
-            hint = "define the topic by its own name, before the Pattern topic"
+            hint = "define the topic by name, before the Pattern topic"
             yield Problem(source.node, f"Pattern topic '{source.name}' cannot underlie a View", hint)
 
 

@@ -113,4 +113,4 @@ def compliance_two(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     compliance = node.find("AMPSVersionCompliance")
     if compliance is not None and compliance.text == "2":
         message = "AMPSVersionCompliance 2 keeps AMPS 2.x FIX tags"
-        yield Problem(compliance, message, "remove it when the old clients are gone")
+        yield Problem(compliance, message, "remove it when no old clients remain")

@@ -359,7 +359,7 @@ def select(words: Iterable[str]) -> frozenset[str]:
         elif (rule := find(word)) is not None:
             found = {rule.id}
         if not found or not word:
-            raise UsageError("SOW-CFG-050", f"there is no rule {word}", hint=near(word) or "sowctl lint --list")
+            raise UsageError("SOW-CFG-050", f"unknown rule {word}", hint=near(word) or "sowctl lint --list")
         chosen |= found
     return frozenset(chosen)
 

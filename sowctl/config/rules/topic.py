@@ -39,7 +39,7 @@ def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Probl
         if meant(node, "FileName") or (node.find("Durability", "Duration") is None and meant(node, "Durability")):
             return
         hint = "add <FileName>./sow/%n.sow</FileName>, or <Durability>transient</Durability>"
-        yield Problem(node, "Durability is persistent but there is no FileName", hint)
+        yield Problem(node, "Durability is persistent, but FileName is missing", hint)
 
 
 def history_with_expiration(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -88,7 +88,7 @@ def pattern_excludes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if node.find("Pattern") is None:
         return
     for child in node.all("History", "Preprocessing", "Enrichment"):
-        yield Problem(child, f"a Pattern topic cannot have {child.tag}", "define such topics by their own names")
+        yield Problem(child, f"a Pattern topic cannot have {child.tag}", "define such topics by name")
 
 
 def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -101,7 +101,7 @@ def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     domain = node.find("KeyDomain")
     # A Key that is misspelt is told of by S002, and is what the domain goes with.
     if domain is not None and node.find("Key") is None and not meant(node, "Key"):
-        yield Problem(domain, "KeyDomain needs at least one Key", "add <Key>, or remove KeyDomain")
+        yield Problem(domain, "KeyDomain requires at least one Key", "add <Key>, or remove KeyDomain")
 
 
 def key_and_generator(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -138,7 +138,7 @@ def empty_history(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             window, "Window must be greater than zero", "write the time for which versions are kept, such as 1d"
         )
     elif step > width:
-        yield Problem(granularity, "Granularity is greater than Window", "history would hold nothing")
+        yield Problem(granularity, "Granularity is greater than Window", "the history would be empty")
 
 
 def defined_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -179,7 +179,7 @@ def shared_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         # One topic that is defined twice (R020) has one file.
         if (other.name, other.type) != (entry.name, entry.type):
             message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
-            yield Problem(file, message, "use %n in FileName, or give each topic its own file")
+            yield Problem(file, message, "use %n in FileName, or use different files")
 
 
 def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -199,12 +199,12 @@ def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]
     logs = [
         where.text for log in survey.nodes("TransactionLog") for where in log.all(*places) if not is_url(where.text)
     ]
-    hint = "give the topic a file of its own, such as ./sow/%n.sow"
+    hint = "use a separate file for the topic, such as ./sow/%n.sow"
     own = own_files(survey.top.value("Name") or "").fullmatch(path.name)
     if own and path.parent in {(survey.root / local_path(text)).resolve() for text in logs}:
-        yield Problem(file, f"FileName '{file.text}' names a file of the journal", hint)
+        yield Problem(file, f"FileName '{file.text}' is a journal file", hint)
     elif path in {Path(one.place.file).resolve() for one in (survey.top, node, file) if one.place.file}:
-        yield Problem(file, f"FileName '{file.text}' names the configuration itself", hint)
+        yield Problem(file, f"FileName '{file.text}' is the configuration itself", hint)
 
 
 _SIDE_FILE = re.compile(

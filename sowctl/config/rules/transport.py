@@ -27,7 +27,7 @@ def address_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add ``<InetAddr>9007</InetAddr>``.
     """
     if _type(node) != "amps-unix" and node.find("InetAddr") is None and not meant(node, "InetAddr"):
-        yield Problem(node, "Transport needs an InetAddr", "add <InetAddr> with a port or host:port")
+        yield Problem(node, "Transport requires an InetAddr", "add <InetAddr> with a port or host:port")
 
 
 def protocol_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -51,7 +51,7 @@ def certificate_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     kind = _type(node)
     missing = [tag for tag in ("Certificate", "PrivateKey") if node.find(tag) is None]
     if kind in ("tcps", "amps-replication-secure") and missing and not all(meant(node, tag) for tag in missing):
-        yield Problem(node, f"{kind} needs Certificate and PrivateKey", "add the paths of both files")
+        yield Problem(node, f"{kind} requires Certificate and PrivateKey", "add the paths of both files")
 
 
 def socket_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -62,7 +62,7 @@ def socket_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add ``<FileName>/run/amps.sock</FileName>``.
     """
     if _type(node) == "amps-unix" and node.find("FileName") is None and not meant(node, "FileName"):
-        yield Problem(node, "amps-unix needs FileName", "add the path of the socket")
+        yield Problem(node, "amps-unix requires FileName", "add the path of the socket")
 
 
 def nothing_to_verify(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -74,8 +74,8 @@ def nothing_to_verify(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     wanted = (node.value("VerifyClient") or "").lower() in ("true", "enabled")
     if wanted and node.find("CAFile", "CAPath") is None and not (meant(node, "CAFile") or meant(node, "CAPath")):
-        hint = "add <CAFile> or <CAPath> with the authorities that are trusted"
-        yield Problem(node, "VerifyClient True needs CAFile or CAPath", hint)
+        hint = "add <CAFile> or <CAPath> with the trusted authorities"
+        yield Problem(node, "VerifyClient True requires CAFile or CAPath", hint)
 
 
 def legacy_without_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
