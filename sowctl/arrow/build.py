@@ -85,7 +85,7 @@ def wrapping(names: Sequence[str], root: str | None) -> str | None:
     one = "one root element" if root is None else f"one root element, and keys of this topic begin with /{root}"
     raise UsageError(
         "SOW-SPK-081",
-        f"an XML message has {one}: it cannot be made of the columns {', '.join(names)}",
+        f"an XML message has {one}, so it cannot be constructed from the columns {', '.join(names)}",
         hint=f"make them one column: select(struct(...).alias({root or 'ROOT'!r}))",
     )
 
@@ -152,6 +152,6 @@ def _short_double(value: float, form: Form) -> Any:
 def _no_lists(path: str, name: str) -> UsageError:
     return UsageError(
         "SOW-SPK-030",
-        f"field {path} is a list, and messages of type {name} cannot be made with one",
-        hint="give such messages as bytes in a column payload",
+        f"field {path} is a list, which messages of type {name} do not support",
+        hint="provide such messages as bytes in a column payload",
     )

@@ -65,7 +65,7 @@ def _readable(name: str, parquet: bool) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         words = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         what = "Parquet" if parquet else "Arrow"
-        raise InputError("SOW-EXC-012", f"the file cannot be read as {what}: {words}", place=name) from None
+        raise InputError("SOW-EXC-012", f"cannot read the file as {what}: {words}", place=name) from None
 
 
 def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:

@@ -94,7 +94,7 @@ def value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
         leaf = None if kind.num_fields or pa.types.is_dictionary(kind) else next(context.leaves, None)
         rule = PARQUET_RULES.get(leaf or "") or _arrow_rules().get(kind.id)
     if rule is None:
-        raise InputError("SOW-EXC-012", f"its column {field.name} is of type {kind}, which no message can hold")
+        raise InputError("SOW-EXC-012", f"column {field.name} has the unsupported type {kind}")
     context.depth += 1
     read = rule.reader(kind, context)
     context.depth -= 1
@@ -304,7 +304,7 @@ def _decimals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
             if not -bound < number < bound:
                 refused[row] = RefusedValue(f"{value} has more digits than the {kind.precision} of its column")
             elif is_far and number and abs(value.adjusted()) > MAX_EXPONENT:
-                refused[row] = RefusedValue(f"{value} is no number that a message can hold")
+                refused[row] = RefusedValue(f"{value} is not a number that a message can have")
             else:
                 values[row] = write(value)
         return values, refused
@@ -410,7 +410,7 @@ def _intervals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
 
 
 def _unread(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    raise InputError("SOW-EXC-012", f"a column is of type {kind}, which pyarrow does not read")
+    raise InputError("SOW-EXC-012", f"a column has the type {kind}, which pyarrow does not support")
 
 
 def _parquet_intervals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
@@ -556,7 +556,7 @@ def _maps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
             if None in some or len(set(some)) < len(some):
                 twice = next((name for name in some if some.count(name) > 1), None)
                 refused[row] = RefusedValue(
-                    "one of its keys is NULL" if None in some else f"it has key {twice!r} twice"
+                    "one of its keys is NULL" if None in some else f"its key {twice!r} is duplicate"
                 )
             else:
                 pairs = zip(some, values[first:end], strict=True)

@@ -56,8 +56,8 @@ def _note(known: dict[str, str], name: str, place: str) -> None:
     if other != name:
         raise UsageError(
             "SOW-SPK-164",
-            f"the names of two fields differ in nothing but case: {place}/{other} and {place}/{name}",
-            hint="Spark takes them for one name: declare the fields that are wanted, with payloadSchema or --fields",
+            f"two field names differ only in case: {place}/{other} and {place}/{name}",
+            hint="Spark ignores case: declare the required fields with payloadSchema or --fields",
         )
 
 
@@ -137,6 +137,6 @@ def _quoted(name: str) -> str:
 def _no_fields(text: str) -> UsageError:
     return UsageError(
         "SOW-SPK-136",
-        f"payloadSchema cannot be read as a list of fields at {text.strip()[:60]!r}",
-        hint="names and types, such as 'id BIGINT, trader STRUCT<id: BIGINT>'",
+        f"payloadSchema is not a list of fields at {text.strip()[:60]!r}",
+        hint="write names and types, for example 'id BIGINT, trader STRUCT<id: BIGINT>'",
     )

@@ -111,9 +111,9 @@ def infer(views: Iterable[bytes]) -> str:
 def misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
     """The error of a message that does not fit what was inferred; ``place`` names the message."""
     if problem.names:
-        words = f"field {'/'.join(problem.names)} does not fit the fields that were inferred: {problem.what}"
+        words = f"field {'/'.join(problem.names)} does not match the inferred fields: {problem.what}"
     else:
-        words = f"the message does not fit the fields that were inferred: {problem.what}"
+        words = f"the message does not match the inferred fields: {problem.what}"
     return InputError("SOW-SPK-082", f"{place}: {words}", hint=hint)
 
 
@@ -129,8 +129,8 @@ class _Budget:
         if self._spent > MOST_FIELDS:
             raise LimitError(
                 "SOW-SPK-083",
-                f"the messages have more than {MOST_FIELDS:,} fields, which no inferred schema holds",
-                hint="declare the fields; an object whose names are data is a MAP<STRING, ...>",
+                f"the messages have more than {MOST_FIELDS:,} fields, the maximum for inference",
+                hint="declare the fields; declare an object whose names are data as MAP<STRING, ...>",
             )
         return _Seen(depth)
 

@@ -15,5 +15,5 @@ def need(what: str, *packages: str) -> None:
     for package in packages:
         if find_spec(package) is None:
             extra = EXTRAS[package]
-            words = f"{what} needs the package {package}, which is not installed"
+            words = f"{what} requires the package {package}, which is not installed"
             raise missing_package("SOW-EXC-001", words, extra)

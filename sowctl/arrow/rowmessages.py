@@ -93,4 +93,4 @@ def refuse_repeated_names(fields: Iterable[pyarrow.Field], place: str | None = N
     found = find_repeated_name(fields)
     if found is not None:
         hint = "give each column and each field of a struct a name of its own"
-        raise InputError(REPEATED, f"{found}, and a message has each member once", place=place, hint=hint)
+        raise InputError(REPEATED, f"{found}, but the members of a message must be unique", place=place, hint=hint)

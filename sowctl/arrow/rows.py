@@ -124,7 +124,7 @@ class _LineReader:
                 return next(self._lines, b"")
             return self._stream.readline(MOST)
         except OSError as problem:
-            words = f"the input cannot be read: {problem.strerror or problem}"
+            words = f"cannot read the input: {problem.strerror or problem}"
             raise StorageError(UNREADABLE, words, place=self._name) from None
 
     def _read_first(self) -> bytes:
@@ -182,7 +182,7 @@ def _cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
 
     def cut(text: str) -> list[Cell]:
         if "\r" in text and "\r" in _QUOTED_TEXT.sub("", text):
-            raise RowRefused("a carriage return stands in it outside quotation marks")
+            raise RowRefused("it has a carriage return outside of quotes")
         if '"' not in text:
             return [None if one in nulls else one for one in text.split(separator)]
         found: list[Cell] = []
@@ -190,7 +190,7 @@ def _cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
         while True:
             match = cell.match(text, at)
             if match is None:
-                raise RowRefused(f"cell {len(found) + 1}: a quote is not closed, or stands within a cell")
+                raise RowRefused(f"cell {len(found) + 1}: a quote is not closed, or is within a cell")
             quoted, plain, end = match.groups()
             found.append((None if plain in nulls else plain) if quoted is None else quoted.replace('""', '"'))
             at = match.end()
@@ -199,7 +199,7 @@ def _cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
 
     def cut_escaped(text: str) -> list[Cell]:
         if "\r" in text:
-            raise RowRefused("a carriage return stands in it; TSV writes it \\r")
+            raise RowRefused("it has a carriage return, which TSV writes as \\r")
         cells = text.split(separator)
         if "\\" not in text:
             return [None if one in nulls else one for one in cells]
@@ -222,7 +222,7 @@ def converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], A
 
 def _integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
     if not _WHOLE.fullmatch(cell) or len(cell) > 4000:
-        raise ValueError("is no whole number")
+        raise ValueError("is not an integer")
     number = int(cell)
     return number if -(1 << 63) <= number < 1 << 64 else decimal(Decimal(number))
 
@@ -231,9 +231,9 @@ def _number(cell: str) -> Decimal:
     try:
         found = Decimal(cell)
     except InvalidOperation:
-        raise ValueError("is no number") from None
+        raise ValueError("is not a number") from None
     if not found.is_finite() or abs(found.adjusted()) > MAX_EXPONENT or not cell.isascii() or "_" in cell:
-        raise ValueError("is no number that a message can hold")
+        raise ValueError("is not a number that a message can have")
     return found
 
 
@@ -250,7 +250,7 @@ def json_value(text: str) -> msgspec.Raw:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
-        raise ValueError("is no JSON") from None
+        raise ValueError("is not JSON") from None
     return msgspec.Raw(data)
 
 

@@ -86,20 +86,22 @@ def delimited_source(
         _refuse_separator(name, heading.raw, dialect)
     if heading.cells is None or (None in heading.cells and dialect.quotes):
         why = heading.problem or "a column has no name"
-        raise InputError("SOW-EXC-012", f"the heading cannot be read: {why}", place=name)
+        raise InputError("SOW-EXC-012", f"cannot read the header: {why}", place=name)
     names = [cell or "" for cell in heading.cells]
     skipped = len(FRONT) if tuple(names[: len(FRONT)]) == FRONT else 0
     # A field called like metadata has a slash in front of it.
     fields = [one.removeprefix("/") for one in names[skipped:]]
     twice = next((one for one in fields if fields.count(one) > 1), None)
     if twice is not None:
-        raise InputError("SOW-EXC-012", f"the heading has column {twice!r} twice", place=name)
+        raise InputError("SOW-EXC-012", f"duplicate column {twice!r} in the header", place=name)
     unknown = next((one for one in types if one not in fields), None)
     if unknown is not None:
         hint = "its columns: " + ", ".join(fields)
-        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r}, which has a type", hint=hint)
+        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r} for --type", hint=hint)
     if "json" in types.values() and not made.kind.json_text:
-        raise UsageError("SOW-EXC-010", f"messages of type {made.kind.name} hold no JSON, so no column is of type json")
+        raise UsageError(
+            "SOW-EXC-010", f"messages of type {made.kind.name} have no JSON values, so no column can have type json"
+        )
     encoder = MessageEncoder(made.kind, fields, made.root)
     cells = [converter(types.get(one, "text"), encoder.decimal) for one in fields]
     key_at = FRONT.index("sow_key") if skipped and made.by_user else None
@@ -108,7 +110,7 @@ def delimited_source(
         if row.cells is None:
             raise ValueError(row.problem)
         if len(row.cells) != len(names):
-            raise ValueError(f"it has {len(row.cells)} cells, and the heading {len(names)}")
+            raise ValueError(f"it has {len(row.cells)} cells, but the header has {len(names)}")
         members: dict[str, Any] = {}
         for field, cell, text in zip(fields, cells, row.cells[skipped:], strict=True):
             if text is not None:
@@ -196,7 +198,7 @@ def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Env
 
 def _refused(line: int, problem: Exception, raw: bytes | None) -> RefusedFrame:
     words = problem.message if isinstance(problem, SowError) else str(problem)
-    return RefusedFrame(line, line, REFUSED, f"the row makes no message: {words}", raw)
+    return RefusedFrame(line, line, REFUSED, f"the row cannot be converted to a message: {words}", raw)
 
 
 def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
@@ -235,7 +237,7 @@ def _payloads_of(
         maker = MessageMaker(fields, made.kind, made.root, leaves=leaves)
         return lambda batch: maker.messages(struct_array(batch, names))
     if not is_text(fields[0].type):
-        raise UsageError("SOW-EXC-010", "its column payload is neither bytes nor text, so it is no message")
+        raise UsageError("SOW-EXC-010", "its column payload is neither bytes nor a string")
     read = value_reader(fields[0], ReaderContext(Form(lambda value: value, str), False, leaves=iter(leaves)))
 
     def payloads(batch: pyarrow.RecordBatch) -> Sequence[bytes | Exception | None]:

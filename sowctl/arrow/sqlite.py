@@ -90,11 +90,11 @@ def _refuse_names(names: Sequence[str]) -> None:
     found: dict[str, str] = {}
     for name in names:
         if "\0" in name:
-            words = f"the member {name!r} has a zero character in its name, which SQLite cannot have"
+            words = f"the name of member {name!r} has a NUL character, which SQLite does not support"
             raise InputError("SOW-EXC-025", words, hint=hint)
         other = found.setdefault(fold_case(name), name)
         if other != name:
-            words = f"members {other!r} and {name!r} differ in capitals alone, which SQLite does not tell apart"
+            words = f"members {other!r} and {name!r} differ only in case, which SQLite ignores"
             raise InputError("SOW-EXC-025", words, hint=hint)
 
 

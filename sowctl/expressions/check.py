@@ -43,11 +43,11 @@ def _start(node: n.Node, text: str) -> int:
 def _check_field(field: n.Field, text: str, context: Context) -> None:
     rules = context.rules
     if field.qualifier and not rules.qualifiers:
-        what = f"a qualifier cannot stand in {rules.words}"
-        raise expression_error("SOW-EXP-014", what, text, _start(field, text), hint="qualifiers belong to views")
+        what = f"qualifiers are not allowed in {rules.words}"
+        raise expression_error("SOW-EXP-014", what, text, _start(field, text), hint="use qualifiers only in views")
     allowed = {"CURRENT": rules.current, "PREVIOUS": rules.previous}
     if field.modifier is not None and not allowed[field.modifier]:
-        what = f"OF {field.modifier} cannot stand in {rules.words}"
+        what = f"OF {field.modifier} is not allowed in {rules.words}"
         raise expression_error("SOW-EXP-013", what, text, field.modifier_at)
 
 
@@ -56,8 +56,8 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
     # What stands inside an aggregate is judged in a context of its own, where no second aggregate may stand.
     if call.name in AGGREGATES:
         if not context.rules.aggregates:
-            what = f"{call.name} is an aggregate and cannot stand in {context.rules.words}"
-            raise expression_error("SOW-EXP-015", what, text, at, hint="aggregates belong to projections")
+            what = f"aggregate {call.name} is not allowed in {context.rules.words}"
+            raise expression_error("SOW-EXP-015", what, text, at, hint="use aggregates only in projections")
         _check_count(call, text, at, *AGGREGATES[call.name])
         return Context.AGGREGATE
     if call.name == "IF":
@@ -71,10 +71,10 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
     _check_count(call, text, at, function.least, function.most)
     # A result that differs from one reading to the next cannot be stored or kept up to date.
     if not function.deterministic and not context.rules.nondeterministic:
-        what = f"{call.name} is not deterministic and cannot stand in {context.rules.words}"
+        what = f"{call.name} is not deterministic, so it is not allowed in {context.rules.words}"
         raise expression_error("SOW-EXP-012", what, text, at)
     if function.lookup and not context.rules.lookup:
-        what = f"{call.name} cannot stand in {context.rules.words}"
+        what = f"{call.name} is not allowed in {context.rules.words}"
         raise expression_error("SOW-EXP-012", what, text, at)
     for position, argument in enumerate(call.arguments):
         # Patterns are compiled once with the expression; a computed one would have to be compiled in every row.
@@ -90,7 +90,7 @@ def _check_count(call: n.Call, text: str, at: int, least: int, most: int) -> Non
         return
     wanted = f"at least {least}" if most >= UNLIMITED else f"{least}" if least == most else f"{least} to {most}"
     wanted += " argument" if wanted.endswith("1") else " arguments"
-    raise expression_error("SOW-EXP-011", f"{call.name} takes {wanted}, not {count},", text, at)
+    raise expression_error("SOW-EXP-011", f"{call.name} requires {wanted}, not {count},", text, at)
 
 
 def _unknown(name: str, text: str, at: int, extra: Mapping[str, Function]) -> ExpressionError:

@@ -158,7 +158,7 @@ def compile_fields(
         field = parse_field(text)
         assert field.destination is not None
         if (field.optional or field.set_current) and not context.rules.hints:
-            what = f"HINT cannot stand in {context.rules.words}"
+            what = f"HINT is not allowed in {context.rules.words}"
             raise expression_error("SOW-EXP-024", what, text, field.place)
         # Which of two fields would win must not depend on their order.
         if field.destination.names in seen:
@@ -230,10 +230,12 @@ def _check_qualified(node: Node, text: str, joined: bool, sources: Collection[tu
         # In a join several topics may have a field of this name.
         if joined and not current.qualifier:
             hint = f"write [topic].{current.path}"
-            raise expression_error("SOW-EXP-023", "a field of a join needs its topic", text, current.span[0], hint=hint)
+            raise expression_error(
+                "SOW-EXP-023", "a field of a join requires its topic", text, current.span[0], hint=hint
+            )
         # A misspelled topic would be NULL in every row and never be noticed.
         if current.qualifier and sources and not any(_names(current.qualifier, source) for source in sources):
-            what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is no source of the view"
+            what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is not a source of the view"
             raise expression_error("SOW-EXP-028", what, text, current.span[0])
 
 

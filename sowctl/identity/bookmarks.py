@@ -47,4 +47,4 @@ def parse_bookmark(text: str) -> Bookmark:
             return Bookmark(publisher, sequence)
     # A consumer may write anything, and the error is a line for people.
     shown = repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
-    raise UsageError("SOW-IDN-001", f"{shown} is not a bookmark", hint="bookmarks look like 13948331409633568391|7|")
+    raise UsageError("SOW-IDN-001", f"{shown} is not a bookmark", hint="write bookmarks like 13948331409633568391|7|")

@@ -113,8 +113,8 @@ def given_text(text: str) -> bytes:
     except UnicodeEncodeError:
         raise UsageError(
             "SOW-IDN-011",
-            f"{text!r} is no key: it holds half a surrogate pair, which is no character",
-            hint="messages with such keys are refused; give the text of a record's key, or its SOW key",
+            f"{text!r} is not a valid key: it has half a surrogate pair, which is not a character",
+            hint="give the text of a record's key, or its SOW key; messages with such keys are rejected",
         ) from None
 
 

@@ -38,7 +38,7 @@ MISSING_EXTRA = "SOW-MSG-011"
 HALF_PAIR = "SOW-IDN-010"
 
 REPLACED = "\N{REPLACEMENT CHARACTER}".encode()
-HALF_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is no character"
+HALF_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is not a character"
 
 T = TypeVar("T")
 
@@ -298,7 +298,7 @@ def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
     if part is None:
         return InputError(problem.code, problem.message, offset=problem.offset)
     # The delta is the message that was published; a fault of the stored one must be named as such.
-    words = f"the stored message cannot be read: {problem.message}" if part == "base" else problem.message
+    words = f"invalid stored message: {problem.message}" if part == "base" else problem.message
     return InputError(problem.code, words, part=part, offset=problem.offset)
 
 
@@ -309,5 +309,5 @@ def without_fields(name: str, wish: str) -> UsageError:
 
 def missing_extra(name: str, package: str, extra: str) -> MissingPackageError:
     """The error of a type whose library is not installed."""
-    words = f"messages of type {name} need the package {package}, which is not installed"
+    words = f"messages of type {name} require the package {package}, which is not installed"
     return missing_package(MISSING_EXTRA, words, extra)

@@ -83,7 +83,7 @@ def _half(fields: Mapping[str, Any], problem: UnicodeEncodeError) -> InputError:
     shown = problem.object[problem.start]
     places = [path for path, text in _texts(fields, "") if text == problem.object]
     place = f"field {places[0]}" if places else "the name of a field"
-    words = f"{place} has half a character at index {problem.start}, {shown!r} alone, which no message can hold"
+    words = f"{place} has an unpaired surrogate at index {problem.start}, {shown!r}, which is not a character"
     return InputError(UNWRITABLE, words)
 
 
@@ -219,4 +219,4 @@ def _members(
 
 
 def _no_lists(path: str, name: str) -> SowError:
-    return InputError(UNWRITABLE, f"field {path} is a list, and messages of type {name} cannot be made with one")
+    return InputError(UNWRITABLE, f"field {path} is a list, which messages of type {name} do not support")

@@ -109,13 +109,13 @@ def _class(row: tuple[str, str]) -> Any:
 
 def _unknown(name: str | TypeDefinition) -> ConfigError:
     if not isinstance(name, str):
-        words = f"the module {name.kind!r} of message type {name.name!r} cannot be loaded here"
+        words = f"cannot load the module {name.kind!r} of message type {name.name!r}"
         known = (*MESSAGE_TYPES, *DEFINED_TYPES)
         return ConfigError(UNKNOWN_TYPE, words, place=name.place or None, hint="modules: " + ", ".join(known))
     if name in DEFINED_TYPES:
         words = f"message type {name!r} exists only with a definition"
         return ConfigError(UNKNOWN_TYPE, words, hint="add a MessageType with this Module to MessageTypes")
-    return ConfigError(UNKNOWN_TYPE, f"there is no message type {name!r}", hint=_hint(name), known=type_names())
+    return ConfigError(UNKNOWN_TYPE, f"unknown message type {name!r}", hint=_hint(name), known=type_names())
 
 
 def _hint(name: str) -> str:

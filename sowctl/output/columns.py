@@ -209,9 +209,9 @@ def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
             key = batch.records[number].sow_key
             raise InputError(
                 "SOW-OUT-013",
-                f"record {key} has more than {MOST_MEMBERS:,} members, more than a table can have columns",
+                f"record {key} has more than {MOST_MEMBERS:,} members, the maximum number of columns",
                 place=batch.topic,
-                hint="choose fields with --columns or --select, or take --format ndjson",
+                hint="select fields with --columns or --select, or use --format ndjson",
                 sow_key=key,
             )
 

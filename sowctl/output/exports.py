@@ -76,9 +76,9 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
         names = ", ".join(topics[:MAX_NAMES]) + (f" and {len(topics) - MAX_NAMES} more" if topics[MAX_NAMES:] else "")
         raise UsageError(
             "SOW-EXC-013",
-            f"{len(topics)} topics ({names}) would stand in one table, and nothing would say which a row is of",
+            f"{len(topics)} topics ({names}) cannot be written to one table without a column for the topic",
             place=file,
-            hint="write a file for each topic, or add --meta, which has a column with the topic",
+            hint="write one file per topic, or add --meta, which includes a column with the topic",
         )
 
 
@@ -95,8 +95,8 @@ class Export:
         ending = next((one for one in ENDINGS if len(parts) > 1 and parts[-1] in one.names), None)
         if ending is None or (self.packing is not None and not ending.packed):
             known = ", ".join("." + name for one in ENDINGS for name in one.names)
-            what = f"no format has the ending of {name!r}" if ending is None else f"{name!r} is not packed again"
-            raise UsageError("SOW-EXC-002", what, hint=f"one of {known}; behind texts .gz or .zst")
+            what = f"{name!r} does not end with a known format" if ending is None else f"{name!r} is already compressed"
+            raise UsageError("SOW-EXC-002", what, hint=f"use one of {known}; text formats may end with .gz or .zst")
         self._ending = ending
         self._options = OutputOptions(meta=meta)
         self._table = table

@@ -95,7 +95,7 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = ()) -> 
         able = [name for name, known in takes.items() if foreign in known]
         either = ", ".join(able[:-1]) + (" or " if able[:-1] else "") + able[-1]
         hint = f"leave it out, or take --format {either}"
-        raise UsageError("SOW-OUT-012", f"{foreign} does not go with the format {found}", hint=hint)
+        raise UsageError("SOW-OUT-012", f"{foreign} cannot be used with format {found}", hint=hint)
     return found
 
 
@@ -108,13 +108,13 @@ def make(name: str, options: OutputOptions) -> Renderer:
     found = next((line for line in FORMATS if line.name == name), None)
     if found is None:
         names = ", ".join(line.name for line in FORMATS)
-        raise UsageError("SOW-OUT-010", f"there is no output format {name!r}", hint=f"one of {names}")
+        raise UsageError("SOW-OUT-010", f"unknown output format {name!r}", hint=f"use one of {names}")
     # Such bytes could move the cursor or leave the terminal unusable.
     if options.terminal is not None and (found.binary or (name == "raw" and options.length_prefix)):
         raise UsageError(
             "SOW-OUT-011",
-            f"{name} output is not text and would go to a terminal",
-            hint="send it into a pipe or file, or use --output FILE",
+            f"{name} output is binary and cannot be written to a terminal",
+            hint="use a pipe or file, or --output FILE",
         )
     renderer: type[Renderer] = getattr(importlib.import_module(f"sowctl.output.{found.module}"), found.renderer)
     return renderer(options)

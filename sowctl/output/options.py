@@ -87,7 +87,7 @@ def parse_column(text: str) -> Column:
     raise UsageError(
         "SOW-OUT-001",
         f"{text!r} is neither a path nor one of {', '.join(NAMES)}",
-        hint=f"paths begin with a slash: /{text}" if text else "such as --columns /id,/price,sow_key",
+        hint=f"paths begin with a slash: /{text}" if text else "use for example --columns /id,/price,sow_key",
     )
 
 
@@ -100,7 +100,9 @@ def parse_delimiter(text: str) -> bytes:
     if number is None:
         return unescape(text).encode("utf-8", "surrogateescape")
     if number > 255:
-        raise UsageError("SOW-OUT-002", f"delimiter {text}: a byte is at most 255", hint="such as 10 for line feed")
+        raise UsageError(
+            "SOW-OUT-002", f"delimiter {text}: the maximum is 255", hint="use for example 10 for line feed"
+        )
     return bytes((number,))
 
 

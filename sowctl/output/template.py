@@ -26,7 +26,11 @@ class TemplateRenderer:
 
     def __init__(self, options: OutputOptions) -> None:
         if options.template is None:
-            raise UsageError("SOW-OUT-020", "format template needs --template", hint="--template '{sow_key} {/price}'")
+            raise UsageError(
+                "SOW-OUT-020",
+                "format template requires --template",
+                hint="use for example --template '{sow_key} {/price}'",
+            )
         self.literals, columns = parse_template(options.template)
         # Rows are made of columns: a template without holes gets one that is not printed.
         self.options = OutputOptions(columns=columns or ("data",), delimiter=options.delimiter)
@@ -63,7 +67,7 @@ def parse_template(text: str) -> tuple[list[str], tuple[Column, ...]]:
         else:
             raise UsageError(
                 "SOW-OUT-021",
-                f"the template has a lone {match[0]} at position {match.start() + 1}",
+                f"the template has a single {match[0]} at position {match.start() + 1}",
                 hint="double it for a brace: {{ or }}",
             )
     literals[-1] += unescape(text[end:])

@@ -70,12 +70,12 @@ def parse_path(text: str) -> Path:
         raise UsageError(
             "SOW-VAL-021",
             f"a path of {len(path.steps):,} steps: {text[:40]}...",
-            hint=f"a path has at most {MOST_STEPS} steps, and no message is nested more deeply",
+            hint=f"the maximum is {MOST_STEPS} steps, the nesting limit of messages",
         )
     raise UsageError(
         "SOW-VAL-001",
         f"{text if len(text) < 200 else text[:200] + '...'!r} is not a field identifier",
-        hint="identifiers look like /orderId, /customer/name, /items[0]/sku or [/odd name]",
+        hint="write paths like /orderId, /customer/name, /items[0]/sku or [/odd name]",
     )
 
 

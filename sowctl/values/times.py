@@ -132,8 +132,8 @@ def bounded_time(at: Micros, text: str) -> Micros:
         return at
     raise UsageError(
         "SOW-VAL-020",
-        f"{text if len(text) < 60 else text[:60] + '...'!r} lies outside the years 1 to 9999",
-        hint="numbers since 1970 need the right unit: s, ms, us or ns",
+        f"{(text if len(text) < 60 else text[:60] + '...')!r} is outside the years 1 to 9999",
+        hint="check the unit of numbers since 1970: s, ms, us or ns",
     )
 
 
@@ -200,8 +200,8 @@ def parse_epoch(text: str, unit: str) -> Micros:
     if len(text) > _EPOCH_DIGITS and text.replace(".", "", 1).isdecimal():
         return bounded_time(LATEST + 1, text)
     if number is None or not number.is_finite():
-        words = f"{text[:60]!r} is no number of {EPOCH_UNITS[unit]} since 1970"
-        raise UsageError("SOW-VAL-010", words, hint="such as 1767323045.678901 with s, 1767323045678 with ms")
+        words = f"{text[:60]!r} is not a number of {EPOCH_UNITS[unit]} since 1970"
+        raise UsageError("SOW-VAL-010", words, hint="for example 1767323045.678901 with s, 1767323045678 with ms")
     # The exponent is asked first: a number of a million digits would not fit into the memory.
     if number.adjusted() > _EPOCH_EXPONENT:
         return bounded_time(LATEST + 1, text)
@@ -216,7 +216,7 @@ def _zone(text: str | None) -> timezone:
         return UTC
     minutes = int(text[1:3]) * 60 + int(text[3:].removeprefix(":") or 0)
     if minutes >= 24 * 60:
-        raise UsageError("SOW-VAL-010", f"{text!r} is no offset of a time zone", hint="such as +02:00")
+        raise UsageError("SOW-VAL-010", f"{text!r} is not a time zone offset", hint="use for example +02:00")
     return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
 
 

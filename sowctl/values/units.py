@@ -81,7 +81,7 @@ def parse_count(text: str) -> int:
     """A whole number with an optional decimal multiplier: ``250``, ``64k`` (64,000), ``2M``. Raises ValueError."""
     match = _COUNT.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a whole number (k and M are allowed)")
+        raise ValueError(f"{text!r} is not an integer (k and M are allowed)")
     return _whole(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[(match[2] or "").lower()]
 
 

@@ -40,7 +40,7 @@ def test_an_unknown_type_names_near_ones(name: str, near: str) -> None:
 def test_an_outlandish_type_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError) as caught:
         get_type("q")
-    assert caught.value.hint == "known types: " + ", ".join(type_names())
+    assert caught.value.hint == "message types: " + ", ".join(type_names())
 
 
 def test_the_table_loads_nothing_heavy() -> None:

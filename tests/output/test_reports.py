@@ -128,11 +128,11 @@ def test_the_time_of_an_expire_is_written_as_one() -> None:
 
 
 def test_a_total_has_no_file_of_its_own() -> None:
-    one = CompactReport("a", "json", "left", records=1, path="/x/a.sow", note="a copy is no smaller")
+    one = CompactReport("a", "json", "left", records=1, path="/x/a.sow", note="a copy would not be smaller")
     two = CompactReport("b", "json", "compacted", records=2, path="/x/b.sow")
     row = total([one, two])
     assert row is not None
     assert (row["action"], row["path"], row["note"], row["records"]) == (None, None, None, 3)
     same = total([one, replace(one, topic="b")])
     assert same is not None
-    assert (same["action"], same["note"]) == ("left", "a copy is no smaller")
+    assert (same["action"], same["note"]) == ("left", "a copy would not be smaller")

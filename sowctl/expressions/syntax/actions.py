@@ -205,7 +205,7 @@ class Builder:
     def order_key(self, parts: list[Token]) -> OrderKey:
         field = self.identifier(parts)
         if field.qualifier:
-            raise expression_error("SOW-EXP-014", "a qualifier cannot stand here", self.text, field.span[0])
+            raise expression_error("SOW-EXP-014", "a qualifier is not allowed here", self.text, field.span[0])
         # Behind the field at most a direction and TEXT, in this order; ascending is the default.
         words = {token[0] for token in parts[1:]}
         return OrderKey(field.path, "DESC" in words, "TEXT" in words)
@@ -221,7 +221,7 @@ class Builder:
         field = self.identifier([token])
         # A value is written to one place of one message: neither another topic nor an element of an array can be meant.
         if field.qualifier or any(step.index is not None for step in field.path.steps):
-            what = "a destination has no qualifier and no subscript"
+            what = "a destination cannot have a qualifier or a subscript"
             raise expression_error("SOW-EXP-021", what, self.text, token[1])
         return field.path
 

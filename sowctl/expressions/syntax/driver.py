@@ -97,14 +97,14 @@ def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -
     row = STATES[states[-1]]
     wanted = _wanted(row)
     if kind == "END":
-        what = "the expression is empty" if len(states) == 1 else "the text ends too early"
+        what = "the expression is empty" if len(states) == 1 else "the expression is incomplete"
         return expression_error("SOW-EXP-007", what, text, start, hint=wanted)
     shown = text[start:end]
     if len(shown) > 40:
         shown = shown[:40] + "..."
     if kind in KEYWORDS:
         shown = shown.upper()
-    return expression_error("SOW-EXP-018", f"{shown} is not expected here", text, start, hint=wanted)
+    return expression_error("SOW-EXP-018", f"unexpected {shown}", text, start, hint=wanted)
 
 
 _WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
@@ -114,10 +114,10 @@ def _wanted(row: dict[str, int]) -> str | None:
     """What could stand here instead, for the hint."""
     # Where a number may stand every other value may stand as well.
     if "NUMBER" in row:
-        return "a value, a field, a function or ( can stand here"
+        return "expected a value, a field, a function or ("
     if row.keys() >= {"STRING", "RAW"}:
-        return "a string or raw string must stand here" + (", or a list in parentheses" if "LPAR" in row else "")
+        return "expected a string or raw string" + (", or a list in parentheses" if "LPAR" in row else "")
     terminals = [symbol for symbol in row if symbol.isupper() and symbol != "END"]
     if len(terminals) > 4:
-        return "an operator or the end of the expression can stand here"
+        return "expected an operator or the end of the expression"
     return "expected " + " or ".join(_WORDS.get(symbol, symbol) for symbol in sorted(terminals)) if terminals else None

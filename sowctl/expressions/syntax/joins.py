@@ -43,7 +43,7 @@ def parse_join(text: str) -> Join:
     right, position = _side(text, _skip(text, position))
     position = _skip(text, position)
     if position != len(text):
-        raise _malformed(text, position, "the join should end here")
+        raise _malformed(text, position, "unexpected text after the join")
     return Join(left, right)
 
 
@@ -76,5 +76,5 @@ def _skip(text: str, position: int) -> int:
 
 def _malformed(text: str, at: int, what: str) -> Exception:
     return expression_error(
-        "SOW-EXP-026", what, text, at, hint="a join looks like [orders]./customer = [customers]./id"
+        "SOW-EXP-026", what, text, at, hint="write a join like [orders]./customer = [customers]./id"
     )

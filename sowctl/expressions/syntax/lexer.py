@@ -56,10 +56,10 @@ _DIVIDES = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
 
 
 _FOREIGN = {
-    "&": "the operator is AND",
-    "|": "the operator is OR; CONCAT joins texts",
+    "&": "use the operator AND",
+    "|": "use the operator OR; CONCAT joins strings",
     "!": "write NOT, or <> between two values",
-    "#": "there are no comments",
+    "#": "comments are not supported",
     ";": "one expression, without a mark at its end",
     "ILIKE": "write LIKE '(?i)...' to ignore case",
     "RLIKE": "LIKE takes a regular expression",
@@ -67,7 +67,7 @@ _FOREIGN = {
     "STARTS": "write BEGINS WITH",
     "CASE": "write IF(condition, value, other)",
     "XOR": "write (a) <> (b)",
-    "DIV": "the operator is /, which truncates Integers",
+    "DIV": "use the operator /, which truncates Integers",
     "NIL": "write NULL",
     "NONE": "write NULL",
 }
@@ -145,13 +145,18 @@ def _fault(text: str, at: int) -> Fault:
     character = text[at]
     # The order decides which fault is named: what stands here looks most like the first that fits.
     if character in "'\"" or (character in "rR" and text[at + 1 : at + 2] in ("'", '"')):
-        return Fault("SOW-EXP-003", "string without end", at, "close it with the same quote")
+        return Fault("SOW-EXP-003", "string is not closed", at, "close it with the same quote")
     if character == "/":
-        return Fault("SOW-EXP-004", "malformed path", at, "a step begins with a letter, digit, _ or @; try [/odd name]")
+        return Fault(
+            "SOW-EXP-004",
+            "malformed path",
+            at,
+            "a step starts with a letter, digit, _ or @; for other names write [/odd name]",
+        )
     if character == "[":
         return _bracket_fault(text, at)
     if character in ".0123456789" and (character != "." or text[at + 1 : at + 2] in tuple("0123456789")):
-        return Fault("SOW-EXP-002", "malformed number", at, "a number is decimal and ends before letters")
+        return Fault("SOW-EXP-002", "malformed number", at, "numbers are decimal and cannot be followed by letters")
     word = re.compile("[A-Za-z_][A-Za-z0-9_]*").match(text, at)
     if word is not None:
         name = word[0]
@@ -163,7 +168,7 @@ def _fault(text: str, at: int) -> Fault:
         hint = _FOREIGN.get(name.upper()) or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
         return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
-    return Fault("SOW-EXP-001", f"{shown} does not belong here", at, _FOREIGN.get(character) or _ascii_hint(character))
+    return Fault("SOW-EXP-001", f"unexpected {shown}", at, _FOREIGN.get(character) or _ascii_hint(character))
 
 
 def _ascii_hint(character: str) -> str | None:
@@ -181,10 +186,10 @@ def _ascii_hint(character: str) -> str | None:
 def _bracket_fault(text: str, at: int) -> Fault:
     close = text.find("]", at)
     if close < 0:
-        return Fault("SOW-EXP-005", "bracket without end", at, "close it with ]")
+        return Fault("SOW-EXP-005", "bracket is not closed", at, "close it with ]")
     if text[close + 1 : close + 2] == ".":
-        return Fault("SOW-EXP-005", "qualifier without path", at, "a qualified field looks like [topic]./a")
-    return Fault("SOW-EXP-005", "not a path in brackets", at, "a path in brackets begins with a slash: [/odd name]")
+        return Fault("SOW-EXP-005", "qualifier without path", at, "write a qualified field like [topic]./a")
+    return Fault("SOW-EXP-005", "not a path in brackets", at, "a path in brackets starts with a slash: [/odd name]")
 
 
 # Octal escapes are three digits of which the first is 0 to 3, one byte; \477 is therefore the character 4 and then 77.

@@ -91,7 +91,7 @@ def parse_order_by(text: str) -> tuple[OrderKey, ...]:
     except ExpressionError as error:
         # A bare word is no field that was forgotten its slash, as in a filter, but mostly a direction.
         if error.code == "SOW-EXP-006":
-            error.hint = "an order is a path, and ASC or DESC behind it: /price DESC, /symbol"
+            error.hint = "write an order as paths with optional ASC or DESC: /price DESC, /symbol"
         elif found := _TEXT_FIRST.search(text):
             error.hint = f"TEXT stands behind the direction: {found[1].upper()} TEXT"
         raise

@@ -272,5 +272,5 @@ def _rejected(error: Exception, pattern: Pattern, text: str) -> ExpressionError:
     words = str(getattr(error, "msg", error)).rpartition("; ")[2]
     at = getattr(error, "pos", None)
     where = f" (byte {at} of the pattern)" if at is not None else ""
-    hint = "a raw string such as r'a+b' is looked for as it is"
+    hint = "a raw string such as r'a+b' is matched literally"
     return expression_error("SOW-EXP-016", f"the pattern is rejected: {words}{where}", text, pattern.span[0], hint=hint)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 BOM = MARK
-RETURNS_WORDS = "the input has carriage returns and no line feed: its lines end in none, so that it is one message"
+RETURNS_WORDS = "the input has carriage returns but no line feed, so it would be one message"
 _BLANK = re.compile(rb"[ \t]*+")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")
 _PREFIX = 4
@@ -79,7 +79,7 @@ class SeparatedCutter:
     def _give_up(self) -> None:
         words = f"the message has more than {self.max_message:,} bytes"
         if self.separator == b"\n" and b"\r" in self._parts[0]:
-            words += "; its lines end in carriage returns alone, which end no message"
+            words += "; its lines end in carriage returns, which do not separate messages"
         # The refusal is handed out when the end of the message has come: the chunk that carries it says where it ends.
         self._skipping = RefusedFrame(self._number, self._start, TOO_LONG, words)
         self._start += self._held
@@ -272,10 +272,10 @@ class LengthCutter:
         return InputError(TRUNCATED, words, offset=self._start, number=self._number)
 
     def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
-        hint = "no message may be longer; if this one is not, the input is framed in another way: see --framing"
+        hint = "the maximum size of a message is exceeded; if the input is framed differently, use --framing"
         # Four printable characters are a length of more than 500 MB, and nearly always text.
         if prefix.isascii() and prefix.decode().isprintable():
-            hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; is --framing lines meant?"
+            hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; try --framing lines"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
         return LimitError(FRAME_TOO_LONG, words, hint=hint, offset=offset)
 

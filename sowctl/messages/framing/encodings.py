@@ -45,7 +45,7 @@ def refuse_encoding(head: bytes, name: str, *, marks_alone: bool = False) -> Non
 
         source = "" if name.startswith("(") else f" {quote(name)}"
         hint = f"convert it first: iconv -f {found} -t UTF-8{source}"
-        raise InputError(WRONG_ENCODING, f"the input is {found}, and not UTF-8", place=name, hint=hint)
+        raise InputError(WRONG_ENCODING, f"the input is {found} instead of UTF-8", place=name, hint=hint)
 
 
 def decode_text(data: bytes, name: str) -> str:

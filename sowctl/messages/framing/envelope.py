@@ -116,18 +116,16 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
         # The envelope is one level around the data, which may itself be as deep as any message.
         root, repeated = parse_members(line, MAX_DEPTH + 1)
     except JsonRefused as problem:
-        raise EnvelopeRefused(
-            NOT_AN_ENVELOPE, f"the envelope cannot be read: {problem.message}", problem.offset
-        ) from None
+        raise EnvelopeRefused(NOT_AN_ENVELOPE, f"invalid envelope: {problem.message}", problem.offset) from None
     if not isinstance(root.value, dict):
-        raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope is a JSON object, and the line is not one")
+        raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope must be a JSON object")
     members: dict[str, Spanned] = root.value
     for name in members:
         if name not in _NAMES:
             known = " ".join(_NAMES)
-            raise EnvelopeRefused(UNKNOWN_MEMBER, f"an envelope has no member {name!r}; it may have: {known}")
+            raise EnvelopeRefused(UNKNOWN_MEMBER, f"unknown member {name!r} of an envelope; valid members: {known}")
     if repeated:
-        raise EnvelopeRefused(REPEATED_MEMBER, f"the envelope has the member {repeated[0]!r} twice")
+        raise EnvelopeRefused(REPEATED_MEMBER, f"duplicate member {repeated[0]!r} of an envelope")
     values = {
         name: _value(name, member.value)
         for name, member in members.items()
@@ -145,14 +143,14 @@ def _value(name: str, value: object) -> str | int | float:
     # Two halves that differ read alike, so metadata that holds one would stand for several texts.
     if isinstance(value, str) and name not in _COUNTS:
         if without_halves(value) != value:
-            raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope holds {HALF_WORDS}")
+            raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope has {HALF_WORDS}")
         return value
     if isinstance(value, Number):
         if name == "expiration" and isfinite(value.value):
             return value.value
         if name in _COUNTS and isinstance(value.value, int) and value.value >= 0:
             return value.value
-    wanted = {"expiration": "a number of seconds or a string"} | dict.fromkeys(_COUNTS, "a whole number from 0")
+    wanted = {"expiration": "a number of seconds or a string"} | dict.fromkeys(_COUNTS, "an integer, at least 0")
     raise EnvelopeRefused(WRONG_KIND, f"the member {name!r} of an envelope must be {wanted.get(name, 'a string')}")
 
 

@@ -102,7 +102,7 @@ class FrameReader:
         except OSError as problem:
             self.ended = True
             reason = problem.strerror or str(problem)
-            raise StorageError(UNREADABLE, f"the input cannot be read: {reason}", place=self._name) from problem
+            raise StorageError(UNREADABLE, f"cannot read the input: {reason}", place=self._name) from problem
         # Nothing came in time, which is not the end: the caller may look after other things and ask again.
         if data is None:
             return None
@@ -123,7 +123,9 @@ class FrameReader:
             refuse_encoding(self._head, self._name, marks_alone=self._has_zeros)
             if self._keeps_mark and self._head.startswith(MARK):
                 words = "the input begins with a byte order mark, which would be a part of its first name"
-                raise InputError(WRONG_ENCODING, words, place=self._name, hint="write it without: tail -c +4 FILE")
+                raise InputError(
+                    WRONG_ENCODING, words, place=self._name, hint="remove the byte order mark: tail -c +4 FILE"
+                )
         except InputError:
             self.ended = True
             raise
@@ -148,7 +150,7 @@ def _cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
         return cutters.LengthCutter(max_message)
     if framing == "envelope":
         return cutters.EnvelopeCutter(max_message)
-    raise UsageError(UNKNOWN_FRAMING, f"there is no framing {framing!r}", hint="framings: " + ", ".join(FRAMINGS))
+    raise UsageError(UNKNOWN_FRAMING, f"unknown framing {framing!r}", hint="framings: " + ", ".join(FRAMINGS))
 
 
 def _reader(stream: BinaryIO, chunk: int) -> Callable[[float | None], bytes | None]:

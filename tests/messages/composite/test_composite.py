@@ -200,7 +200,7 @@ def test_the_type_of_a_part_must_exist() -> None:
     with pytest.raises(ConfigError) as caught:
         of("composite-local", "jsno")
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-006", "c.xml:9")
-    assert "'both': there is no message type 'jsno'" in caught.value.message
+    assert "'both': unknown message type 'jsno'" in caught.value.message
 
 
 @given(
