@@ -30,6 +30,6 @@ def test_all_has_every_extra() -> None:
 
 
 def test_the_error_has_a_status_of_its_own() -> None:
-    error = missing_package("SOW-EXC-001", "parquet needs the package pyarrow", "arrow", more="or csv")
+    error = missing_package("SOW-EXC-001", "parquet requires the package pyarrow", "arrow", more="or csv")
     assert isinstance(error, ConfigError) and error.exit_status == 12
     assert "sowctl[arrow]" in str(error.hint) and str(error.hint).endswith("; or csv")

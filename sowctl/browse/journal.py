@@ -53,7 +53,7 @@ class JournalPage(BrowserScreen):
         self._say()
 
     def _say(self) -> None:
-        self.say(f"{self._count:,} entries, {'following' if self._follows else 'the cursor stays: f follows'}")
+        self.say(f"{self._count:,} entries, {('following' if self._follows else 'paused: f follows')}")
 
     def action_follow(self) -> None:
         """Let the cursor go along with new entries, or stay."""

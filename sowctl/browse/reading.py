@@ -248,7 +248,7 @@ def _version(record: VersionRecord, view: bytes, before: bytes | None) -> Versio
         "" if until is None else str(until),
     )
     if before is None:
-        changes = ["the first version that is known"]
+        changes = ["the oldest known version"]
     else:
         changes = [
             change_text(path_text(change.path) or "/", change.before, change.after)

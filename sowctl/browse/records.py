@@ -52,10 +52,10 @@ class RecordsPage(BrowserScreen):
         yield Header(icon="")
         with Horizontal(classes="line"):
             yield Label("filter ")
-            yield Input(id="filter", placeholder="such as /price > 100", compact=True, select_on_focus=False)
+            yield Input(id="filter", placeholder="for example /price > 100", compact=True, select_on_focus=False)
         with Horizontal(classes="line"):
             yield Label("order  ")
-            yield Input(id="order", placeholder="such as /price DESC", compact=True, select_on_focus=False)
+            yield Input(id="order", placeholder="for example /price DESC", compact=True, select_on_focus=False)
         yield Static(id="wrong", markup=False)
         yield DataTable[Any](cursor_type="cell", zebra_stripes=True)
         yield Static(id="said", markup=False)

@@ -52,7 +52,7 @@ class TopicsPage(BrowserScreen):
             return
         row = self._rows[at]
         if row.target is None:
-            self.say("this topic is only in the journal: j shows it")
+            self.say("the topic has no records; j shows its journal")
         else:
             self.app.push_screen(RecordsPage(self.reader, row.target, row.cells[0]))
 

@@ -17,17 +17,17 @@ from sowctl.errors import SowError, StorageError, UsageError
 from sowctl.output.display import display, display_lines
 
 _SENTENCES = {
-    errno.ENOSPC: ("no space left on the device", "free some space; nothing that was reported as durable is lost"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space; nothing that was reported as durable is lost"),
-    errno.EACCES: ("permission denied", "see who owns it: ls -l"),
-    errno.EPERM: ("the operation is not permitted", "see who owns it: ls -l"),
+    errno.ENOSPC: ("no space left on the device", "free space on the device; messages reported as durable are safe"),
+    errno.EDQUOT: ("the disk quota is exceeded", "free space on the device; messages reported as durable are safe"),
+    errno.EACCES: ("permission denied", "check the owner and permissions: ls -l"),
+    errno.EPERM: ("operation not permitted", "check the owner and permissions: ls -l"),
     errno.EROFS: ("the file system is read-only", None),
     errno.ENOENT: ("no such file or directory", None),
-    errno.EEXIST: ("there is a file of this name already", "where a directory is meant, name one, or a free path"),
-    errno.EISDIR: ("it is a directory", "a file is meant here"),
+    errno.EEXIST: ("a file with this name exists", "name a directory, or a path that does not exist"),
+    errno.EISDIR: ("it is a directory", "name a file"),
     errno.ENOTDIR: ("a part of the path is not a directory", None),
-    errno.EMFILE: ("too many open files", "raise the limit: ulimit -n"),
-    errno.EIO: ("the device reported an input/output error", "look at the system log before going on"),
+    errno.EMFILE: ("too many open files", "increase the limit: ulimit -n"),
+    errno.EIO: ("the device reported an input/output error", "check the system log first"),
 }
 
 
@@ -39,11 +39,11 @@ def from_oserror(error: OSError) -> StorageError:
     text, hint = _SENTENCES.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
     name = error.filename
     if name is None and error.errno == errno.ENOENT and (gone := _gone_directory()) is not None:
-        name, text, hint = gone, "the working directory was removed", "go to one that exists: cd"
+        name, text, hint = gone, "the working directory was removed", "change to an existing directory: cd"
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
     if place is not None and error.errno == errno.ENOENT and _URL.match(place):
         # A path has one slash where the URL had two.
-        hint = "a path of this machine is meant; sowctl pipeline export, snapshot and load take URLs"
+        hint = "use a local path; sowctl pipeline export, snapshot and load support URLs"
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
 
 
@@ -59,26 +59,26 @@ def fitting(error: SowError, command: str) -> SowError:
 _INSTEAD: dict[str, dict[str, str]] = {
     "check": {
         "View": "sowctl view check {name} compares it with its topics",
-        "ConflatedTopic": "sowctl query {name} --fresh computes it from the journal; check its topic",
-        "": "sowctl queue info {name} tells its state; check its topics",
+        "ConflatedTopic": "sowctl query {name} --fresh recomputes it from the journal; check its topic",
+        "": "sowctl queue info {name} shows its state; check its topics",
     },
     "replay": {
-        "View": "it follows its topics: replay these; sowctl view refresh {name} --fresh makes its cache anew",
-        "ConflatedTopic": "it follows its topic: replay that; sowctl query {name} --fresh computes it anew",
-        "": "it is read from the journal; sowctl queue info {name} tells its state",
+        "View": "it is derived from its topics: replay these; sowctl view refresh {name} --fresh rebuilds its cache",
+        "ConflatedTopic": "it is derived from its topic: replay that; sowctl query {name} --fresh recomputes it",
+        "": "it is read from the journal; sowctl queue info {name} shows its state",
     },
     "store reindex": {
-        "View": "sowctl view refresh {name} --fresh makes its cache anew; queries build the indexes of it",
-        "ConflatedTopic": "sowctl query {name} --fresh computes it anew; queries build the indexes of it",
+        "View": "sowctl view refresh {name} --fresh rebuilds its cache; queries build its indexes",
+        "ConflatedTopic": "sowctl query {name} --fresh recomputes it; queries build its indexes",
     },
     "expire": {
         "View": "its rows follow the records of its topics: expire these",
-        "ConflatedTopic": "what expires in its topic leaves at the end of an interval: sowctl conflate {name}",
-        "": "sowctl queue expire {name} takes out what has expired in it",
+        "ConflatedTopic": "expired records of its topic are removed at the end of an interval: sowctl conflate {name}",
+        "": "sowctl queue expire {name} removes its expired messages",
     },
     "key": {
-        "View": "its keys are made of its Grouping: sowctl query {name} --meta shows them",
-        "ConflatedTopic": "its records have the keys of its topic: name that",
+        "View": "its keys are computed from its Grouping; sowctl query {name} --meta prints them",
+        "ConflatedTopic": "its records have the keys of its topic: use that topic",
     },
 }
 """What somebody may have wanted who gave a command the name of no topic, by command and kind of entry; the kind ``""``
@@ -103,7 +103,7 @@ def from_argument(argv: Sequence[str]) -> UsageError | None:
     for word in argv:
         # Python shows a byte of an argument that is not UTF-8 as one of these.
         if any("\udc80" <= letter <= "\udcff" for letter in word):
-            return UsageError("SOW-CLI-078", f"the argument {word!r} is not UTF-8", hint="write it in UTF-8")
+            return UsageError("SOW-CLI-078", f"the argument {word!r} is not UTF-8", hint="encode it as UTF-8")
     return None
 
 

@@ -33,7 +33,9 @@ def defines(texts: Sequence[str] | None) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts or ()]
     for name, equals, _ in pairs:
         if not (name and equals):
-            raise UsageError("SOW-CLI-010", f"--define {name!r} is not NAME=VALUE", hint="such as --define PORT=9000")
+            raise UsageError(
+                "SOW-CLI-010", f"--define {name!r} is not NAME=VALUE", hint="write it like --define PORT=9000"
+            )
     return {name: value for name, _, value in pairs}
 
 

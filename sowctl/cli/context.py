@@ -95,7 +95,9 @@ class Invocation:
             # The words name what the user wrote: the option or the variable.
             variable = f"SOWCTL_{option.upper()}"
             name = variable if self.environ.get(variable) == text else f"--{option.replace('_', '-')}"
-            raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="such as 0, 500ms, 10s, forever") from None
+            raise UsageError(
+                "SOW-CLI-006", f"{name}: {error}", hint="use for example 0, 500ms, 10s or forever"
+            ) from None
 
     def config_path(self) -> Path:
         """The configuration file: --config (or SOWCTL_CONFIG), or the one with a usual name in the working directory.
@@ -107,8 +109,9 @@ class Invocation:
         if named == "-":
             raise UsageError(
                 "SOW-CLI-090",
-                "--config takes a file, not standard input: relative paths in a configuration count from its directory",
-                hint="'sowctl validate -', 'sowctl lint -' and 'sowctl config show -' read one from standard input",
+                "--config cannot be standard input: relative paths in a configuration are relative to its directory",
+                hint="'sowctl validate -', 'sowctl lint -' and 'sowctl config show -' read a configuration "
+                "from standard input",
             )
         if named:
             return Path(named)
@@ -117,8 +120,8 @@ class Invocation:
             return found
         raise ConfigError(
             "SOW-CLI-005",
-            f"no configuration: none of {', '.join(CONFIG_NAMES)} is in {Path.cwd()}",
-            hint="give --config FILE or set SOWCTL_CONFIG; 'sowctl demo' makes an instance to try",
+            f"no configuration found: {Path.cwd()} has none of {', '.join(CONFIG_NAMES)}",
+            hint="use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance",
         )
 
     def open_instance(self, *targets: str, fix_names: bool = False) -> Instance:

@@ -50,7 +50,7 @@ def chosen(instance: Instance, text: str, message_type: str | None = None, *, re
                 found = []  # no expression either: the name alone is wrong
             if found:
                 more = ", ..." if len(found) > 3 else ""
-                error.hint = f"--regex takes it as a pattern, of {', '.join(found[:3])}{more}"
+                error.hint = f"use --regex for a pattern, which matches {', '.join(found[:3])}{more}"
         raise
 
 
@@ -74,8 +74,8 @@ def archived(instance: Instance, archive: str | None, journal: str | None) -> In
     if journal is not None:
         raise UsageError(
             "SOW-CLI-038",
-            "--archive is part of the configured journal, and --journal names another one",
-            hint="leave one of them out",
+            "--archive belongs to the configured journal, but --journal names another one",
+            hint="remove one of them",
         )
     return instance.with_archive(placed(Path(), archive))
 

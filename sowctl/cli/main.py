@@ -174,7 +174,7 @@ def main(
 def _out_of_memory(error: MemoryError) -> SowError:
     # What the run held is let go first: the words need memory, too.
     error.__traceback__ = None
-    return LimitError("SOW-CLI-063", "there is not enough memory", hint="allow more memory, or ask for less at once")
+    return LimitError("SOW-CLI-063", "not enough memory", hint="allow more memory, or request less data at once")
 
 
 def _unpaged(streams: Streams, *, at_once: bool = False) -> None:

@@ -54,7 +54,7 @@ def pairs(
     first = opener.named(words[0])
     if len(words) == 1:
         if first.at is None and first.after is None:
-            raise UsageError("SOW-DIF-005", "there is nothing to compare it with", hint=f"such as {words[0]}@-1h")
+            raise UsageError("SOW-DIF-005", "nothing to compare with", hint=f"use for example {words[0]}@-1h")
         front = first.front
         one = SideParts(f"{front}@{first.after or first.at}", first.config, first.target, first.after or first.at)
         two = SideParts(
@@ -68,11 +68,11 @@ def pairs(
     if (one.target is None) is not (two.target is None):
         raise UsageError(
             "SOW-DIF-005",
-            f"{one.text} and {two.text} cannot be compared: one is an instance, the other none",
+            f"{one.text} and {two.text} cannot be compared: only one is an instance",
             hint="INSTANCE:TARGET names one topic of an instance",
         )
     if topics and one.target is not None:
-        raise UsageError("SOW-DIF-005", "--topic chooses among the topics of whole instances")
+        raise UsageError("SOW-DIF-005", "--topic selects topics of instances")
     return _together(opener.sides(one, topics, message_type), opener.sides(two, topics, message_type))
 
 

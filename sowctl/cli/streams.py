@@ -219,8 +219,8 @@ class Streams:
         if not (is_terminal(self.stdin) and is_terminal(self.stderr)):
             raise RefusedError(
                 "SOW-CLI-007",
-                "this destroys something, and it cannot ask without a terminal",
-                hint=f"give --yes, or look first with {look}",
+                "the command deletes data, and requires confirmation on a terminal",
+                hint=f"add --yes, or check first with {look}",
             )
         return True
 
@@ -229,7 +229,7 @@ class Streams:
         answer = self.ask(f"{question}? [y/N] ").strip().lower()
         # An empty line, and the end of the input, are a no.
         if answer not in (b"y", b"yes"):
-            raise RefusedError("SOW-CLI-008", "not confirmed, nothing was changed")
+            raise RefusedError("SOW-CLI-008", "not confirmed; nothing was changed")
 
 
 class ClosedInput(io.BytesIO):

@@ -187,7 +187,7 @@ def test_remarks_are_shown_on_the_screen(tmp_path: Path) -> None:
     async def keys(pilot: Pilot[None], browser: Browser) -> None:
         await settled(pilot, lambda: len(rows(browser)) == 1)
         assert [one.message for one in browser._notifications][:1] == [
-            "the store of topic 'orders' is missing: reading it from the journals"
+            "the store of topic 'orders' is missing: reading the journals instead"
         ]
 
     with lab.open() as instance:

@@ -63,8 +63,8 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["--confg", "x"], "SOW-CLI-001", "sowctl --help"),
         (["--confg"], "SOW-CLI-003", "lists the global options"),
         (["query", "o", "--tpo-n", "3"], "SOW-CLI-003", "--top-n"),
-        (["query", "o", "-/a + 5 < 0"], "SOW-CLI-003", "follows the word --;"),
-        (["eval", "-5 % 3"], "SOW-CLI-003", "follows the word --;"),
+        (["query", "o", "-/a + 5 < 0"], "SOW-CLI-003", "after the word --;"),
+        (["eval", "-5 % 3"], "SOW-CLI-003", "after the word --;"),
         (["query"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--top-n", "x"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--batch-size", "0"], "SOW-CLI-003", "sowctl query --help"),
@@ -72,7 +72,7 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
         (["query", "o", "a", "b"], "SOW-CLI-003", "sowctl query --help"),
-        (["delete", "o", "/a > 1", "--yes"], "SOW-CLI-003", "a filter follows the word --filter"),
+        (["delete", "o", "/a > 1", "--yes"], "SOW-CLI-003", "give a filter with --filter"),
         (["delete", "o"], "SOW-CLI-014", "1 = 1"),
         (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),
         (["replay", "--until", "-1h"], "SOW-CLI-015", "--into"),
@@ -178,15 +178,15 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
     [
         (
             ["query", "o", "--top-n", "abc"],
-            "invalid value for '--top-n' / '-n' / '--limit': 'abc'; it must be a whole number from 0 to 1" + "0" * 18,
+            "invalid value for '--top-n' / '-n' / '--limit': 'abc'; it must be an integer from 0 to 1" + "0" * 18,
         ),
         (
             ["query", "o", "-n", "-1"],
-            "invalid value for '--top-n' / '-n' / '--limit': '-1'; it must be a whole number from 0 to 1" + "0" * 18,
+            "invalid value for '--top-n' / '-n' / '--limit': '-1'; it must be an integer from 0 to 1" + "0" * 18,
         ),
         (
             ["query", "o", "--batch-size", "0"],
-            "invalid value for '--batch-size': '0'; it must be a whole number from 1 to 10000",
+            "invalid value for '--batch-size': '0'; it must be an integer from 1 to 10000",
         ),
         (["query", "o", "--format", "jsn"], "invalid value for '--format' / '-F': 'jsn'; did you mean json?"),
         (["query", "o", "--format", "jsonl"], "invalid value for '--format' / '-F': 'jsonl'; did you mean ndjson?"),
@@ -244,7 +244,7 @@ def test_what_is_suggested_exists() -> None:
         (["query", "o", "-l", "3"], "did you mean -n?"),
         (["query", "o", "--distinct"], "did you mean --grouping?"),
         (["lint", "--fix", "--dry-run"], "did you mean --fix --diff?"),
-        (["shell", "s.txt"], "it reads commands from standard input: sowctl shell < FILE"),
+        (["shell", "s.txt"], "sowctl shell < FILE"),
     ],
 )
 def test_what_was_meant_is_told_by_meaning(argv: list[str], hint: str, cli: Cli) -> None:

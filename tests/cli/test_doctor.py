@@ -107,7 +107,9 @@ def test_an_instance_that_can_be_used(cli: Cli) -> None:
     Path("journal").mkdir()
     _, found = checks(cli)
     assert found["configuration"]["detail"] == "sowctl.xml: instance test, 1 topics"
-    assert "usable, " in found["journal directory"]["detail"] and "will be made" in found["store directory"]["detail"]
+    assert (
+        "usable, " in found["journal directory"]["detail"] and "will be created" in found["store directory"]["detail"]
+    )
 
 
 def test_an_instance_that_cannot_be_used(cli: Cli) -> None:

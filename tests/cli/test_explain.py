@@ -35,7 +35,7 @@ def test_several_codes_in_the_order_given(cli: Cli) -> None:
 
 
 def test_a_finding_without_status(cli: Cli) -> None:
-    assert "\nreported as a finding; changes no exit status by itself\n" in cli("explain", "SOW-JRN-040").out
+    assert "\nreported as a finding; does not change the exit status\n" in cli("explain", "SOW-JRN-040").out
 
 
 def test_a_beginning_lists_its_codes(cli: Cli) -> None:
@@ -87,7 +87,7 @@ def test_what_is_no_code_names_the_nearest(cli: Cli, word: str, hint: str) -> No
     result = cli("explain", "SOW-STO-024", word)
     assert result.status == 2
     assert result.out == ""
-    assert result.err.startswith(f"error[SOW-CLI-092]: there is no code {word!r}\n  hint: {hint}")
+    assert result.err.startswith(f"error[SOW-CLI-092]: unknown code {word!r}\n  hint: {hint}")
 
 
 def test_exit_statuses(cli: Cli) -> None:
@@ -99,7 +99,7 @@ def test_exit_statuses(cli: Cli) -> None:
     # a signal ends a command without a code
     assert cli("explain", "130").out == "exit status 130: Interrupted (SIGINT).\n"
     assert cli("explain", "0").out == "exit status 0: Done.\n"
-    assert "there is no code '99'" in cli("explain", "99").err
+    assert "unknown code '99'" in cli("explain", "99").err
 
 
 def test_words_list_the_codes_that_contain_them(cli: Cli) -> None:

@@ -27,7 +27,7 @@ def test_other_jobs_are_told_by_their_topics() -> None:
 
 def test_a_load_that_was_there_already_says_so() -> None:
     report = JobReport("load", ("orders",), read=3, partitions=2, seconds=1.5, details={"commit": {"duplicates": 3}})
-    words = "load orders: 0 records, 3 duplicates: the publisher had got as far before; 1.5 s, 2 partitions"
+    words = "load orders: 0 records, 3 duplicates that the publisher had already sent; 1.5 s, 2 partitions"
     assert in_words(report) == words
 
 

@@ -188,7 +188,7 @@ def test_get_says_where_the_keys_of_a_key_generator_are_to_be_seen(shop: Cli) ->
     assert missed.status == 1
     assert missed.err.splitlines() == [
         "chains: no record with key 7",
-        "a key generator makes the SOW keys of chains; query --meta shows them",
+        "SOW keys of chains come from a key generator; query --meta prints them",
     ]
     key = json.loads(shop("query", "chains", "--meta").out)["sow_key"]
     assert shop("get", "chains", key).out == '{"id":7}\n'

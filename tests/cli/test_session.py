@@ -122,7 +122,7 @@ def test_options_of_formats_take_effect_or_are_refused(shop: Cli) -> None:
     for name, option in (("csv", ("--delimiter", ";")), ("json", ("-0",)), ("csv", ("--template", "{/id}"))):
         refused = shop(*first, "-F", name, *option)
         assert (refused.status, refused.out) == (2, "")
-        assert "does not go with the format" in refused.err
+        assert "cannot be used with format" in refused.err
     assert shop("info", "orders", "--columns", "/topic,/records").out == "topic,records\norders,3\n"
 
 
@@ -199,7 +199,7 @@ def test_delete(shop: Cli) -> None:
     assert shop("query", "orders", "--count").out == "1\n"
     unasked = shop(*arguments, tty="in err", stdin=b"")
     assert (unasked.status, "delete these records" in unasked.err) == (0, False)
-    assert "no record matches: nothing is deleted" in unasked.err
+    assert "no record matches: nothing was deleted" in unasked.err
     assert shop("delete", "orders", "--data", "-", "--yes", stdin=b'{"id":2}\n').status == 0
     assert shop("query", "orders", "--count").out == "0\n"
 

@@ -95,7 +95,7 @@ def _note_missing(invocation: Invocation, target: str, record: Blame) -> None:
     last = record.last
     place = f"{display(target)}: "
     if last is None:
-        invocation.note(f"{place}nothing is known of key {display(record.text)}")
+        invocation.note(f"{place}key {display(record.text)} is unknown")
         return
     by = f" by {display(last.client)}" if last.client is not None else ""
     if record.gone == "expired":

@@ -38,8 +38,8 @@ def run(
     if all == (client is not None or sub_id is not None):
         raise UsageError(
             "SOW-CLI-032",
-            "which subscriptions are to be forgotten is not said, or said twice",
-            hint="give --client, --sub-id or both; or --all",
+            "exactly one selection of subscriptions is required",
+            hint="give --client, --sub-id or both, or --all",
         )
     chosen = Chosen(client, sub_id)
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
@@ -47,6 +47,6 @@ def run(
     with opened(invocation, store, store_config) as (instance, found):
         if ask:
             count = len(purge(instance, found, chosen, dry_run=True))
-            invocation.streams.confirm(f"forget {count:,} subscriptions")
+            invocation.streams.confirm(f"remove {count:,} subscriptions")
         sink.write_rows(map(place_row, purge(instance, found, chosen, dry_run=dry_run)))
     return 0

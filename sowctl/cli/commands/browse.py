@@ -38,7 +38,7 @@ def run(
     if not (is_terminal(streams.stdin) and is_terminal(streams.stdout)) or invocation.environ.get("TERM") == "dumb":
         raise UsageError(
             "SOW-TUI-002",
-            "the browser needs a terminal that can place text",
+            "the browser requires a terminal that can position text",
             hint="sowctl query, history and journal tail print the same",
         )
     try:
@@ -46,7 +46,7 @@ def run(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
-        words = "the browser needs the package textual, which is not installed"
+        words = "the browser requires the package textual, which is not installed"
         raise missing_package("SOW-TUI-001", words, "tui") from None
     with invocation.open_instance(*([target] if target else []), fix_names=fix_names) as instance:
         if target is None:
@@ -55,5 +55,7 @@ def run(
 
         (first, *others) = resolve(instance, target, message_type, literal=literal_topic, derived=True)
         if others or first.topic is None:
-            raise UsageError("SOW-TUI-003", f"{target!r} is not one topic", hint="name one, or none for the list")
+            raise UsageError(
+                "SOW-TUI-003", f"{target!r} is not a single topic", hint="name one topic, or none for the list"
+            )
         return browse(instance, f"[{first.topic.message_type}].[{first.topic.label}]", first.topic.label)

@@ -54,7 +54,9 @@ def run(
     path = Path(file)
     # A link that leads nowhere does not exist for the first question, and must not be replaced either.
     if file != "-" and (path.exists() or path.is_symlink()):
-        raise RefusedError("SOW-CLI-035", "the file exists", place=file, hint="name another; it is never replaced")
+        raise RefusedError(
+            "SOW-CLI-035", "the file exists", place=file, hint="name another file; existing files are never replaced"
+        )
     chosen = name or _name(path if file != "-" else Path("-"))
     if topic:
         answers = Answers(chosen, parse_topics(topic, message_type, key or ()), None if no_journal else journal)
@@ -69,7 +71,7 @@ def run(
     with whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())
     told = "; ".join(f"{one.name} with key {', '.join(one.keys) or 'of its publishers'}" for one in answers.topics)
-    invocation.note(f"made {display(file)}: {display(told)}; try: sowctl -c {display(file)} info")
+    invocation.note(f"created {display(file)}: {display(told)}; try: sowctl -c {display(file)} info")
     return 0
 
 
@@ -85,7 +87,9 @@ def _asked(invocation: Invocation, name: str, message_type: str, journal: str | 
 
     streams = invocation.streams
     if not (is_terminal(streams.stdin) and is_terminal(streams.stderr)):
-        raise UsageError("SOW-CFG-064", "there is no topic", hint="name one with --topic, such as orders=/orderId")
+        raise UsageError(
+            "SOW-CFG-064", "a topic is required", hint="name one with --topic, for example orders=/orderId"
+        )
     name = checked_name(_ask(invocation, "name of the instance", name))
     topics: list[InitialTopic] = []
     while (found := _topic(invocation, message_type, first=not topics)) is not None:
@@ -103,7 +107,7 @@ def _topic(invocation: Invocation, message_type: str, *, first: bool) -> Initial
         if not name and not first:
             return None
         kind = _ask(invocation, f"message type of {name}", message_type) if name else message_type
-        keys = _ask(invocation, "key fields, such as /id or /a,/b; empty: publishers send keys", "") if name else ""
+        keys = _ask(invocation, "key fields, for example /id or /a,/b; empty: publishers send keys", "") if name else ""
         try:
             return checked_topic(InitialTopic(name, kind, tuple(k.strip() for k in keys.split(",") if k.strip())))
         except UsageError as error:

@@ -38,7 +38,7 @@ def run(
     else:
         found = list(schema.rows(element))
         if not found:
-            raise NegativeError("SOW-CLI-034", f"there is no element {element!r}", hint=_hint(element or ""))
+            raise NegativeError("SOW-CLI-034", f"unknown element {element!r}", hint=_hint(element or ""))
         if format == "json":
             import json
 

@@ -55,7 +55,7 @@ def run(
         raise UsageError(
             "SOW-CLI-014",
             "give exactly one of --filter, --sow-key and --data",
-            hint="all records are --filter '1 = 1'",
+            hint="to select all records, use --filter '1 = 1'",
         )
     from sowctl.cli.io.reporting import check_report_options, show_reports
     from sowctl.cli.io.sources import framing_of, kind_of, read_messages
@@ -98,7 +98,7 @@ def run(
                 invocation.streams.confirm(f"delete these records: {counts}")
             else:
                 # There is nothing to ask about. What comes to match from now on is not deleted unasked.
-                invocation.note("no record matches: nothing is deleted")
+                invocation.note("no record matches: nothing was deleted")
                 dry_run = True
         reports = delete(instance, targets, options(dry_run))
     show_reports(invocation, reports, summary, format)

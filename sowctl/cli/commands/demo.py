@@ -39,7 +39,7 @@ def run(
 
     place = Path(directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise RefusedError("SOW-CLI-019", "it exists and is not an empty directory", place=directory)
+        raise RefusedError("SOW-CLI-019", "the directory exists and is not empty", place=directory)
     demo.write(place)
     # The clock of that morning, so that every demo has the same stamps and digests.
     morning = fixed_clock(int(demo.START.timestamp()) * 1_000_000)
@@ -49,7 +49,7 @@ def run(
                 source = topic + ".ndjson", FrameReader(stream, "lines")
                 report = publish(instance, topic, [source], PublishOptions(timestamp_field="/time"))
             show_report(invocation, report, None)
-    invocation.note(f"try now, in {display(directory)}:")
+    invocation.note(f"try in {display(directory)}:")
     for line in NEXT:
         invocation.note(f"  {line}")
     return 0

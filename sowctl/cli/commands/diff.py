@@ -102,9 +102,9 @@ def run(
     if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
         raise UsageError(
             "SOW-DIF-006",
-            "envelopes make all of A into B: --only, --ignore, --loose, --on, --top-n, --stat, --summary do not go "
-            "with them",
-            hint="leave them out; --filter and --key choose records",
+            "--format envelopes requires complete records and all differences, so it cannot be "
+            "combined with --only, --ignore, --loose, --on, --top-n, --stat and --summary",
+            hint="remove these options; --filter and --key select records",
         )
     options = DiffOptions(
         filter=filter,

@@ -111,7 +111,7 @@ def _described(name: str, width: int) -> Iterator[str]:
     if code.status:
         yield from _status(code.status, width)
     else:
-        yield "reported as a finding; changes no exit status by itself"
+        yield "reported as a finding; does not change the exit status"
     yield ""
     for heading, text in (("Why", code.why), ("Do", code.action), ("See", code.page)):
         yield from textwrap.wrap(

@@ -41,7 +41,7 @@ def run(
         if not chosen:
             near = near_names(wanted, [entry.name for entry in table])
             hint = f"did you mean {' or '.join(near)}?" if near else "sowctl functions lists them all"
-            raise NegativeError("SOW-CLI-027", f"there is no function {wanted}", hint=hint)
+            raise NegativeError("SOW-CLI-027", f"unknown function {wanted}", hint=hint)
     if format == "json":
         import json
 

@@ -82,5 +82,5 @@ def run(
     for key in missing:
         invocation.note(f"{display(target)}: no record with key {display(key)}")
     if missing and where.topic is not None and where.topic.key_generator is not None:
-        invocation.note(f"a key generator makes the SOW keys of {display(target)}; query --meta shows them")
+        invocation.note(f"SOW keys of {display(target)} come from a key generator; query --meta prints them")
     return 1 if missing else 0

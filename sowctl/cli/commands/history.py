@@ -84,8 +84,8 @@ def run(
     ):
         raise UsageError(
             "SOW-CLI-012",
-            "--diff excludes other formats than ndjson and json, and options that shape records",
-            hint="leave them out, or leave out --diff",
+            "--diff supports only the formats ndjson and json, and no options that change records",
+            hint="remove these options, or --diff",
         )
     sink = None if diff else Sink(invocation, choice, front=None if meta else SHORT)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
@@ -97,5 +97,5 @@ def run(
         else:
             sink.write([batch])
     for key in missing:
-        invocation.note(f"{display(target)}: nothing is known of key {display(key)}")
+        invocation.note(f"{display(target)}: key {display(key)} is unknown")
     return 1 if missing else 0

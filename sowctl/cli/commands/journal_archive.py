@@ -63,7 +63,7 @@ def run(
         configured = None if instance.log is None else instance.log.archive_directory
         there = url_of(to) if to is not None else configured if isinstance(configured, RemotePath) else None
         if verify and there is None:
-            raise UsageError("SOW-CLI-037", "--verify goes with --to", hint="sowctl journal check reads what lies here")
+            raise UsageError("SOW-CLI-037", "--verify requires --to", hint="sowctl journal check reads the files here")
         if there is None:
             moved = archive(instance, older_than=least, keep=keep, dry_run=dry_run)
         else:

@@ -45,13 +45,13 @@ def run(
             found = repair(instance, dry_run=True)
             if found.gaps or found.tail is not None:
                 torn = f", and {found.tail.size:,} torn bytes at the end" if found.tail is not None else ""
-                invocation.streams.confirm(f"cut {len(found.gaps):,} damaged stretches out of the journal{torn}")
+                invocation.streams.confirm(f"cut {len(found.gaps):,} damaged parts out of the journal{torn}")
         done = repair(instance, dry_run=dry_run)
     sink.write_rows(_rows(done))
     for finding in done.left:
         invocation.warn(finding.message, code=finding.id, place=str(finding.place), hint=finding.hint)
     if not done.gaps and done.tail is None and not done.left:
-        invocation.note("nothing is damaged, and nothing was done")
+        invocation.note("no damage found; nothing was changed")
     return 5 if done.left else 0
 
 

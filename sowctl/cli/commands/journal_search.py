@@ -99,9 +99,9 @@ def run(
     if isinstance(where, Path) and not where.is_dir():
         raise MissingError(
             "SOW-JRN-001",
-            f"{directory} is no directory, so that no journal is in it",
+            "not a directory, so it has no journal",
             place=directory,
-            hint="--regex PATTERN finds words in messages, --filter EXPR values of their fields, --key KEY a record",
+            hint="--regex PATTERN searches messages for text, --filter EXPR compares fields, --key KEY finds a record",
         )
     txids = numbers("--txid", txid)
     opening, closing = position(invocation, since), position(invocation, until)
@@ -139,6 +139,6 @@ def run(
                 fields = QueryOptions(filter=filter)
                 tell_unknown(instance, targets, asking.with_unknown(invocation, fields, None, strict=strict))
     if found.report.unreadable:
-        invocation.warn(f"{found.report.unreadable:,} messages cannot be read, so that no filter is true of them")
+        invocation.warn(f"{found.report.unreadable:,} invalid messages cannot match the filter")
     show_words(invocation, found.coverage, as_dict(found.report), summary)
     return 0

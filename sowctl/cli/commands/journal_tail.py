@@ -38,7 +38,7 @@ def run(
     """
     if follow and format in _WHOLE:
         raise UsageError(
-            "SOW-CLI-012", f"--follow and --format {format} exclude each other", hint="such as --format ndjson"
+            "SOW-CLI-012", f"--follow and --format {format} exclude each other", hint="use for example --format ndjson"
         )
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.upkeep.journal_tail import journal_follow, journal_tail

@@ -143,7 +143,7 @@ def _explain(invocation: Invocation, word: str) -> int:
 
     rule = find(word)
     if rule is None:
-        raise NegativeError("SOW-CLI-028", f"there is no rule {word}", hint=near(word) or "sowctl lint --list")
+        raise NegativeError("SOW-CLI-028", f"unknown rule {word}", hint=near(word) or "sowctl lint --list")
     import textwrap
 
     lines = [textwrap.fill(line, 100, subsequent_indent="  ") for line in explain(rule).splitlines()]

@@ -61,7 +61,7 @@ def run(
     from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
 
     if (begin or end) and not journal:
-        raise UsageError("SOW-CLI-076", "--from and --to choose journal entries", hint="add --journal")
+        raise UsageError("SOW-CLI-076", "--from and --to select journal entries", hint="add --journal")
     where = pipeline.output(
         output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
     )

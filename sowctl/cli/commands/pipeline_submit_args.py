@@ -55,7 +55,7 @@ def run(
     try:
         java = find_java(invocation.environ)
     except ConfigError as error:
-        invocation.note(f"the line names no Java: {error.message}")
+        invocation.note(f"the command line does not set Java: {error.message}")
     line = command_line(
         path,
         job,

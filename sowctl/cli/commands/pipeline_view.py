@@ -79,12 +79,12 @@ def run(
         wanted: View | AdHoc
         if len(found) == 1 and isinstance(found[0], View):
             if projection or grouping or join or filter:
-                raise UsageError("SOW-CLI-077", f"{source!r} is a view: it has its own projection and filter")
+                raise UsageError("SOW-CLI-077", f"{source!r} is a view, which has its own projection and filter")
             wanted = found[0]
         elif projection and grouping:
             wanted = AdHoc(source, tuple(projection), tuple(grouping), tuple(join or ()), filter, message_type)
         else:
-            what = f"{source!r} is no view" if source else "no view is named"
+            what = f"{source!r} is not a view" if source else "no view is given"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
         with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
             report = view(spark, instance, wanted, where, staging_directory=pipeline.directory(staging))

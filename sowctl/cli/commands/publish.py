@@ -193,15 +193,19 @@ def run(
     from sowctl.engine.verbs.publish import publish
 
     if rows and (files or framing or null):
-        raise UsageError("SOW-EXC-010", "--from takes no further files and no framing", hint="repeat --from")
+        raise UsageError("SOW-EXC-010", "--from cannot be combined with other files or a framing", hint="repeat --from")
     if not rows and (type or delimiter is not None or null_text):
         told = "--type" if type else "--null-text" if delimiter is None else "--delimiter"
-        raise UsageError("SOW-EXC-010", f"{told} says how the columns of files are read, so it goes with --from")
+        raise UsageError("SOW-EXC-010", f"{told} requires --from")
     reading = reading_of(type or (), delimiter, null_text or (), rows or ())
     # An envelope says for itself whether it is a delta.
     deltas = delta or framing == "envelope"
     if not deltas and (update_only or delta_null != "ignore"):
-        raise UsageError("SOW-CLI-040", "--update-only and --delta-null need --delta", hint="or envelopes of deltas")
+        raise UsageError(
+            "SOW-CLI-040",
+            "--update-only and --delta-null require --delta",
+            hint="add --delta, or use envelopes with deltas",
+        )
     options = PublishOptions(
         batch=batch,
         linger=seconds("--linger", linger),

@@ -115,7 +115,7 @@ def run(
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if analyze and not explain:
-        raise UsageError("SOW-CLI-031", "--analyze goes with --explain", hint="add --explain")
+        raise UsageError("SOW-CLI-031", "--analyze requires --explain", hint="add --explain")
     asked = QueryOptions(
         filter=filter if filter is not None else expression,
         order_by=order_by,

@@ -40,7 +40,7 @@ def run(
     try:
         pause = int(parse_seconds(delay) * 1_000_000)
     except ValueError as error:
-        raise UsageError("SOW-CLI-006", f"--delay: {error}", hint="such as 0, 500ms, 10s") from None
+        raise UsageError("SOW-CLI-006", f"--delay: {error}", hint="use for example 0, 500ms or 10s") from None
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         return settle(
             invocation,

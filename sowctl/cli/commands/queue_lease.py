@@ -60,5 +60,5 @@ def run(
             invocation.streams.stdout.flush()
             unprinted.pop_all()
     if not messages:
-        invocation.note("nothing is ready")
+        invocation.note("no message is ready")
     return 0 if messages else 1

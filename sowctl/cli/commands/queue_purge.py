@@ -33,9 +33,9 @@ def run(
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         depth = depth_of(queue)
         count = depth.dead if dead else depth.pending - depth.leased
-        what = "dead messages" if dead else "messages"
+        what = "dead letters" if dead else "messages"
         if invocation.streams.must_ask(yes=yes, look="sowctl queue peek"):
-            invocation.streams.confirm(f"drop {count:,} {what} of queue {display(name)}")
+            invocation.streams.confirm(f"remove {count:,} {what} from queue {display(name)}")
         gone = queue.bury() if dead else queue.purge()
-    invocation.note(f"{gone:,} {what} dropped")
+    invocation.note(f"{gone:,} {what} removed")
     return 0

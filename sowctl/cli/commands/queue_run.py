@@ -76,9 +76,7 @@ def run(
     --dead-letter topic stays in the queue.
     """
     if not command:
-        raise UsageError(
-            "SOW-QUE-012", "there is no command to run", hint="write it last: sowctl queue run NAME -- COMMAND"
-        )
+        raise UsageError("SOW-QUE-012", "a command is required", hint="give it last: sowctl queue run NAME -- COMMAND")
     import os
 
     from sowctl.engine.queues.worker import Worker, WorkOptions
@@ -88,7 +86,7 @@ def run(
     try:
         pause = parse_seconds(backoff)
     except ValueError as error:
-        raise UsageError("SOW-CLI-006", f"--backoff: {error}", hint="such as 0, 500ms, 10s") from None
+        raise UsageError("SOW-CLI-006", f"--backoff: {error}", hint="use for example 0, 500ms or 10s") from None
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         options = WorkOptions(
             command,
@@ -102,7 +100,7 @@ def run(
             line.tell if (line := _StatusLine(invocation, queue)).is_shown else None,
         )
         if batch > (most := queue.queue.max_per_subscription_backlog):
-            invocation.note(f"--batch {batch:,}: MaxPerSubscriptionBacklog lets a command have {most:,} at most")
+            invocation.note(f"--batch {batch:,} exceeds the MaxPerSubscriptionBacklog of {most:,}")
         work = Worker(queue, options)
         is_done = False
         try:
@@ -169,8 +167,8 @@ def _publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callable[[li
     if queue.takes(letters.label, letters.message_type):
         raise UsageError(
             "SOW-QUE-016",
-            f"the queue takes messages of {letters.label!r}: its dead messages would come back for ever",
-            hint="name a topic of its own, which UnderlyingTopic does not match",
+            f"messages of {letters.label!r} enter the same queue: its dead letters would return forever",
+            hint="name a separate topic that UnderlyingTopic does not match",
         )
 
     def bury(payloads: list[bytes]) -> None:

@@ -71,8 +71,8 @@ def run(
     if until is not None and not (into or verify):
         raise UsageError(
             "SOW-CLI-015",
-            "--until would put stores behind their journal",
-            hint="give --into DIR for new stores, or --verify",
+            "--until would rebuild live stores at an earlier position",
+            hint="add --into DIR for new stores, or --verify",
         )
     from sowctl.cli.io.loaded import follow
     from sowctl.cli.io.reporting import show_report

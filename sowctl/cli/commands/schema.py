@@ -86,7 +86,7 @@ def run(
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if (json_schema or ddl) and (format is not None or columns is not None or json_schema is ddl):
         name = "--json-schema" if json_schema else "--ddl"
-        raise UsageError("SOW-CLI-012", f"{name} is a format of its own", hint="leave the other one out")
+        raise UsageError("SOW-CLI-012", f"{name} is itself an output format", hint="remove --format")
     share = share_of(sample)
     chosen = "ndjson" if json_schema or ddl else format
     sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force))
@@ -101,7 +101,7 @@ def run(
     for report in reports:
         tell(invocation, report)
         if report.left_out:
-            invocation.warn(f"{report.topic}: more than {MOST_PATHS:,} paths; those that came later are left out")
+            invocation.warn(f"{report.topic}: more than {MOST_PATHS:,} paths; later ones are not included")
     if json_schema:
         documents = [json_schema_of(report.root, report.topic) for report in reports]
         sink.write_rows(documents)

@@ -47,8 +47,8 @@ def run(
             raise
         raise missing_package(
             "SOW-CLI-104",
-            "the shell at a terminal needs the package prompt_toolkit, which is not installed",
+            "the interactive shell requires the package prompt_toolkit, which is not installed",
             "tui",
-            more="commands from a pipe need no package: sowctl shell < FILE",
+            more="reading commands from a pipe does not require it: sowctl shell < FILE",
         ) from None
     return converse(invocation)

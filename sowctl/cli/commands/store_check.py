@@ -73,5 +73,5 @@ def _amount(text: str | None) -> tuple[float | None, tuple[int, int] | None]:
     except ValueError:
         pass
     raise UsageError(
-        "SOW-CLI-079", f"--read-data {text}: this is no share", hint="give a percentage, 10%, or a part, 2/5"
+        "SOW-CLI-079", f"--read-data {text} is not a share", hint="give a percentage such as 10%, or a part such as 2/5"
     )

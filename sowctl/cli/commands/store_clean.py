@@ -33,7 +33,5 @@ def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False
     sink.write_rows(as_dict(one) for one in gone)
     what = "would be removed" if dry_run else "removed"
     files = "1 file" if len(gone) == 1 else f"{len(gone)} files"
-    invocation.note(
-        f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "nothing was left behind"
-    )
+    invocation.note(f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "no leftover files")
     return 0

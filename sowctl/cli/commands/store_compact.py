@@ -46,7 +46,9 @@ def run(
 
     check_report_options(summary, format)
     if not 0 <= min_free <= 100:
-        raise UsageError("SOW-CLI-079", f"--min-free {min_free} is no percentage", hint="give a number from 0 to 100")
+        raise UsageError(
+            "SOW-CLI-079", f"--min-free {min_free} is not a percentage", hint="give a number from 0 to 100"
+        )
     with invocation.open_instance(*(targets or ())) as instance:
         chosen = [target for text in targets or () for target in resolve(instance, text)]
         if not targets:
@@ -60,5 +62,5 @@ def run(
             if reports:
                 show_reports(invocation, reports, summary, format)
     if not reports:
-        invocation.note("there is no store to compact")
+        invocation.note("no store to compact")
     return 0

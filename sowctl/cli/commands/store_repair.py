@@ -43,7 +43,7 @@ def run(
     from sowctl.output.reports import as_dict
 
     if not dry_run and invocation.streams.must_ask(yes=yes):
-        invocation.streams.confirm("put repaired files in the place of damaged stores (these are kept beside them)")
+        invocation.streams.confirm("replace damaged stores with repaired ones (the damaged files are kept beside them)")
     sink = Sink(invocation, Choice(format))
     status = 0
     with invocation.open_instance(*(targets or ())) as instance:
@@ -56,5 +56,5 @@ def run(
         show_report(invocation, one.report, summary)
         status = 5 if not one.report.complete else status
     if not done:
-        invocation.note("there is no store to repair")
+        invocation.note("no store to repair")
     return status

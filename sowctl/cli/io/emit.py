@@ -157,7 +157,7 @@ class Sink:
         from difflib import get_close_matches
 
         near = get_close_matches(column.names[0], members, n=1)
-        meant = f"did you mean /{near[0]}?" if near else "there are " + ", ".join(f"/{name}" for name in members)
+        meant = f"did you mean /{near[0]}?" if near else "columns: " + ", ".join(f"/{name}" for name in members)
         self.invocation.note(f"no row has a column {column}; {meant}")
 
 

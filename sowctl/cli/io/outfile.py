@@ -16,7 +16,7 @@ from sowctl.seam import Seam
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked."""
     if not force and path.is_file():
-        raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint="give --force to replace it")
+        raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint="use --force to replace it")
 
 
 @contextmanager

@@ -89,7 +89,7 @@ class RefusedWarnings:
     """A warning for each refused message, of the first :data:`WARNINGS` of a run, and in the end how many more there
     were; with --verbose for every one. A context manager. ``kept``: how to keep them all, for the last words."""
 
-    def __init__(self, invocation: Invocation, kept: str = "--verbose shows them all") -> None:
+    def __init__(self, invocation: Invocation, kept: str = "--verbose prints all messages") -> None:
         self.count = 0
         self._invocation = invocation
         self._kept = kept
@@ -109,7 +109,7 @@ class RefusedWarnings:
         more = self.count - WARNINGS
         if more > 0 and not self._invocation.settings.verbose:
             words = "one more message was" if more == 1 else f"{more:,} more messages were"
-            self._invocation.warn(f"{words} refused", hint=self._kept, refused=self.count)
+            self._invocation.warn(f"{words} rejected", hint=self._kept, refused=self.count)
 
 
 def show_report(invocation: Invocation, report: object, summary: str | None) -> None:

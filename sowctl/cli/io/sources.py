@@ -37,7 +37,7 @@ def open_all(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str
             if is_terminal(invocation.streams.stdin):
                 invocation.note("reading messages from the terminal; end with Ctrl-D")
             if isinstance(invocation.streams.stdin, ClosedInput):
-                invocation.note("standard input is closed, so there are no messages in it")
+                invocation.note("standard input is closed: no messages were read")
             yield STDIN, invocation.streams.stdin
         else:
             with opened(name) as stream:
@@ -50,7 +50,7 @@ def _opened(name: str) -> BinaryIO:
         return Path(name).open("rb")
     except FileNotFoundError:
         hint = "give the path of a file, or - for standard input"
-        raise MissingError("SOW-CLI-062", "there is no such file", place=name, hint=hint) from None
+        raise MissingError("SOW-CLI-062", "the file does not exist", place=name, hint=hint) from None
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _unpacked(stream: BinaryIO, name: str, magic: bytes, make: Callable[[], Any]
                         padding = data.strip(b"\0")
                     if padding:
                         at = place - len(data.lstrip(b"\0"))
-                        raise OSError(EIO, f"behind the {name} data, which end well, there are other bytes at {at}")
+                        raise OSError(EIO, f"unexpected bytes at {at}, after the end of the {name} data")
                     return
                 member = make()
             if part := member.decompress(data):
@@ -122,7 +122,7 @@ def _unpacked(stream: BinaryIO, name: str, magic: bytes, make: Callable[[], Any]
             data = member.unused_data if member.eof else b""
             member = None if member.eof else member
     if member is not None:
-        raise OSError(EIO, f"the {name} data end within a member: the file was cut")
+        raise OSError(EIO, f"the {name} data are truncated")
 
 
 def _is_skipped(name: str, data: bytes) -> bool:
@@ -149,7 +149,7 @@ class UnpackedInput(RawIOBase):
             data = self._rest or self._next(len(buffer))
         except self._failures as problem:
             known = isinstance(problem, OSError) and problem.strerror
-            raise OSError(EIO, known or f"the packed data are damaged: {problem}") from None
+            raise OSError(EIO, known or f"the compressed data are damaged: {problem}") from None
         taken, self._rest = data[: len(buffer)], data[len(buffer) :]
         buffer[: len(taken)] = taken
         return len(taken)
@@ -247,9 +247,9 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
     for magic, name in _FILES:
         if data.startswith(magic):
             parquet = name == "Parquet" and refused.source != STDIN
-            return f"this looks like {name}, which {'publish --from' if parquet else 'sowctl pipeline load'} reads"
+            return f"this looks like {name}; read it with {('publish --from' if parquet else 'sowctl pipeline load')}"
     if refused.code == RETURNS_ALONE or (kind in ("json", "xml", None) and b"\r" in data.strip()):
-        return f"if lines end in carriage returns alone: {_through(refused, _WITH_FEEDS, command, '< ')}"
+        return f"if lines end in carriage returns: {_through(refused, _WITH_FEEDS, command, '< ')}"
     if kind not in ("json", None):
         return None
     text = data.lstrip()
@@ -257,14 +257,14 @@ def foreign(refused: Rejected, kind: str | None, command: str) -> str | None:
         array = _through(refused, "jq -c '.[]'", command)
         return f"if this is a JSON array of messages: {array}"
     if text.startswith(b"{") and refused.column is not None and refused.column > len(data.decode(errors="replace")):
-        return f"if messages go over several lines: {_through(refused, 'jq -c .', command)}"
+        return f"if a message spans several lines: {_through(refused, 'jq -c .', command)}"
     import shlex
 
     if refused.code == "SOW-PUB-002" and is_envelope(text):
         source = "" if refused.source == STDIN else f" < {shlex.quote(refused.source)}"
-        return f"these look like envelopes, as --meta writes them: sowctl {command} --framing envelope{source}"
+        return f"these look like envelopes, as printed by --meta: sowctl {command} --framing envelope{source}"
     if b"," in text and text[:1] not in b'{"':
-        return "if this is CSV: sowctl publish --from reads it, each row as a message"
+        return "if this is CSV, read it with sowctl publish --from, which converts each row to a message"
     return None
 
 

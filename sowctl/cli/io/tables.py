@@ -31,10 +31,17 @@ def format_of(name: str) -> str:
     ending = parts[-1] if len(parts) > 1 else ""
     known = (*TEXTS, *LINES) if packed else (*TEXTS, *COLUMNS, *LINES)
     if ending not in known:
-        hint = "one of " + ", ".join("." + one for one in known) + ("" if packed else "; behind texts .gz or .zst")
+        hint = (
+            "one of "
+            + ", ".join("." + one for one in known)
+            + ("" if packed else "; text files may end with .gz or .zst")
+        )
         if name == "-" or name.startswith("/dev/"):
-            hint = "the ending says how rows are written, so write them to a file; lines of JSON need no --from"
-        raise UsageError("SOW-EXC-002", f"no rows are read from a file with the ending of {name!r}", hint=hint)
+            hint = (
+                "the end of the file name selects the format, so write the rows to a file; JSON lines "
+                "do not require --from"
+            )
+        raise UsageError("SOW-EXC-002", f"unsupported file name extension of {name!r}", hint=hint)
     return ending
 
 
@@ -46,14 +53,16 @@ def types_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     for text in texts:
         column, _, kind = text.rpartition("=")
         if not column or kind not in KINDS:
-            hint = f"such as --type qty=integer; types: {', '.join(KINDS)}"
-            raise UsageError("SOW-EXC-010", f"--type {text!r} names no column and type", hint=hint)
+            hint = f"use for example --type qty=integer; types: {', '.join(KINDS)}"
+            raise UsageError("SOW-EXC-010", f"--type {text!r} is not COLUMN=TYPE", hint=hint)
         if "," in column and "=" in column:
-            hint = "give --type once for each column: --type id=integer --type qty=integer"
+            hint = "give --type once per column: --type id=integer --type qty=integer"
             raise UsageError("SOW-EXC-010", f"--type {text!r} names several columns", hint=hint)
         found[column.removeprefix("/")] = kind
     if found and not all(format_of(name) in TEXTS for name in names):
-        raise UsageError("SOW-EXC-010", "--type is for csv and tsv: other files say the types of their columns")
+        raise UsageError(
+            "SOW-EXC-010", "--type is only for csv and tsv: other files declare the types of their columns"
+        )
     return found
 
 
@@ -71,11 +80,11 @@ def reading_of(types: Sequence[str], delimiter: str | None, nulls: Sequence[str]
     if delimiter is not None:
         delimiter = _DELIMITERS.get(delimiter, delimiter)
         if len(delimiter) != 1 or delimiter in _NO_DELIMITERS:
-            words = f"--delimiter {delimiter!r} is not one character that can stand between cells"
-            raise UsageError("SOW-EXC-010", words, hint="such as ';', '|' or tab")
+            words = f"--delimiter {delimiter!r} is not a single valid character"
+            raise UsageError("SOW-EXC-010", words, hint="use for example ';', '|' or tab")
     options = [name for name, given in (("--delimiter", delimiter is not None), ("--null-text", nulls)) if given]
     if options and not all(format_of(name) in TEXTS for name in names):
-        raise UsageError("SOW-EXC-010", f"{options[0]} is for csv and tsv: other files separate columns themselves")
+        raise UsageError("SOW-EXC-010", f"{options[0]} is only for csv and tsv: other files do not require it")
     return Reading(types_of(types, names), delimiter, nulls)
 
 
@@ -99,11 +108,11 @@ def row_sources(
         with opened(name) as stream:
             if ending in LINES:
                 if not kind.json_text:
-                    raise UsageError("SOW-EXC-010", f"lines of JSON are no messages of type {kind.name}")
+                    raise UsageError("SOW-EXC-010", f"JSON lines are not messages of type {kind.name}")
                 yield name, FrameReader(stream, "lines", name=name, kind=kind.kind)
                 continue
             if not kind.constructible and ending in TEXTS:
-                raise UsageError("SOW-EXC-010", f"messages of type {kind.name} cannot be made of columns")
+                raise UsageError("SOW-EXC-010", f"messages of type {kind.name} cannot be constructed from columns")
             if ending in TEXTS:
                 separator = reading.delimiter or ("\t" if ending == "tsv" else ",")
                 dialect = Dialect(separator, ending != "tsv", frozenset(("", *reading.nulls)))

@@ -55,7 +55,7 @@ def find(words: Sequence[str]) -> pages.ManualPage | Path:
         for section in sections:
             if (path := _installed(f"{full}.{section}")) is not None:
                 return path
-    raise MissingError("SOW-CLI-020", f"there is no page {' '.join(words)!r}", hint="sowctl man lists the commands")
+    raise MissingError("SOW-CLI-020", f"no page named {' '.join(words)!r}", hint="sowctl man lists the commands")
 
 
 def formatted(source: pages.ManualPage | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:

@@ -170,11 +170,11 @@ def goes_on(text: str) -> bool:
 
 def unfinished(text: str) -> UsageError:
     """The error of a command whose quotation mark is open where the input ends; its first line is shown."""
-    words = "the last command is not finished: a quotation mark is open, or a backslash ends its line"
+    words = "incomplete last command: a quote is open, or the line ends with a backslash"
     if lines := text.rstrip("\n").count("\n"):
-        words += f"; {lines:,} more lines belong to it" if lines > 1 else "; the next line belongs to it"
+        words += f"; it includes {lines:,} more lines" if lines > 1 else "; it includes the next line"
     excerpt = text.partition("\n")[0][:_SHOWN]
-    return UsageError("SOW-CLI-102", words, hint="end the quotation with the mark that began it", excerpt=excerpt)
+    return UsageError("SOW-CLI-102", words, hint="close the quote with the same character", excerpt=excerpt)
 
 
 def _no_shell(text: str, at: int) -> UsageError:
@@ -182,7 +182,7 @@ def _no_shell(text: str, at: int) -> UsageError:
     line = text[begin:].partition("\n")[0]
     return UsageError(
         "SOW-CLI-102",
-        f"'{text[at]}' outside of quotation marks is no part of a command here",
-        hint="put filters into quotation marks; --output FILE writes into a file",
+        f"unexpected '{text[at]}' outside of quotes",
+        hint="quote filters; to write into a file, use --output FILE",
         excerpt=f"{line}\n{' ' * (at - begin)}^",
     )

@@ -93,7 +93,7 @@ def _history(invocation: Invocation) -> History:
         # Filters tell of data: nobody else reads them.
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        invocation.note(f"no history is kept: {display(str(path))}: {error.strerror}")
+        invocation.note(f"the command history is not saved: {display(str(path))}: {error.strerror}")
         return InMemoryHistory()
     return _Remembered(str(path))
 

@@ -58,7 +58,7 @@ class Runner:
         try:
             words = _without_name(words_of(text))
             if words[:1] == ["shell"]:
-                raise UsageError("SOW-CLI-103", "this is the shell already", hint="'exit' leaves it")
+                raise UsageError("SOW-CLI-103", "the shell is already running", hint="to leave it, use 'exit'")
         except Unfinished:
             return self._refused(unfinished(text))
         except SowError as error:

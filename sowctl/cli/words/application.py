@@ -96,7 +96,7 @@ def _parser(parameter: Parameter) -> Callable[[str], Any] | None:
             # What another tool calls so comes before a word that is spelled alike: jsonl is ndjson, and not json.
             told = VALUES.get(text.lower())
             meant = [told] if told in choices else get_close_matches(text, choices, n=1)
-            known = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(choices)}"
+            known = f"did you mean {meant[0]}?" if meant else f"use one of {', '.join(choices)}"
             raise typer.BadParameter(f"'{text}'; {known}")
 
         return choose
@@ -116,14 +116,14 @@ def _parser(parameter: Parameter) -> Callable[[str], Any] | None:
 
 
 def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
-    hint = f"{name} --help lists what it takes"
+    hint = f"{name} --help lists the options"
     declared = [parameter.declared for parameter in parameters]
     places = {one.metavar for one in declared if isinstance(one, Argument)}
     words = [word for one in declared if isinstance(one, Option) for word in one.names]
     if _EXTRA.match(text) and "--filter" in words and "FILTER" not in places:
-        hint = f"a filter follows the word --filter; {hint}"
+        hint = f"give a filter with --filter; {hint}"
     if _EXTRA.match(text) and name == "sowctl shell":
-        hint = "it reads commands from standard input: sowctl shell < FILE"
+        hint = "pass commands on standard input: sowctl shell < FILE"
     if match := _UNKNOWN.match(text):
         # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
         text = text[: match.end("name")]
@@ -131,6 +131,6 @@ def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
             hint = f"did you mean {' or '.join(meant)}?"
         elif not match["name"].lstrip("-")[:1].isalpha():
             # Such as the expression -5 % 3: no option has such a name.
-            hint = f"an argument that begins with - follows the word --; {hint}"
+            hint = f"give an argument that begins with - after the word --; {hint}"
     text = text.strip().rstrip(".")
     return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)

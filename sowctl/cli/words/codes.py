@@ -24,23 +24,23 @@ _CODE = re.compile(r"(?:sow-)?[a-z]{3}-\d+|[a-z]?\d+")
 RULES_PAGE = "sowctl-lint(7)"
 EXITS: tuple[tuple[int, str], ...] = (
     (0, "Done."),
-    (1, "The asked condition is false: findings, differences, no such key."),
-    (2, "Wrong usage: an unknown option, a value out of range, a filter that cannot be read."),
-    (3, "Done, but some input messages were refused, or entries were left out."),
-    (4, "The configuration cannot be used."),
+    (1, "The condition is false: findings, differences, no such key."),
+    (2, "Wrong usage: an unknown option, a value out of range, an invalid filter."),
+    (3, "Done, but some input messages were rejected, or some entries were not restored."),
+    (4, "The configuration is invalid or unsuitable."),
     (5, "Stored data is damaged."),
-    (6, "The operating system refused: full disk, permission, input/output error."),
-    (7, "A safety limit was hit."),
-    (8, "Refused: needs --yes or --force, is read-only, or belongs to another definition."),
-    (9, "Written by a newer format."),
+    (6, "The operating system reported an error: full disk, permission, input/output error."),
+    (7, "A safety limit was exceeded."),
+    (8, "Refused: requires --yes or --force, is read-only, or belongs to another definition."),
+    (9, "The file has a newer format."),
     (10, "The store, journal or topic does not exist."),
     (11, "Another process held a lock for longer than --lock-wait."),
-    (12, "A package of an extra is not installed."),
+    (12, "A package of an optional extra is not installed."),
     (70, "A bug in sowctl."),
-    (124, "The time of --timeout is over; ended as an interrupt would."),
+    (124, "The time limit of --timeout was reached; the command was interrupted."),
     (129, "Hung up (SIGHUP)."),
     (130, "Interrupted (SIGINT)."),
-    (141, "The reader of standard output went away (SIGPIPE)."),
+    (141, "The reader of standard output closed it (SIGPIPE)."),
     (143, "Terminated (SIGTERM)."),
 )
 """The exit statuses, as a published table; a test compares it with the classes of errors."""
@@ -91,7 +91,7 @@ def meant(word: str) -> list[str]:
         found = [code for code in codes if code.startswith(f"SOW-{match[1]}")]
         if found:
             return found
-    raise UsageError("SOW-CLI-092", f"there is no code {word!r}", hint=_near(upper, codes))
+    raise UsageError("SOW-CLI-092", f"unknown code {word!r}", hint=_near(upper, codes))
 
 
 def search(words: Sequence[str]) -> list[str]:

@@ -75,7 +75,7 @@ class Argument(Struct, frozen=True):
 def read_number(declared: Option | Argument, text: str) -> int:
     """The whole number in the text of a value. Raises ValueError, with the bounds, for any other text."""
     least, most = (declared.minimum, declared.maximum) if isinstance(declared, Option) else (0, MAX_COUNT)
-    bounds = f"it must be a whole number from {least} to {most}"
+    bounds = f"it must be an integer from {least} to {most}"
     digits = _NUMBER.fullmatch(text)
     if digits is None or not least <= (number := int(digits[1] + digits[2])) <= most:
         raise ValueError(f"'{text if len(text) <= 60 else text[:60] + '...'}'; {bounds}")

@@ -112,7 +112,7 @@ def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
     if word in table.PREFIXES:
         names = [command.words[1] for command in table.members(word)]
         if not rest or rest[0].startswith("-"):
-            raise UsageError("SOW-CLI-002", f"{word} needs one of: {', '.join(names)}", hint=f"sowctl {word} --help")
+            raise UsageError("SOW-CLI-002", f"{word} requires one of: {', '.join(names)}", hint=f"sowctl {word} --help")
         second, rest = rest[0], rest[1:]
         found = table.find((word, second))
         if found is None:
@@ -138,7 +138,7 @@ def _unknown(word: str, known: Sequence[str], front: str = "") -> UsageError:
     else:
         # Topics are operands, not commands: a user who types a topic's name alone wants to see its records.
         hint = f"sowctl --help lists the commands; the records of a topic of this name: sowctl query {word}"
-    return UsageError("SOW-CLI-001", f"there is no command '{front}{word}'", hint=hint)
+    return UsageError("SOW-CLI-001", f"unknown command '{front}{word}'", hint=hint)
 
 
 def _overview(invocation: Invocation, leading: list[str], rest: list[str], *, asked: bool) -> int:

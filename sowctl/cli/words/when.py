@@ -69,9 +69,11 @@ def numbers(name: str, text: str | None, only: str = "both") -> tuple[int, int] 
     low, colon, high = text.partition(":")
     first, last = whole_number(low), whole_number(high if colon else low)
     if not first or last is None:
-        raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="such as 10 or 1000:1010")
+        raise UsageError("SOW-CLI-018", f"{name} {text!r} is not a range", hint="use for example 10 or 1000:1010")
     if last < first:
-        raise UsageError("SOW-CLI-018", f"{name} {text} is empty: it ends before it begins", hint="such as 1000:1010")
+        raise UsageError(
+            "SOW-CLI-018", f"{name} {text} is empty: it ends before it starts", hint="use for example 1000:1010"
+        )
     return (1 if only == "last" and not colon else first), last
 
 
@@ -84,12 +86,12 @@ def sow_keys(texts: Sequence[str] | None) -> tuple[str, ...]:
 
 def seconds(name: str, text: str | None) -> float | None:
     """An interval such as ``5m`` in seconds. Raises UsageError ``SOW-CLI-022``."""
-    return _number(name, text, parse_seconds, "such as 30, 500ms, 5m, 2h")
+    return _number(name, text, parse_seconds, "use for example 30, 500ms, 5m or 2h")
 
 
 def size(name: str, text: str | None) -> int | None:
     """A size such as ``64MB`` in bytes. Raises UsageError ``SOW-CLI-022``."""
-    return _number(name, text, parse_size, "such as 4096, 64KB, 10MB")
+    return _number(name, text, parse_size, "use for example 4096, 64KB or 10MB")
 
 
 def _number(name: str, text: str | None, parse: Callable[[str], T], hint: str) -> T | None:

@@ -123,7 +123,7 @@ def _java(environment: Mapping[str, str]) -> Check:
 def _instance(invocation: Invocation) -> Iterator[Check]:
     """The configuration and the directories that it names."""
     if not invocation.has_config():
-        hint = "give --config FILE or set SOWCTL_CONFIG; 'sowctl demo' makes an instance to try"
+        hint = "use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance"
         yield Check("configuration", "absent", f"none in {Path.cwd()}", hint)
         return
     try:
@@ -166,7 +166,10 @@ def _going_on(what: str, looking: Iterator[Check]) -> Iterator[Check]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
         yield Check(
-            what, "problem", f"{place}{error.strerror or error}", "see who owns it: ls -l; and run doctor again"
+            what,
+            "problem",
+            f"{place}{error.strerror or error}",
+            "check the owner and permissions with ls -l, and run doctor again",
         )
 
 
@@ -193,11 +196,11 @@ def _conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
             yield Check(name, "problem", error.message, error.hint)
             continue
         if state.kept is None:
-            yield Check(name, "ok", "no state is kept")
+            yield Check(name, "ok", "no saved state")
             continue
         txids = "1 txid" if state.behind == 1 else f"{state.behind:,} txids"
         behind = f", {txids} behind the log" if state.behind else ""
-        words = f"{state.messages:,} messages, {state.pending:,} pending, kept at {format_time(state.kept.clock)}"
+        words = f"{state.messages:,} messages, {state.pending:,} pending, saved at {format_time(state.kept.clock)}"
         yield Check(name, "ok", words + behind)
 
 
@@ -228,22 +231,26 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
     # A directory that is made when it is needed is judged by the one that it would be made in.
     while not there.exists() and there != there.parent:
         there = there.parent
-    missing = "" if there == directory else ", will be made"
+    missing = "" if there == directory else ", will be created"
     if not there.is_dir():
-        return Check(name, "problem", f"{directory}: {there} is no directory", "move it, or change the configuration")
+        return Check(
+            name, "problem", f"{directory}: {there} is not a directory", "move it, or change the configuration"
+        )
     if not os.access(there, os.R_OK | os.X_OK):
-        return Check(name, "problem", f"{directory}: {there} may not be read", "see who may: ls -ld")
+        return Check(
+            name, "problem", f"{directory}: {there} is not readable", "check the owner and permissions: ls -ld"
+        )
     if (limited := _limited(stores, journals)) is not None:
         return Check(name, "problem", f"{directory}: {limited[0]}", limited[1])
     if not os.access(there, os.W_OK):
-        hint = "reading commands work; writing needs permission"
-        return Check(name, "problem", f"{directory}: {there} may not be written", hint)
+        hint = "commands that read work; commands that write need permission"
+        return Check(name, "problem", f"{directory}: {there} is not writable", hint)
     facts = os.statvfs(there)
     # What this user may take: file systems keep a share back.
     free = facts.f_bavail * facts.f_frsize
     detail = f"{directory}: usable{missing}, {format_bytes(free)} free"
     if free < _SCARCE:
-        return Check(name, "problem", detail, "make room: a full disk ends every write with status 6")
+        return Check(name, "problem", detail, "free space: on a full disk, every write ends with status 6")
     return Check(name, "ok", detail)
 
 
@@ -254,13 +261,16 @@ def _limited(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str
     found = [("write" if os.access(path, os.R_OK) else "none", path.name) for path in journals]
     worst: dict[str, str] = dict(found + [(access_of(path), path.name) for path in stores])
     if "none" in worst:
-        return f"{worst['none']} may not be read", "commands that read it end with status 6: see who may, ls -l"
+        return (
+            f"{worst['none']} is not readable",
+            "commands that read it end with status 6; check the owner and permissions: ls -l",
+        )
     if "unlocked" in worst:
         return (
-            f"the lock files of {worst['unlocked']} may not be written",
-            "reading commands work, without locks: they end with status 11 where another process writes meanwhile; "
-            "writing needs permission",
+            f"the lock files of {worst['unlocked']} are not writable",
+            "commands that read work without locks, and end with status 11 if another process "
+            "writes during the read; commands that write need permission",
         )
     if "read" in worst:
-        return f"{worst['read']} may not be written", "reading commands work; writing needs permission"
+        return f"{worst['read']} is not writable", "commands that read work; commands that write need permission"
     return None

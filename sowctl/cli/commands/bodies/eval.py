@@ -83,8 +83,8 @@ def _type(invocation: Invocation, name: str) -> MessageType:
             if name in instance.config.types or name in type_names():
                 return instance.type_of(name)
     known = ", ".join(type_names())
-    hint = f"known types: {known}; with --config also those of its MessageTypes"
-    raise UsageError("SOW-CLI-026", f"there is no message type {name!r}", hint=hint)
+    hint = f"message types: {known}; with --config also those of its MessageTypes"
+    raise UsageError("SOW-CLI-026", f"unknown message type {name!r}", hint=hint)
 
 
 def _parts(

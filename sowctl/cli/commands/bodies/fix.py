@@ -29,7 +29,7 @@ def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: 
         try:
             text = before.decode()
         except UnicodeDecodeError:
-            invocation.note(f"{path}: left as it is; only files in UTF-8 are mended")
+            invocation.note(f"{path}: unchanged; only UTF-8 files can be fixed")
             continue
         found = fixed(text, str(path), partial(_judged, judge, path))
         total.update(found.mended)
@@ -38,7 +38,7 @@ def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: 
         elif found.mended:
             _print(invocation, path, text, found.text)
     if not total:
-        invocation.note("nothing to mend: no finding has one safe answer")
+        invocation.note("nothing to fix: no finding has one safe fix")
     return bool(total)
 
 
@@ -49,7 +49,7 @@ def _judged(judge: Judge, path: Path, text: str) -> Sequence[Finding]:
 def refuse_input(files: Sequence[str]) -> None:
     """Raises UsageError ``SOW-CLI-093`` where one of the files is standard input, which cannot be written back."""
     if "-" in files:
-        raise UsageError("SOW-CLI-093", "standard input cannot be mended in place", hint="name the file")
+        raise UsageError("SOW-CLI-093", "standard input cannot be changed in place", hint="name a file")
 
 
 def _write(invocation: Invocation, path: Path, found: Fixed) -> None:
@@ -59,7 +59,7 @@ def _write(invocation: Invocation, path: Path, found: Fixed) -> None:
     with whole_file(path.resolve(), force=True, seam=invocation.seam) as stream:
         stream.write(found.text.encode())
     words = ", ".join(f"{rule} {count}" if count > 1 else rule for rule, count in sorted(found.mended.items()))
-    invocation.note(f"{path}: mended {words}")
+    invocation.note(f"{path}: fixed {words}")
 
 
 def _print(invocation: Invocation, path: Path, before: str, after: str) -> None:

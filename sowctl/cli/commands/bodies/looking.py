@@ -106,7 +106,9 @@ def share_of(text: str | None) -> SampleShare:
             return SampleShare(most=most)
     except ValueError:
         pass
-    raise UsageError("SOW-STA-002", f"--sample {text!r} is no part of the records", hint="such as 10000 or 5%")
+    raise UsageError(
+        "SOW-STA-002", f"--sample {text!r} is neither a number nor a percentage", hint="use for example 10000 or 5%"
+    )
 
 
 def tell(invocation: Invocation, report: SchemaReport | StatsReport) -> None:
@@ -117,7 +119,7 @@ def tell(invocation: Invocation, report: SchemaReport | StatsReport) -> None:
         words = f"{report.topic}: a sample of {report.looked_at:,} of {counted}"
     invocation.note(words)
     if report.unreadable:
-        invocation.warn(f"{report.topic}: {report.unreadable:,} messages cannot be read, and are not in these figures")
+        invocation.warn(f"{report.topic}: {report.unreadable:,} invalid messages are not included")
 
 
 def path_row(report: SchemaReport, facts: PathFacts, *, brief: bool) -> dict[str, Any]:

@@ -321,7 +321,7 @@ def in_words(report: JobReport) -> str:
     if report.rejected:
         counts.append(f"{report.rejected:,} rejected")
     if duplicates := report.details.get("commit", {}).get("duplicates"):
-        counts.append(f"{duplicates:,} duplicates: the publisher had got as far before")
+        counts.append(f"{duplicates:,} duplicates that the publisher had already sent")
     lasted = format_duration(report.seconds)
     volume = f"{format_bytes(report.bytes)} in {lasted}" if report.bytes else lasted
     where = f"; {display(report.output)}" if report.output else ""

@@ -144,8 +144,8 @@ def kept(
     if keeping.store_config is None and any(topic.label == keeping.store for topic in topics):
         raise UsageError(
             "SOW-BKM-009",
-            f"{keeping.store!r} is followed, and every place stored there would be news",
-            hint="follow other topics, or keep places elsewhere",
+            f"{keeping.store!r} is in the subscription, so each stored position would be a new message",
+            hint="subscribe to other topics, or store positions elsewhere",
         )
     of = instance if keeping.store_config is None else invocation.open_other(Path(keeping.store_config))
     # One without an id gets one that it has again the next time.
@@ -176,9 +176,9 @@ def kept(
 def _check(keeping: PlaceOptions) -> None:
     wrong = None
     if keeping.store is None and (keeping.client or keeping.sub_id or keeping.store_config or keeping.commit):
-        wrong = "there is no bookmark store", "add --store"
+        wrong = "no bookmark store is given", "add --store"
     elif (keeping.ack or keeping.every is not None) and not keeping.commit:
-        wrong = "nothing is to be stored", "add --commit"
+        wrong = "no position is stored", "add --commit"
     if wrong is not None:
         raise UsageError("SOW-CLI-033", wrong[0], hint=wrong[1])
 

@@ -85,7 +85,7 @@ class Publishing:
         self._rows = False
         self._path = rejects
         self._file: BinaryIO | None = None
-        self._warnings = RefusedWarnings(invocation, "--rejects FILE keeps them all; --verbose shows them all")
+        self._warnings = RefusedWarnings(invocation, "--rejects FILE saves them; --verbose prints all messages")
         self._last: Rejected | None = None
         self.rejects = 0
         self._started = self._drawn = time.monotonic()
@@ -132,7 +132,7 @@ class Publishing:
     ) -> Iterator[tuple[str, MessageSource]]:
         """The files of rows, opened in turn. Raises UsageError and OSError at once for what cannot be read."""
         if topic is None:
-            raise UsageError("SOW-EXC-010", "--from makes messages for one topic", hint="name the TOPIC")
+            raise UsageError("SOW-EXC-010", "--from requires a topic", hint="give TOPIC")
         for name in names:
             format_of(name)
         refuse_unreadable(names)
@@ -156,7 +156,7 @@ class Publishing:
         """Count a durable batch; with --tee write its messages."""
         self.published += len(batch.payloads)
         words = "message is" if self.published == 1 else "messages are"
-        promise = "durable" if batch.durable else "published, which nothing keeps"
+        promise = "durable" if batch.durable else "published, not saved anywhere"
         self.invocation.durable = f"{self.published:,} {words} {promise}, up to txid {batch.last_txid}"
         if self.tee:
             # Envelopes may delete: such an entry has no message.
@@ -185,7 +185,7 @@ class Publishing:
     def warn_of_replacing(self, kinds: Iterable[MessageType]) -> None:
         """Say which of these types cannot be merged, so that their deltas took the place of records."""
         for name in sorted(kind.name for kind in kinds if not kind.mergeable):
-            self.invocation.warn(f"{name} messages cannot be merged: each delta took the place of its record")
+            self.invocation.warn(f"{name} messages cannot be merged: each delta replaced its record")
 
     def report(self, report: object, summary: str | None) -> None:
         """The report at the end."""
@@ -205,7 +205,7 @@ class Publishing:
             rest = Rest(rest.input + 1, 1, 0, rest.messages)
         names = [STDIN if name == "-" else quote(name) for name in self._names[rest.input :]]
         if not names:
-            self.invocation.resume = "the input was published to its end: nothing of it is to be published again"
+            self.invocation.resume = "the complete input was published"
             return
         later = ", then " + " ".join(names[1:]) if names[1:] else ""
         if self._rows and rest.offset:

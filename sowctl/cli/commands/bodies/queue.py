@@ -26,7 +26,7 @@ LONGEST = 256 << 20
 """Bytes of a line: what queue lease prints has the whole message in it."""
 _GOOD = ("done", "deferred", "max_cancels", "max_deliveries")
 _WORDS = {
-    "stale": "is not leased with this token any more",
+    "stale": "is no longer leased with this token",
     "unknown": "is not in the queue",
     "leased": "is leased to another client",
     "not leased": "is not leased",
@@ -81,7 +81,9 @@ def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
     try:
         yield from lines_by_pause(source, AT_ONCE, LONGEST)
     except ValueError as problem:
-        raise UsageError("SOW-QUE-011", f"{problem} names no message", hint="one bookmark a line") from None
+        raise UsageError(
+            "SOW-QUE-011", f"{problem} does not identify a message", hint="give one bookmark per line"
+        ) from None
 
 
 def settle(

@@ -40,7 +40,7 @@ def list_files(invocation: Invocation, sink: Sink, files: Iterator[Any], done: s
     first = next(files, None)
     sink.write_rows(map(as_dict, files if first is None else chain((first,), files)))
     if first is None:
-        invocation.note(f"no file is to be {done}: there is none that is finished, as old as asked for and not {done}")
+        invocation.note(f"no file was {done}: no finished file is old enough and not yet {done}")
 
 
 def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None) -> None:
@@ -53,12 +53,12 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None)
     for held in report.held:
         say(_kept(held))
     for lost in report.past:
-        from_there = lost.first_instant or "an instant that is not known"
+        from_there = lost.first_instant or "an unknown instant"
         would = "would be" if report.dry_run else "are"
-        say(f"past states of topic {display(lost.topic)} {would} known from {from_there} on")
+        say(f"past states of topic {display(lost.topic)} {would} available from {from_there} on")
     would = "would be removed" if report.dry_run else "removed"
     if not report.files:
-        say("no file is to go")
+        say("no file to remove")
     else:
         say(
             f"{report.removed:,} of {len(report.files):,} files {would}, {format_bytes(report.bytes)}; the first txid "
@@ -67,8 +67,8 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None)
 
 
 def _kept(held: HeldFiles) -> str:
-    text = f"{display(held.holder)} keeps the files from {held.number:010d} on: {display(held.why)}"
-    return text if held.release is None else f"{text}; to let go: {display(held.release)}"
+    text = f"{display(held.holder)} needs the files from {held.number:010d} on: {display(held.why)}"
+    return text if held.release is None else f"{text}; to release them: {display(held.release)}"
 
 
 class Deleting:

@@ -43,8 +43,8 @@ class Results:
                 if number and (sink.path is not None or sink.format in TYPED):
                     raise UsageError(
                         "SOW-EXC-021",
-                        "several statements have rows, and one file or one stream takes those of one",
-                        hint="create tables of what comes before: CREATE TABLE t AS SELECT ...",
+                        "several statements return rows, but a file or stream has those of one statement",
+                        hint="create tables for the earlier results: CREATE TABLE t AS SELECT ...",
                     )
                 if sink.format == "table" and sink.path is None:
                     sink.invocation.page()

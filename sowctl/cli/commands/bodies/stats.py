@@ -70,7 +70,7 @@ def show_fields(
     """``stats`` of records. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
     from sowctl.values.paths import parse_path
 
-    _refuse(others, "goes with --journal")
+    _refuse(others, "requires --journal")
     if not wanted.target:
         raise UsageError("SOW-CLI-003", "missing argument TARGET", hint="name a topic, or add --journal")
     # A path of sowctl schema may be given as it stands there: filters have no sign for the elements of an array.
@@ -82,10 +82,11 @@ def show_fields(
     for report in reports:
         tell(invocation, report)
         if report.searched is not None:
-            invocation.note(f"{report.topic}: fields are those of the first {report.searched:,} records")
+            invocation.note(f"{report.topic}: the fields are those of the first {report.searched:,} records")
         if report.left_out:
             invocation.warn(
-                f"{report.topic}: {report.left_out:,} fields more are not looked at", hint="name those that you want"
+                f"{report.topic}: {report.left_out:,} more fields are not included",
+                hint="name the fields that you need",
             )
     if sink.format == "table":
         from sowctl.output.charts import draw_fields
@@ -125,12 +126,12 @@ def count_journal(
     from sowctl.engine.verbs.looking.stats import Range, rates
     from sowctl.values.units import format_interval
 
-    _refuse(others, "does not go with --journal")
+    _refuse(others, "cannot be used with --journal")
     txids = numbers("--txid", counting.txid)
     begins, ends = position(invocation, counting.since), position(invocation, counting.until)
     interval = round((seconds("--interval", counting.interval or DEFAULT_INTERVAL) or 0) * 1_000_000)
     if interval < 1:
-        raise UsageError("SOW-CLI-022", "--interval is no time that passes", hint="such as 10s, 1m, 1h")
+        raise UsageError("SOW-CLI-022", "--interval must be above 0", hint="use for example 10s, 1m or 1h")
     sink = Sink(invocation, Choice(shown.format, output=shown.output, force=shown.force))
     with invocation.open_instance() as instance:
         begin, end = begins.found(instance), ends.found(instance)
@@ -149,7 +150,7 @@ def count_journal(
     invocation.note(f"{report.messages:,} messages")
     if report.interval != report.wanted:
         length = format_interval(1000 * report.interval)
-        invocation.note(f"intervals are {length} long: shorter ones would be too many")
+        invocation.note(f"the intervals are {length} long; shorter intervals would be too many")
     rows = rate_rows(report)
     if sink.format == "table":
         from sowctl.output.charts import draw_rates
@@ -189,7 +190,7 @@ def _typed(counting: CountOptions) -> str:
 def _refuse(others: Mapping[str, object], words: str) -> None:
     given = next((name for name, value in others.items() if value not in (None, False)), None)
     if given is not None:
-        raise UsageError("SOW-STA-003", f"{given} {words}", hint="the figures are of records, or of the journal")
+        raise UsageError("SOW-STA-003", f"{given} {words}", hint="statistics are either of records or of the journal")
 
 
 def _draw(sink: Sink, draw: Callable[[Terminal, BinaryIO], object]) -> None:

@@ -129,8 +129,8 @@ class Printing:
             except SowError as error:
                 self._said(error)
         if lines.cut != cut:
-            hint = "write control lines and bookmarks line by line"
-            self._said(UsageError("SOW-FOL-027", f"a line of more than {LINE:,} bytes is left out", hint=hint))
+            hint = "write control lines and bookmarks one per line"
+            self._said(UsageError("SOW-FOL-027", f"skipped a line of more than {LINE:,} bytes", hint=hint))
 
     def _told(self, subscription: Subscription, data: bytes) -> None:
         """Do what complete lines say; one that cannot be done is told, and the subscription goes on."""
@@ -175,8 +175,13 @@ def follow_query(
     Raises UsageError ``SOW-CLI-097`` for options that are among those ``shaping`` the output otherwise.
     """
     if any(one not in (None, False, "ndjson") for one in shaping):
-        hint = "with --follow go a filter, --sow-key, --order-by, --top-n, --skip-n, --select; else use subscribe"
-        raise UsageError("SOW-CLI-097", "--follow prints payloads, line by line, and takes no other shape", hint=hint)
+        hint = (
+            "with --follow, use a filter, --sow-key, --order-by, --top-n, --skip-n and --select; "
+            "for other options, use subscribe"
+        )
+        raise UsageError(
+            "SOW-CLI-097", "--follow prints payloads line by line, and supports no other format", hint=hint
+        )
     wanted = SubscribeOptions(
         filter=asked.filter,
         sow_keys=asked.sow_keys,
