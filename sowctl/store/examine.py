@@ -156,7 +156,7 @@ class StoreExamination:
     ) -> Iterator[Finding]:
         """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
         last, batches = b"", 0
-        self.note(f"the start of {name}")
+        self.note(f"{name} at the start")
         try:
             # A cursor goes from leaf to leaf past a wrong key in a branch page, where a search would be led astray.
             self.txn.verify_tree(database)

@@ -161,7 +161,7 @@ def test_which_configuration(config_of: Callable[..., str]) -> None:
 
 def test_that_a_store_at_a_url_is_not_read_needs_no_configuration(cli: Cli) -> None:
     result = cli("query", "s3://bucket/x.sow")
-    assert result.status == 10 and "SOW-ENG-013" in result.err and "copy the file here" in result.err
+    assert result.status == 10 and "SOW-ENG-013" in result.err and "copy the file" in result.err
 
 
 @pytest.mark.parametrize("words", [("journal", "--help"), ("journal", "-h"), ("help", "journal")])

@@ -260,7 +260,7 @@ def test_check_names_a_damaged_run_and_readers_say_it_once(plot: Plot) -> None:
     instance = plot.lab.open()
     expected = plot.book.final(plot.lab.clock.at)["j"]
     assert len(list(instance.topic("j").query().records())) == len(expected) == instance.topic("j").query().count()
-    assert len(plot.lab.notes) == 1 and "is not used" in plot.lab.notes[0]
+    assert len(plot.lab.notes) == 1 and "is ignored" in plot.lab.notes[0]
 
 
 def test_a_damaged_value_is_read_from_the_journal(plot: Plot) -> None:

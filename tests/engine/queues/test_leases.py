@@ -262,7 +262,7 @@ def test_pruned_messages_are_gone_and_hold_nobody_up(queues: MakeQueueLab) -> No
     assert left == list(range(60 - len(left), 60))
     assert 0 < len(left) < 60
     assert lab.info().expired == {"gone": 60 - len(left)}
-    assert any("are gone" in note for note in lab.notes)
+    assert any("dropped" in note for note in lab.notes)
 
 
 def test_a_block_of_the_api_acknowledges_or_gives_back(queues: MakeQueueLab) -> None:
@@ -334,7 +334,7 @@ def test_no_such_queue(queues: MakeQueueLab) -> None:
     many = queues(xml=lab_xml(*(queue_xml(name=f"q{number}") for number in range(20))))
     with pytest.raises(MissingError) as caught:
         many.open().queue("none")
-    assert caught.value.hint == "sowctl queue list lists its queues"
+    assert caught.value.hint == "sowctl queue list lists the queues"
 
 
 def test_a_queue_before_anything_was_published(queues: MakeQueueLab) -> None:

@@ -48,14 +48,14 @@ def test_options_of_a_connection_are_known() -> None:
     ("text", "words"),
     [
         ("topn=3", "did you mean top_n"),
-        ("live", "no query option 'live'"),
-        ("top_n=x", "whole number"),
+        ("live", "query option 'live'"),
+        ("top_n=x", "integer"),
         ("timestamp=yes", "true or false"),
         ("non_regex", "did you mean non_regex_topic"),
-        ("top_n=-1", "whole number"),
-        ("top_n=1,top_n=2", "given twice"),
+        ("top_n=-1", "integer"),
+        ("top_n=1,top_n=2", "duplicate option top_n"),
         ("select=[-/,+/id", "not closed"),
-        ("select=-/]", "never opened"),
+        ("select=-/]", "no opening bracket"),
         ("select=['a]", "not closed"),
         (",", "a name is missing"),
         ("=5", "a name is missing"),
@@ -69,5 +69,5 @@ def test_what_is_refused(text: str, words: str) -> None:
 
 
 def test_not_both_ways() -> None:
-    with pytest.raises(UsageError, match="given twice"):
+    with pytest.raises(UsageError, match="top_n is given"):
         with_option_text(QueryOptions(top_n=3), "top_n=4")

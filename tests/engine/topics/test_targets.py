@@ -74,7 +74,7 @@ def test_a_store_at_a_url_is_to_be_copied(lab: Lab, text: str) -> None:
         resolve(lab.open(), text)
     error = caught.value
     assert (error.code, error.place) == ("SOW-ENG-013", text.replace("key:secret@", ""))
-    assert "this machine" in error.message and error.hint is not None and error.hint.startswith("copy the file here")
+    assert "this machine" in error.message and error.hint is not None and error.hint.startswith("copy the file")
 
 
 def test_a_file_wins_over_a_logical_topic_and_not_over_a_topic(lab: Lab) -> None:

@@ -296,7 +296,7 @@ def test_a_damaged_journal_restores_nothing(lab: Lab) -> None:
     flip_bit(path, 8 * (path.stat().st_size // 3))
     report, items = run(lab, "logged")
     assert (report.lost, report.restored, report.complete) == (1, 0, False)
-    assert "damaged itself" in str(report.note)
+    assert "which is damaged" in str(report.note)
     assert [item.state for item in items] == ["lost"]
 
 

@@ -93,7 +93,7 @@ def test_rekeyed_records_are_one_group_and_the_journal_alone_says_the_same(chang
     assert len(_rows(changed)) == 3
     report = _replay(changed, rekey=True)
     assert report.action == "re-keyed"
-    assert "3 keys deleted, 2 records published" in str(report.note)
+    assert "3 old keys deleted, 2 records published" in str(report.note)
     assert _rows(changed) == [{"id": 3, "k": 2}, {"id": 5, "k": 6}]
     with open_log(changed.open()) as log:
         group = [e for b in log.blocks() for e in b.entries() if b.header.group == 5 and e.topic[0] == "x"]

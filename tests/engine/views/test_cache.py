@@ -133,7 +133,7 @@ def test_a_damaged_table_is_noticed_and_told(lab: Lab) -> None:
         store.write(spoil)
     lab.publish("orders", message(id=1, client="c0", qty=2))
     assert totals(lab) == {"c0": 137, "c1": 144, "c2": 155}
-    assert any("made anew" in note for note in lab.notes)
+    assert any("rebuilding" in note for note in lab.notes)
 
 
 def test_another_definition_is_another_view(lab: Lab) -> None:

@@ -238,7 +238,7 @@ def test_a_file_that_cannot_be_read_here_is_not_told_of_the_url(log: Path, near:
         send(log, near, seam=FailingDisk())
     first = sealed(log)[0].path
     assert (caught.value.code, caught.value.place) == ("SOW-JRN-020", str(first))
-    assert "cannot be read: Input/output error" in caught.value.message
+    assert "Input/output error" in caught.value.message
 
 
 def test_files_that_do_not_belong_there_are_refused(log: Path, near: RemotePath, tmp_path: Path) -> None:

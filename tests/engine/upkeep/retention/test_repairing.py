@@ -253,7 +253,7 @@ def test_a_rebuild_that_would_lose_what_the_store_still_has_needs_force(lab: Lab
     digest = lab.digest("t")
     with pytest.raises(RefusedError) as caught:
         replayed(lab, rebuild=True)
-    assert caught.value.code == "SOW-RPL-002" and "cut out" in caught.value.message
+    assert caught.value.code == "SOW-RPL-002" and "repair" in caught.value.message
     assert lab.digest("t") == digest
     (report,) = replayed(lab, rebuild=True, force=True)
     assert report.moved is not None and report.records == 9
