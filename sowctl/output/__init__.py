@@ -19,6 +19,7 @@
 * ``charts``: bars and sparklines, and the figures of fields drawn with them
 * ``reports``: what a verb did
 * ``outline``: names and values, indented
+* ``facts``: names and what is said of them, for a person
 * ``compared/``: differences between two things
 * ``linting``: findings, in the formats of people and of other programs
 * ``display``: the last step of every text for people: nothing in it can command a terminal

@@ -37,13 +37,15 @@ class TableFit(Struct, frozen=True):
 
     ``spare``: columns that are left out, the first one first. ``repeated``: so are those that have one value in all
     rows, and a note has their values. ``paths``: columns that are cut in front, since the end of a path tells it apart.
-    ``state``: the column whose words have colours.
+    ``state``: the column whose words have colours. ``figures``: columns of formatted numbers, which stand on the right
+    and are never cut.
     """
 
     spare: tuple[str, ...] = ()
     repeated: bool = False
     paths: tuple[str, ...] = ()
     state: str | None = None
+    figures: tuple[str, ...] = ()
 
 
 NO_FIT = TableFit()

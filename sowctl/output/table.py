@@ -1,11 +1,11 @@
 """Format ``table``: columns for people.
 
 Columns are as wide as the first 200 rows need. On a terminal what is least telling gives way until a line fits: the
-fractions and seconds of times, then columns that the caller can spare, then objects and arrays, then texts, the widest
-first. Numbers and SOW keys are never cut: a part of one is of no use. Where that is not enough, each record becomes a
-block of lines. A short result on a terminal has no column for metadata, or for facts, that none of its rows has.
-Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by rich, everything else
-streams. No cell is printed but through ``display``.
+fractions of times, the directories of paths, then columns that the caller can spare, the seconds of times, then objects
+and arrays, then texts, the widest first. Numbers and SOW keys are never cut: a part of one is of no use. Where that is
+not enough, each record becomes a block of lines. A short result on a terminal has no column for metadata, or for facts,
+that none of its rows has. Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by
+rich, everything else streams. No cell is printed but through ``display``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sowctl.output.columns import cell_texts, open_columns
 from sowctl.output.display import clip, clip_front, display, width
 from sowctl.output.drawing import drawing
 from sowctl.output.formats import Rendered
-from sowctl.output.options import Column, OutputOptions, Terminal
+from sowctl.output.options import NAMES, Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
 from sowctl.values.jsontree import NumberText
 
@@ -30,13 +30,14 @@ _READABLE = 8
 _LONGEST_KEY = 20
 """Digits of the largest SOW key."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
-_TIME_WIDTHS = (19, 16)
-"""Columns that a time takes to the second, and to the minute."""
+_TO_THE_SECOND, _TO_THE_MINUTE = 19, 16
+"""Columns that a time takes."""
 _STATE_STYLES = {
     "damaged": "bold red",
     "unreadable": "red",
     "missing": "red",
     "behind": "yellow",
+    "due": "yellow",
 }
 _ELLIPSIS = "…"
 
@@ -69,9 +70,11 @@ class _Fitting:
     ) -> None:
         self.headings, self.rows, self.texts, self.options = headings, rows, texts, options
         self.shown = list(range(len(headings)))
+        self._before = self.shown
         columns = list(zip(*rows, strict=True))
-        self.right = [_numeric(cells) for cells in columns]
-        self.whole = [_whole(cells) for cells in columns]
+        figures = [heading in options.fit.figures for heading in headings]
+        self.right = [known or _numeric(cells) for known, cells in zip(figures, columns, strict=True)]
+        self.whole = [known or _whole(cells) for known, cells in zip(figures, columns, strict=True)]
         self.times = [_are_times(cells) for cells in columns]
         self.nested = [_are_nested(cells) for cells in columns]
         above = [headings] if options.headers else []
@@ -81,6 +84,10 @@ class _Fitting:
         """Leave columns out, but not all."""
         left = [at for at in self.shown if at not in numbers]
         self.shown = left or self.shown
+
+    def restore(self) -> None:
+        """Take back the columns that :meth:`fit` has left out."""
+        self.shown = self._before
 
     def layout(self) -> Layout:
         """The columns that are shown, as they are now."""
@@ -93,19 +100,40 @@ class _Fitting:
             [self.headings[at] in paths for at in self.shown],
         )
 
+    def _excess(self, columns: int) -> int:
+        """Columns of the terminal that a line needs beyond those that there are; 0 where it fits."""
+        return max(0, sum(self.widths[at] for at in self.shown) + len(_GAP) * (len(self.shown) - 1) - columns)
+
     def _lacks(self, columns: int) -> bool:
-        return sum(self.widths[at] for at in self.shown) + len(_GAP) * (len(self.shown) - 1) > columns
+        return self._excess(columns) > 0
 
     def fit(self, columns: int) -> bool:
         """Make it fit; whether that is possible."""
-        for room in _TIME_WIDTHS:
-            for at in self.shown:
-                if self._lacks(columns) and self.times[at]:
-                    self.widths[at] = min(self.widths[at], max(room, width(self.headings[at])))
+        self._before = self.shown
+        self._cut_times(columns, _TO_THE_SECOND)
+        self._cut_directories(columns)
         for name in self.options.fit.spare:
             if self._lacks(columns) and name in self.headings:
-                self.drop({self.headings.index(name)})
+                at = self.headings.index(name)
+                self._cut_times(columns, _TO_THE_MINUTE, at)
+                if self._lacks(columns):
+                    self.drop({at})
+        self._cut_times(columns, _TO_THE_MINUTE)
         return self._shrink(columns, self.nested) or self._shrink(columns, [True] * len(self.headings))
+
+    def _cut_times(self, columns: int, room: int, only: int | None = None) -> None:
+        """Cut columns of times one by one, or one of them, as long as a line does not fit."""
+        for at in self.shown if only is None else (only,):
+            if self._lacks(columns) and self.times[at]:
+                self.widths[at] = min(self.widths[at], max(room, width(self.headings[at])))
+
+    def _cut_directories(self, columns: int) -> None:
+        """Cut columns of paths in front, down to the longest name of a file, as far as a line does not fit."""
+        for at in self.shown:
+            if self.headings[at] in self.options.fit.paths:
+                names = (width(row[at].rpartition("/")[2]) + len("/" + _ELLIPSIS) for row in self.texts)
+                least = max(width(self.headings[at]), *names)
+                self.widths[at] = max(min(self.widths[at], least), self.widths[at] - self._excess(columns))
 
     def leave_out_repeated(self, columns: int) -> list[str]:
         """Leave out columns with one value in all rows where a line does not fit; names and values of those."""
@@ -113,6 +141,8 @@ class _Fitting:
             return []
         same = [at for at in self.shown if all(row[at] == self.texts[0][at] for row in self.texts)]
         self.drop(set(same))
+        # Fields tell more than metadata, which says mostly what is usual.
+        same.sort(key=lambda at: self.headings[at] in NAMES)
         return [f"{self.headings[at]} {self.texts[0][at]}" for at in same if at not in self.shown and self.texts[0][at]]
 
     def _shrink(self, columns: int, may: list[bool]) -> bool:
@@ -159,8 +189,11 @@ class TableRenderer:
         if terminal is not None:
             if not columns.chosen and len(first) <= FEW:
                 same = fitting.leave_out_repeated(terminal.columns)
-                notes += ["the same in each: " + ", ".join(same)] if same else []
+                notes += [_same_in_each(same, terminal.columns)] if same else []
             fits = fitting.fit(terminal.columns)
+        if not fits:
+            # Where each column has its own line there is room for those that were left out.
+            fitting.restore()
         layout, kept = fitting.layout(), fitting.shown
         everything = ([row[at] for at in kept] for row in chain(fitting.texts, map(_texts, rows)))
         if not fits:
@@ -170,6 +203,18 @@ class TableRenderer:
         else:
             count = _stream(layout, everything, terminal, out, headers=self.options.headers)
         return Rendered(count, tuple(notes))
+
+
+def _same_in_each(values: list[str], columns: int) -> str:
+    """A note of names with values, as many as two lines have room for."""
+    room = 2 * columns - len("the same in each: ") - len(" and 99 more fields")
+    told: list[str] = []
+    for value in values:
+        if sum(map(width, told)) + 2 * len(told) + width(value) <= room:
+            told.append(value)
+    rest = len(values) - len(told)
+    more = f"{rest} {'more ' if told else ''}{'field' if rest == 1 else 'fields'}"
+    return "the same in each: " + ", ".join(told) + (f"{' and ' if told else ''}{more}" if rest else "")
 
 
 def _is_metadata(column: Column) -> bool:

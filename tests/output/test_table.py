@@ -152,6 +152,42 @@ def test_objects_are_cut_before_names() -> None:
     assert "96901" not in text
 
 
+def test_the_name_of_a_file_is_kept_where_its_directory_is_enough() -> None:
+    rows: list[dict[str, object]] = [{"path": "/a/long/directory/orders.sow", "n": 1, "spare": "s" * 10}]
+    fit = TableFit(spare=("spare",), paths=("path",))
+    text, _ = facts(rows, 32, fit)
+    assert "…ctory/orders.sow" in text
+    assert "s" * 10 in text
+    assert "s" * 10 not in facts(rows, 26, fit)[0]
+
+
+def test_a_time_that_can_be_spared_is_cut_before_it_goes() -> None:
+    rows: list[dict[str, object]] = [{"at": "2026-01-05T10:01:05.123456Z", "until": "2026-01-05T10:02:05.123456Z"}]
+    fit = TableFit(spare=("until",))
+    assert facts(rows, 37, fit)[0].splitlines()[-1].split() == ["2026-01-05T10:01:05", "2026-01-05T10:02"]
+    assert facts(rows, 30, fit)[0].splitlines()[-1] == "2026-01-05T10:01:05"
+
+
+def test_figures_stand_on_the_right_and_are_never_cut() -> None:
+    rows: list[dict[str, object]] = [{"name": "n" * 30, "size": "256.0 KiB"}, {"name": "n", "size": "4.0 KiB"}]
+    lines = facts(rows, 24, TableFit(figures=("size",)))[0].splitlines()
+    assert [line[-10:] for line in lines[-2:]] == [" 256.0 KiB", "   4.0 KiB"]
+
+
+def test_blocks_have_what_a_line_had_no_room_for() -> None:
+    rows: list[dict[str, object]] = [{f"c{n}": "x" * 20 for n in range(6)} | {"spare": "s"}]
+    text, _ = facts(rows, 40, TableFit(spare=("spare",)))
+    assert text.startswith("--- 1 ---")
+    assert "spare  s" in text
+
+
+def test_shared_values_that_two_lines_cannot_hold_are_counted() -> None:
+    rows: list[dict[str, object]] = [{f"c{n}": "x" * 20 for n in range(6)} | {"v": v} for v in range(2)]
+    (note,) = facts(rows, 50, TableFit(repeated=True))[1]
+    assert note.endswith(f"c1 {'x' * 20} and 4 more fields")
+    assert len(note) <= 100
+
+
 def test_paths_are_cut_in_front() -> None:
     rows: list[dict[str, object]] = [{"path": "/a/long/directory/orders.json.sow", "n": 1}]
     text, _ = facts(rows, 24, TableFit(paths=("path",)))

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.streams import is_terminal
 from sowctl.cli.words.declare import option
 
 EXAMPLES = (
@@ -46,7 +47,7 @@ def run(
         invocation.streams.stdout.write(bytes(find_java(invocation.environ).home) + b"\n")
         invocation.streams.stdout.flush()
         return 0
-    from sowctl.cli.commands.bodies.doctor import examine
+    from sowctl.cli.commands.bodies.doctor import MARKS, examine, show_checks
 
     checks = list(examine(invocation))
     healthy = all(check.state != "problem" for check in checks)
@@ -54,14 +55,16 @@ def run(
         from json import dumps
 
         text = dumps({"ok": healthy, "checks": [asdict(check) for check in checks]})
+    elif is_terminal(invocation.streams.stdout):
+        show_checks(invocation, checks)
+        return 0 if healthy else 1
     else:
         from sowctl.output.display import display
 
-        marks = {"ok": "ok", "absent": "--", "warning": "! ", "problem": "!!"}
         width = max(len(check.name) for check in checks)
         lines = []
         for check in checks:
-            lines.append(f"{marks[check.state]}  {check.name:{width}}  {display(check.detail)}")
+            lines.append(f"{MARKS[check.state]}  {check.name:{width}}  {display(check.detail)}")
             if check.hint is not None and check.state != "ok":
                 lines.append(f"{'':{width + 6}}{display(check.hint)}")
         text = "\n".join(lines)

@@ -23,7 +23,9 @@ from sowctl.cli.words.options import (
 )
 from sowctl.errors import UsageError
 from sowctl.output.display import display
+from sowctl.output.options import TableFit
 
+_FIT = TableFit(spare=("sow_key", "until"), repeated=True)
 EXAMPLES = (
     "sowctl history customers C0042",
     "sowctl history orders 10417 --journal",
@@ -91,11 +93,14 @@ def run(
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         batch, missing = versions(instance, one(instance, target, message_type), keys, fields=fields, journal=journal)
         if not (meta or columns or template):
-            batch = replace(batch, shown=SHORT)
+            # A person who asked for one record knows its key.
+            several = len({record.key for record in batch.records}) > 1
+            known = sink is not None and sink.is_for_person and not several
+            batch = replace(batch, shown=SHORT[1:] if known else SHORT)
         if sink is None:
             show_versions(invocation, batch, format)
         else:
-            sink.write([batch])
+            sink.write([batch], fit=_FIT)
     for key in missing:
         invocation.note(f"{display(target)}: key {display(key)} is unknown")
     return 1 if missing else 0

@@ -23,11 +23,15 @@ def run(
     the journal is reported; if acknowledged entries are missing there, the exit status is 5.
     """
     from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.rows import file_row
+    from sowctl.cli.io.rows import FILES_FIT, file_row, person_file_row
     from sowctl.engine.verbs.journal import list_files
     from sowctl.remote.place import place_of
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:
-        sink.write_rows(map(file_row, list_files(instance, None if directory is None else place_of(directory))))
+        files = list_files(instance, None if directory is None else place_of(directory))
+        if sink.is_for_person and columns is None:
+            sink.write_rows(map(person_file_row, files), FILES_FIT)
+        else:
+            sink.write_rows(map(file_row, files))
     return 0

@@ -25,14 +25,17 @@ def run(
     If a barrier blocks messages, it is printed with what it waits for. Configuration elements that apply only to
     servers, such as InitialOwner, are listed; they have no effect on files.
     """
-    from sowctl.cli.commands.bodies.queue import facts_of, info_row
-    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.commands.bodies.queue import facts_of, info_row, person_facts
+    from sowctl.cli.io.emit import Choice, Sink, show_facts
     from sowctl.engine.verbs.queue import info_of, open_queue
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        row = info_row(info_of(queue), brief=False)
-    if sink.format == "table" and columns is None:
+        info = info_of(queue)
+    row = info_row(info, brief=False)
+    if sink.is_for_person and columns is None:
+        show_facts(invocation, list(person_facts(info)))
+    elif sink.format == "table" and columns is None:
         # One fact a line: a table with forty columns shows nothing.
         sink.write_rows(facts_of(row))
     else:

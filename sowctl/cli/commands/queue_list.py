@@ -19,7 +19,7 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     The state of each queue is first brought up to date with the journal, and leases of terminated workers are returned.
     If a queue cannot be read, the others are still listed; the exit status is that of the first such error.
     """
-    from sowctl.cli.commands.bodies.queue import info_row
+    from sowctl.cli.commands.bodies.queue import QUEUES_FIT, info_row, person_row
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.queue import list_queues
 
@@ -27,7 +27,10 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     problems: list[SowError] = []
     with invocation.open_instance() as instance:
         found = list_queues(instance, problems)
-    sink.write_rows(info_row(info, brief=sink.format == "table") for info in found)
+    if sink.is_for_person and columns is None:
+        sink.write_rows(map(person_row, found), QUEUES_FIT)
+    else:
+        sink.write_rows(info_row(info, brief=sink.format == "table") for info in found)
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

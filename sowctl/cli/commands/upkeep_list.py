@@ -17,12 +17,15 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     ``next`` is the current time for an action that is due. Steps in brackets, and events that are not schedules, apply
     only to servers; sowctl upkeep run ignores them.
     """
-    from sowctl.cli.commands.bodies.retention import action_row
+    from sowctl.cli.commands.bodies.retention import ACTIONS_FIT, action_row, person_action_row
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.upkeep.retention.actions import planned
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:
         now = instance.now
-        sink.write_rows(action_row(action, now) for action in planned(instance))
+        if sink.is_for_person and columns is None:
+            sink.write_rows((person_action_row(action, now) for action in planned(instance)), ACTIONS_FIT)
+        else:
+            sink.write_rows(action_row(action, now) for action in planned(instance))
     return 0

@@ -23,6 +23,7 @@ from sowctl.values.paths import Step
 
 if TYPE_CHECKING:
     from sowctl.engine.topics.targets import Target
+    from sowctl.output.facts import Fact
 
 TABLES = frozenset({"parquet", "arrow", "csv", "tsv"})
 """Formats of rows, in which nothing but a column tells topics apart."""
@@ -96,8 +97,9 @@ class Sink:
         self.invocation.page()
         write_record(batch, terminal, self.invocation.streams.stdout, meta=self.options.meta)
 
-    def write(self, batches: Iterable[Batch], targets: Sequence[Target] = ()) -> int:
-        """Write all batches; returns the number of records. ``targets``: what they are of.
+    def write(self, batches: Iterable[Batch], targets: Sequence[Target] = (), fit: TableFit = NO_FIT) -> int:
+        """Write all batches; returns the number of records. ``targets``: what they are of. ``fit``: what gives way on a
+        terminal.
 
         Raises UsageError ``SOW-EXC-013`` for several topics in one table that has no column for the topic.
         """
@@ -105,6 +107,8 @@ class Sink:
             from sowctl.output.exports import refuse_mixed_topics
 
             refuse_mixed_topics(targets)
+        if fit is not NO_FIT:
+            self.renderer = formats.make(self.format, replace(self.options, fit=fit))
         if self.path is None:
             if self.options.terminal is not None:
                 batches = self._alone(batches)
@@ -159,6 +163,19 @@ class Sink:
         near = get_close_matches(column.names[0], members, n=1)
         meant = f"did you mean /{near[0]}?" if near else "columns: " + ", ".join(f"/{name}" for name in members)
         self.invocation.note(f"no row has a column {column}; {meant}")
+
+
+def show_facts(invocation: Invocation, facts: Sequence[Fact]) -> None:
+    """Write facts to standard output, a terminal, in lines that fit it."""
+    from sowctl.output.facts import fact_lines
+
+    streams = invocation.streams
+    invocation.page()
+    paint = {"paint": streams.paint} if streams.colored(streams.stdout) else {}
+    text = "\n".join(fact_lines(facts, streams.columns(), **paint)) + "\n"
+    out = streams.painted
+    out.write(text.encode(streams.encoding(), "backslashreplace"))
+    out.flush()
 
 
 def _noting(rows: Iterable[Mapping[str, Any] | bytes], members: dict[str, None]) -> Iterator[Mapping[str, Any] | bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -12,8 +13,10 @@ from sowctl.output.reports import as_dict
 from sowctl.values.human import format_age, format_ago, format_bytes
 from sowctl.values.times import format_time
 
-INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state")
+INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state", figures=("size", "free"))
 """Of the brief row of a topic, what gives way on a narrow terminal."""
+FILES_FIT = TableFit(spare=("number", "created"), paths=("path",), figures=("size", "txids"))
+"""Of the row of a journal file for a person, what gives way on a narrow terminal."""
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import TopicInfo
@@ -60,6 +63,27 @@ def person_rows(topics: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
 def file_row(file: FileInfo) -> dict[str, Any]:
     """One journal file; ``last_txid`` is null where it has no entry yet, or its end cannot be read."""
     return as_dict(file) | {"path": str(file.path), "created": format_time(file.created)}
+
+
+def person_file_row(file: FileInfo) -> dict[str, Any]:
+    """One journal file for a terminal: its path from the working directory if it is below it, its txids as a range."""
+    return {
+        "path": shorten_path(str(file.path)),
+        "number": file.number,
+        "size": format_bytes(file.size),
+        "txids": f"{file.first_txid}-{file.last_txid or ''}",
+        "created": format_time(file.created),
+    }
+
+
+def shorten_path(path: str) -> str:
+    """``path`` from the working directory where it lies below that, else as it is."""
+    try:
+        here = f"{Path.cwd()}/"
+    except OSError:
+        # Somebody has removed it.
+        return path
+    return path[len(here) :] if path.startswith(here) else path
 
 
 def entries_of(batches: Iterable[EntryBatch], *, skip: int) -> Iterator[EntryBatch]:

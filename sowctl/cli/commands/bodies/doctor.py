@@ -55,6 +55,10 @@ _SCARCE = 256 << 20
 State = Literal["ok", "absent", "warning", "problem"]
 
 
+MARKS: Mapping[State, str] = {"ok": "ok", "absent": "--", "warning": "! ", "problem": "!!"}
+_STYLES: Mapping[State, str] = {"absent": "note", "warning": "warning", "problem": "error"}
+
+
 class Check(Struct, frozen=True):
     """One thing looked at. ``absent`` is no fault: it may not be wanted here; a ``warning`` is none yet.
 
@@ -75,6 +79,27 @@ def examine(invocation: Invocation) -> Iterator[Check]:
         yield _extra(name, distributions)
     yield _java(invocation.environ)
     yield from _instance(invocation)
+
+
+def show_checks(invocation: Invocation, checks: Sequence[Check]) -> None:
+    """Print checks for a person: in lines that fit the terminal, with marks in colour."""
+    from sowctl.cli.io.emit import show_facts
+    from sowctl.cli.io.rows import shorten_path
+    from sowctl.output.facts import Fact
+
+    show_facts(
+        invocation,
+        [
+            Fact(
+                " ".join(map(shorten_path, check.name.split(" "))),
+                check.detail,
+                MARKS[check.state],
+                _STYLES.get(check.state),
+                check.hint if check.state != "ok" else None,
+            )
+            for check in checks
+        ],
+    )
 
 
 def _installed(distribution: str) -> str | None:

@@ -13,12 +13,15 @@ from sowctl.cli.commands.bodies.hearing import lines_by_pause
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
+from sowctl.output.options import TableFit
+from sowctl.values.human import format_age, format_rate
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.figures import QueueInfo
     from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue
+    from sowctl.output.facts import Fact
 
 AT_ONCE = 1000
 """Handles of one change at most: as many acknowledgements share a sync."""
@@ -137,6 +140,69 @@ def info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
     for holder in row["holders"]:
         holder |= {name: format_time(holder[name]) for name in ("started", "seen")}
     return row
+
+
+QUEUES_FIT = TableFit(spare=("type", "underlying", "acks", "in", "workers", "age"), figures=("age", "in", "acks"))
+"""Of the row of a queue for a person, what gives way on a narrow terminal."""
+
+
+def person_row(info: QueueInfo) -> dict[str, Any]:
+    """The brief row of a queue for a terminal: ages and rates in words, states without messages left out."""
+    row = info_row(info, brief=True)
+    row["age"] = None if info.age_seconds is None else format_age(info.age_seconds)
+    del row["in/s"], row["acks/s"]
+    row["in"] = format_rate(info.entered_rate) if info.entered_rate else None
+    row["acks"] = format_rate(info.acknowledged_rate) if info.acknowledged_rate else None
+    for name in ("delayed", "blocked", "dead"):
+        row[name] = row[name] or None
+    return row
+
+
+def person_facts(info: QueueInfo) -> Iterator[Fact]:
+    """The facts of a queue for a terminal: figures for people, and nothing of what there is not."""
+    from sowctl.cli.io.rows import shorten_path
+    from sowctl.output.facts import Fact
+
+    depth = info.depth
+    yield Fact("queue", depth.queue)
+    yield Fact("message type", depth.message_type)
+    states = ", ".join(f"{getattr(depth, name):,} {name}" for name in ("ready", "leased", "delayed", "blocked"))
+    beyond = "" if depth.whole else "; TargetQueueDepth keeps others in the journal"
+    yield Fact("pending", f"{depth.pending:,}: {states}{beyond}")
+    yield Fact("dead", f"{depth.dead:,}")
+    if info.oldest_txid is not None:
+        ages = () if info.age_seconds is None else (f"{format_age(info.age_seconds)} old",)
+        times = () if info.oldest is None else (_to_the_second(info.oldest),)
+        yield Fact("oldest", ", ".join((f"txid {info.oldest_txid}", *ages, *times)))
+    for name in ("entered", "delivered", "acknowledged"):
+        rate = getattr(info, f"{name}_rate")
+        yield Fact(name, f"{getattr(info, name):,}" + (f", {format_rate(rate)}" if rate else ""))
+    for name in ("cancelled", "returned", "requeued"):
+        yield Fact(name, f"{getattr(info, name):,}")
+    for name in ("expired", "blocked_by", "waiting_for"):
+        if value := getattr(info, name):
+            yield Fact(name.replace("_", " "), _text(value))
+    for name in ("kind", "underlying", "publish_target", "semantics", "leasing", "fairness", "recovery_point"):
+        yield Fact(name.replace("_", " "), getattr(info, name))
+    yield Fact("file", shorten_path(info.file))
+    if info.created:
+        yield Fact("created", _to_the_second(info.created))
+    if info.elements:
+        yield Fact("elements", _text(info.elements))
+    for holder in info.holders:
+        parts = [f"{holder.in_flight:,} in flight"]
+        parts += [
+            f"{getattr(holder, name):,} {name}" for name in ("delivered", "acknowledged", "cancelled", "returned")
+        ]
+        parts += [f"{format_rate(holder.acknowledged_rate)} acknowledged"] if holder.acknowledged_rate else []
+        parts += [f"since {_to_the_second(holder.started)}", f"seen {_to_the_second(holder.seen)}"]
+        if holder.kind == "worker":
+            parts += [f"{holder.slots:,} slots", f"process {holder.pid} on {holder.host}"]
+        yield Fact(f"{holder.kind} {holder.name}", ", ".join(parts))
+
+
+def _to_the_second(at: int) -> str:
+    return format_time(at - at % 1_000_000).partition(".")[0] + "Z"
 
 
 def facts_of(row: dict[str, Any]) -> Iterator[dict[str, str]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sowctl.cli.words.when import position, seconds, size
 from sowctl.engine.upkeep.retention.pruning import KeepRule
 from sowctl.output.display import display
+from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict, as_json
-from sowctl.values.human import format_bytes
+from sowctl.values.human import format_ago, format_bytes
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -90,6 +91,20 @@ def step_row(report: StepReport) -> dict[str, Any]:
     did = report.did
     counts = {"files": did.files, "bytes": did.bytes, "records": did.records}
     return {"action": report.action, "name": report.name, "step": report.step, "outcome": report.outcome} | counts
+
+
+ACTIONS_FIT = TableFit(spare=("action", "last", "steps"), state="next")
+"""Of the row of an action for a person, what gives way on a narrow terminal."""
+
+
+def person_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
+    """An action for a terminal: how long ago it ran, and in what time it runs next or that it is due."""
+    row = action_row(action, now)
+    due = action.due(now) if action.here else None
+    del row["due"]
+    row["last"] = format_ago((now - action.last.ran) / 1e6) if action.last.ran else None
+    row["next"] = None if due is None else "due" if due <= now else format_ago((now - due) / 1e6)
+    return row
 
 
 def action_row(action: PlannedAction, now: int) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""Facts for a person on a terminal: a name, and what is said of it, in lines that break between words.
+
+Nothing is cut. Names stand in a column; a name that would leave too little room has a line of its own. Nothing is
+printed but through ``display``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from sowctl.output.display import display, width
+
+_GAP = "  "
+_READABLE = 24
+"""Texts beside their names have at least this width; on a terminal that is too narrow for it they stand below."""
+_BELOW = 4
+"""Columns that a text below its name is indented by."""
+
+
+class Fact(Struct, frozen=True):
+    """``mark`` stands in front of the name, in the colour ``style``; ``hint`` stands below the text."""
+
+    name: str
+    text: str
+    mark: str = ""
+    style: str | None = None
+    hint: str | None = None
+
+
+def fact_lines(
+    facts: Sequence[Fact], columns: int, paint: Callable[[str, str], str] = lambda style, text: text
+) -> Iterator[str]:
+    """The lines, without line feeds, none wider than ``columns``; ``paint`` gives a text the colour of a style."""
+    front = max((width(fact.mark) for fact in facts), default=0)
+    front += len(_GAP) if front else 0
+    names = [size for fact in facts if (size := width(display(fact.name))) <= columns // 3]
+    indent = front + max(names, default=0) + len(_GAP)
+    beside = columns - indent >= _READABLE
+    indent = indent if beside else _BELOW
+    for fact in facts:
+        mark = f"{fact.mark:{front}}" if fact.style is None else paint(fact.style, f"{fact.mark:{front}}")
+        heads = list(wrap(fact.name, columns - front))
+        texts = list(wrap(fact.text, columns - indent))
+        if beside and front + width(heads[0]) <= indent - len(_GAP) and texts:
+            heads[0] += " " * (indent - front - width(heads[0])) + texts.pop(0)
+        yield (mark + heads[0]).rstrip()
+        yield from (" " * front + line for line in heads[1:])
+        yield from (" " * indent + line for line in texts)
+        for line in wrap(fact.hint or "", columns - indent):
+            yield " " * indent + paint("hint", line)
+
+
+def wrap(text: str, columns: int) -> Iterator[str]:
+    """``text`` in lines of at most ``columns`` columns, broken between words, and a word that is too long anywhere."""
+    line = ""
+    for word in display(text).split(" "):
+        joined = f"{line} {word}" if line else word
+        if width(joined) <= columns:
+            line = joined
+            continue
+        if line:
+            yield line
+        while width(word) > columns:
+            end = len(word)
+            while width(word[:end]) > columns:
+                end -= 1
+            # A path breaks behind a slash, where there is one.
+            end = word.rfind("/", 1, end) + 1 or max(end, 1)
+            yield word[:end]
+            word = word[end:]
+        line = word
+    if line:
+        yield line

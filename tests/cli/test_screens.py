@@ -1,0 +1,116 @@
+"""What a person sees on a terminal: lines that fit it, figures for people, states in colour; pipes get none of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sowctl.output.display import width
+from tests.cli.conftest import Cli
+from tests.support.demo import NOW, make_demo
+
+REPORTS = (
+    ("info",),
+    ("history", "customers", "C0042"),
+    ("history", "customers", "C0042", "C0043"),
+    ("journal", "list"),
+    ("upkeep", "list"),
+    ("queue", "list"),
+    ("queue", "info", "work"),
+    ("doctor",),
+)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # So deep that no line of 80 columns has room for a whole path.
+    return make_demo(tmp_path_factory.mktemp("d" * 80))
+
+
+def seen(cli: Cli, demo: Path, *argv: str, columns: int = 80, **more: str) -> str:
+    """What a terminal of this width shows of a command's output."""
+    environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "SOWCTL_NOW": NOW, "COLUMNS": str(columns)}
+    said = cli(*argv, environ=environ | {"NO_COLOR": "1", "LANG": "C.UTF-8"} | more, tty="out")
+    assert said.status in (0, 1), said.err
+    return said.out
+
+
+def piped(cli: Cli, demo: Path, *argv: str) -> str:
+    return cli(*argv, environ={"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "SOWCTL_NOW": NOW}).out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("argv", REPORTS)
+def test_reports_fit_the_terminal(demo: Path, cli: Cli, argv: tuple[str, ...], columns: int) -> None:
+    lines = seen(cli, demo, *argv, columns=columns).splitlines()
+    assert len(lines) > 1
+    assert max(map(width, lines)) <= columns
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_end_of_a_path_is_never_cut(demo: Path, cli: Cli, columns: int) -> None:
+    assert "00.journal" in seen(cli, demo, "journal", "list", columns=columns)
+    assert "work.json.queue" in seen(cli, demo, "queue", "info", "work", columns=columns)
+
+
+def test_a_path_below_the_working_directory_is_shown_from_there(
+    demo: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(demo)
+    assert "\njournal/demo.0000000000.journal " in seen(cli, demo, "journal", "list")
+    assert "file system of journal " in seen(cli, demo, "doctor")
+
+
+def test_files_have_sizes_and_ranges_for_people(demo: Path, cli: Cli) -> None:
+    shown = seen(cli, demo, "journal", "list")
+    assert "KiB" in shown
+    assert "1-4401" in shown
+    row = json.loads(piped(cli, demo, "journal", "list"))
+    assert str(row["size"]) not in shown
+    assert (row["first_txid"], row["last_txid"]) == (1, 4401)
+
+
+def test_versions_of_one_record_are_one_line_each(demo: Path, cli: Cli) -> None:
+    lines = seen(cli, demo, "history", "customers", "C0042").splitlines()
+    assert len(lines) == 2 + 3
+    assert "Bela Brandt" not in "".join(lines)
+    assert [line.split()[-2] for line in lines[2:]] == ["24000", "33000", "54000"]
+
+
+def test_what_all_versions_share_is_said_in_two_lines(demo: Path, cli: Cli) -> None:
+    environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "COLUMNS": "80"}
+    note = cli("history", "customers", "C0042", environ=environ, tty="out").err
+    assert "Bela Brandt" in note
+    assert len(note) <= 160
+
+
+def test_the_next_run_of_an_action_is_a_distance(demo: Path, cli: Cli) -> None:
+    assert "due" in seen(cli, demo, "upkeep", "list").splitlines()[-1]
+    assert "true" not in seen(cli, demo, "upkeep", "list")
+    assert json.loads(piped(cli, demo, "upkeep", "list"))["due"] is True
+
+
+def test_ages_and_rates_of_queues_are_for_people(demo: Path, cli: Cli) -> None:
+    row = json.loads(piped(cli, demo, "queue", "info", "work"))
+    listed = seen(cli, demo, "queue", "list")
+    told = seen(cli, demo, "queue", "info", "work")
+    assert f"{row['age_seconds']:.0f}s" not in listed
+    assert "age_seconds" not in told
+    assert "txid 502, " in told
+    assert "None" not in listed + told
+
+
+def test_states_have_colours(demo: Path, cli: Cli) -> None:
+    colored = {"NO_COLOR": "", "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    assert "\x1b[33mdue" in seen(cli, demo, "upkeep", "list", **colored)
+    assert "\x1b" not in piped(cli, demo, "upkeep", "list")
+
+
+def test_problems_of_doctor_stand_out(demo: Path, cli: Cli) -> None:
+    colored = {"NO_COLOR": "", "FORCE_COLOR": "1", "SOWCTL_CONFIG": "/nowhere/sowctl.xml"}
+    shown = seen(cli, demo, "doctor", **colored)
+    assert "\x1b[1;31m!!" in shown
+    assert "\x1b[36m" in shown
