@@ -225,9 +225,7 @@ class Invocation:
             self._note((text,))
 
     def _note(self, lines: Sequence[str]) -> None:
-        from sowctl.output.display import display
-
-        self._say("note", "\n".join(lines), self.streams.style("note", "\n".join(map(display, lines))))
+        self._say("note", "\n".join(lines), self.streams.style("note", "\n".join(self.streams.fold(lines))))
 
     def warn(
         self, text: str, *, code: str | None = None, place: str | None = None, hint: str | None = None, **facts: object

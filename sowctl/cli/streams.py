@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from sowctl.errors import RefusedError
@@ -125,6 +125,17 @@ class Streams:
 
         self.talk_painted("\n".join(map(display, lines)))
 
+    def fold(self, lines: Sequence[str]) -> list[str]:
+        """The lines made safe to show; on a terminal broken between words where they are longer than it."""
+        from sowctl.output.display import display
+
+        shown = list(map(display, lines))
+        if not is_terminal(self.stderr) or max(map(len, shown), default=0) <= (columns := self.columns(self.stderr)):
+            return shown
+        from sowctl.output.facts import hang
+
+        return [part for line in shown for part in hang(line, columns)]
+
     def talk_json(self, row: Mapping[str, object]) -> None:
         """Write an object to standard error as one line of JSON: ASCII without control characters."""
         from sowctl.values.jsonline import write_json_line
@@ -144,10 +155,12 @@ class Streams:
 
     def draw(self, text: str) -> bool:
         """Write ``text`` over the last line of the terminal behind standard error; whether that was possible."""
-        from sowctl.output.display import display
+        from sowctl.output.display import clip, display
 
+        # A line that goes on below would be erased in part only.
+        shown = clip(display(text), self.columns(self.stderr) - 1)
         try:
-            self.stderr.write(b"\r\x1b[K" + display(text).encode("utf-8", "backslashreplace"))
+            self.stderr.write(b"\r\x1b[K" + shown.encode("utf-8", "backslashreplace"))
             self.stderr.flush()
         except (OSError, ValueError):
             return False
@@ -177,12 +190,13 @@ class Streams:
                 return _known(codeset) if codeset else "ascii" if locale in ("C", "POSIX") else "utf-8"
         return "utf-8"
 
-    def columns(self) -> int:
-        """The width of the terminal behind standard output: COLUMNS, else the terminal's own word, else 80."""
+    def columns(self, stream: BinaryIO | None = None) -> int:
+        """The width of the terminal behind standard output or another stream: COLUMNS, else what the terminal says,
+        else 80."""
         if (wanted := self.environ.get("COLUMNS", "")).isdecimal() and int(wanted) > 0:
             return int(wanted)
         try:
-            return os.get_terminal_size(self.stdout.fileno()).columns or 80
+            return os.get_terminal_size((self.stdout if stream is None else stream).fileno()).columns or 80
         except (OSError, ValueError, AttributeError):
             return 80
 

@@ -6,6 +6,7 @@ printed but through ``display``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
@@ -50,6 +51,31 @@ def fact_lines(
         yield from (" " * indent + line for line in texts)
         for line in wrap(fact.hint or "", columns - indent):
             yield " " * indent + paint("hint", line)
+
+
+def hang(line: str, columns: int) -> Iterator[str]:
+    """A line of a list in as many as it needs, the further ones below its last column; that stands below the others
+    where there is no room beside them."""
+    text = display(line)
+    if width(text) <= columns:
+        yield text
+        return
+    indent = len(text) - len(text.lstrip(" "))
+    gaps = [gap.end() for gap in re.finditer(r"(?<=\S) {2,}(?=\S)", text)]
+    cut = gaps[-1] if gaps else indent
+    if not gaps:
+        # What goes on stands a little further in than what begins.
+        first, *rest = wrap(text[indent:], columns - indent)
+        yield " " * indent + first
+        yield from (" " * (indent + 2) + one for one in wrap(" ".join(rest), columns - indent - 2))
+        return
+    if columns - cut >= _READABLE:
+        first, *rest = wrap(text[cut:], columns - cut)
+        yield text[:cut] + first
+        yield from (" " * cut + one for one in rest)
+        return
+    yield from (" " * indent + one for one in wrap(text[indent:cut].rstrip(), columns - indent))
+    yield from (" " * (indent + _BELOW) + one for one in wrap(text[cut:], columns - indent - _BELOW))
 
 
 def wrap(text: str, columns: int) -> Iterator[str]:

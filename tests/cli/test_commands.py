@@ -80,7 +80,9 @@ def test_help(command: Command, cli: Cli) -> None:
 def test_help_on_a_terminal_has_bold_headings_only(command: Command, cli: Cli) -> None:
     text = cli(*command.words, "-h", tty="out").out
     assert "\x1b[1mExamples:\x1b[0m" in text
-    assert text.replace("\x1b[1m", "").replace("\x1b[0m", "") == cli(*command.words, "-h").out
+    # Where a terminal is too narrow for an example, that goes on in the next line, as a shell reads it.
+    plain = text.replace("\x1b[1m", "").replace("\x1b[0m", "").replace(" \\\n    ", " ")
+    assert plain == cli(*command.words, "-h").out
     assert "\x1b" not in cli(*command.words, "-h", tty="out", environ={"NO_COLOR": "1"}).out
     assert "\x1b" not in cli(*command.words, "-h", tty="out", environ={"TERM": "dumb"}).out
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from sowctl.cli.words.helptext import example_lines
 from sowctl.output.display import width
 from tests.cli.conftest import Cli
 from tests.support.demo import NOW, make_demo
@@ -20,6 +22,17 @@ REPORTS = (
     ("queue", "list"),
     ("queue", "info", "work"),
     ("doctor",),
+    ("functions",),
+    ("config", "schema"),
+    ("lint", "--list"),
+    ("lint", "--explain", "B009"),
+    ("explain", "SOW-STO"),
+    ("man", "--list"),
+    ("man", "-k", "bookmark"),
+    ("query", "--help"),
+    ("query", "-h"),
+    ("--help",),
+    ("-h",),
 )
 
 
@@ -114,3 +127,36 @@ def test_problems_of_doctor_stand_out(demo: Path, cli: Cli) -> None:
     shown = seen(cli, demo, "doctor", **colored)
     assert "\x1b[1;31m!!" in shown
     assert "\x1b[36m" in shown
+
+
+def test_the_list_of_pages_has_a_line_for_each(demo: Path, cli: Cli) -> None:
+    assert len(seen(cli, demo, "man", "--list").splitlines()) == len(piped(cli, demo, "man", "--list").splitlines())
+
+
+def test_lists_in_pipes_are_whole(demo: Path, cli: Cli) -> None:
+    for argv in (("functions",), ("man", "--list"), ("lint", "--list")):
+        assert max(map(width, piped(cli, demo, *argv).splitlines())) > 80
+        assert "..." not in "".join(line[-4:] for line in piped(cli, demo, *argv).splitlines())
+
+
+def test_notes_and_reports_break_between_words_on_a_terminal(demo: Path, cli: Cli) -> None:
+    environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "COLUMNS": "50", "NO_COLOR": "1", "SOWCTL_PROGRESS": "never"}
+    for argv in (("check",), ("check", "--summary", "text")):
+        said = cli(*argv, environ=environ, tty="err").err
+        exact = cli(*argv, environ=environ).err
+        assert max(map(width, said.splitlines())) <= 50 < max(map(width, exact.splitlines()))
+        assert "".join(said.split()) == "".join(exact.split())
+
+
+def test_an_example_that_takes_several_lines_is_one_command() -> None:
+    example = "sowctl query orders --projection 'SUM(/qty) AS /sum, /symbol' --grouping /symbol"
+    lines = example_lines(example, 40)
+    assert len(lines) > 2
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(example)
+
+
+def test_a_line_of_progress_fits_the_terminal(demo: Path, cli: Cli) -> None:
+    environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "COLUMNS": "30", "NO_COLOR": "1"}
+    drawn = cli("check", "--progress", "always", environ=environ, tty="err").err.split("\r\x1b[K")[1:-1]
+    assert any(line.startswith("check: ") for line in drawn)
+    assert max(map(width, drawn)) < 30

@@ -47,7 +47,9 @@ def run(
             lines = list(schema.listed(found))
         else:
             lines = [line for row in found for line in schema.described(row)]
-    invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode())
+    from sowctl.cli.io.emit import show_list
+
+    show_list(invocation, lines)
     return 0
 
 

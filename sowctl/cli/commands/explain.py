@@ -72,7 +72,9 @@ def run(
                 continue
             lines += ["", *(_described(found[0], width) if len(found) == 1 else _listed(found))]
         lines = lines[1:]
-    invocation.streams.stdout.write("".join(line + "\n" for line in lines).encode())
+    from sowctl.cli.io.emit import show_list
+
+    show_list(invocation, lines)
     return 0
 
 

@@ -48,5 +48,7 @@ def run(
         lines = [json.dumps(entry.facts()) for entry in chosen]
     else:
         lines = listed(chosen) if name is None else described(chosen[0])
-    invocation.streams.stdout.write("\n".join(lines).encode() + b"\n")
+    from sowctl.cli.io.emit import show_list
+
+    show_list(invocation, lines)
     return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.configuring import Define
 from sowctl.cli.context import Invocation
+from sowctl.cli.streams import is_terminal
 from sowctl.cli.words.declare import Argument, option
 from sowctl.cli.words.options import FINDING_FORMATS
 from sowctl.errors import NegativeError
@@ -146,7 +147,10 @@ def _explain(invocation: Invocation, word: str) -> int:
         raise NegativeError("SOW-CLI-028", f"unknown rule {word}", hint=near(word) or "sowctl lint --list")
     import textwrap
 
-    lines = [textwrap.fill(line, 100, subsequent_indent="  ") for line in explain(rule).splitlines()]
+    from sowctl.cli.words.helptext import columns_of
+
+    width = columns_of(invocation.streams) if is_terminal(invocation.streams.stdout) else 100
+    lines = [textwrap.fill(line, width, subsequent_indent="  ") for line in explain(rule).splitlines()]
     invocation.streams.stdout.write("\n".join(lines).rstrip().encode() + b"\n")
     return 0
 
@@ -157,20 +161,26 @@ def _list(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
     from sowctl.config.rules.table import by_id
 
     rules = [rule for rule in by_id().values() if rule.id in chosen]
+    rows = [
+        {
+            "rule": rule.id,
+            "code": code_of(rule.id),
+            "severity": severity(rule),
+            "title": rule.title,
+            "path": rule.element,
+        }
+        for rule in rules
+    ]
     if format == "json":
         import json
 
-        rows = [
-            {
-                "rule": rule.id,
-                "code": code_of(rule.id),
-                "severity": severity(rule),
-                "title": rule.title,
-                "path": rule.element,
-            }
-            for rule in rules
-        ]
         lines = [json.dumps(row) for row in rows]
+    elif is_terminal(invocation.streams.stdout):
+        from sowctl.cli.io.emit import Choice, Sink
+        from sowctl.output.options import TableFit
+
+        Sink(invocation, Choice("table")).write_rows(rows, TableFit(spare=("code",), paths=("path",)))
+        return 0
     else:
         lines = [f"{rule.id:11} {severity(rule):16} {rule.title:32} {rule.element}" for rule in rules]
     invocation.streams.stdout.write("".join(f"{line}\n" for line in lines).encode())

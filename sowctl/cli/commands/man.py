@@ -8,6 +8,8 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.cli.words.declare import Argument, option
 
+_READABLE = 24
+"""Columns that the subject of a page in a list needs."""
 EXAMPLES = (
     "sowctl man query",
     "sowctl man journal dump",
@@ -33,13 +35,20 @@ def run(
     --list prints the name and the subject of every page. --keyword prints the pages that contain a word: first those
     with a match in the name or subject, then those with a match in the text; the exit status is 1 if there are none.
     """
+    from textwrap import shorten
+
+    from sowctl.cli.io.emit import show_list
     from sowctl.cli.manual.viewer import find, formatted, list_pages, search_pages
 
     if all_pages or keyword is not None:
         found = list_pages() if keyword is None else search_pages(keyword)
         width = max((len(page.name) for page in found), default=0)
-        lines = (f"{page.name:{width}}  {page.subject}\n" for page in found)
-        invocation.streams.stdout.write("".join(lines).encode())
+        subjects = [page.subject for page in found]
+        room = invocation.streams.columns() - width - 2
+        # One line a page, as long as a subject that is cut says something.
+        if is_terminal(invocation.streams.stdout) and room >= _READABLE:
+            subjects = [shorten(subject, room, placeholder=" ...") for subject in subjects]
+        show_list(invocation, (f"{page.name:{width}}  {text}" for page, text in zip(found, subjects, strict=True)))
         return 0 if found else 1
     source = find(page or [])
     text = formatted(source, pager=is_terminal(invocation.streams.stdout), environ=invocation.environ)

@@ -178,6 +178,19 @@ def show_facts(invocation: Invocation, facts: Sequence[Fact]) -> None:
     out.flush()
 
 
+def show_list(invocation: Invocation, lines: Iterable[str]) -> None:
+    """Write the lines of a list to standard output; on a terminal through the pager, in lines that fit it."""
+    streams = invocation.streams
+    if is_terminal(streams.stdout):
+        from sowctl.output.facts import hang
+
+        invocation.page()
+        columns = streams.columns()
+        lines = (part for line in lines for part in hang(line, columns))
+    streams.stdout.write("".join(line + "\n" for line in lines).encode())
+    streams.stdout.flush()
+
+
 def _noting(rows: Iterable[Mapping[str, Any] | bytes], members: dict[str, None]) -> Iterator[Mapping[str, Any] | bytes]:
     """The rows as they are; the names of their members are added to ``members``."""
     from msgspec.json import decode

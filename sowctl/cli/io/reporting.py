@@ -118,9 +118,8 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
 
     if summary == "json":
         invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
-    # Asked for, and therefore said with --quiet, too.
     elif summary == "text":
-        invocation.streams.talk(*reports.as_text(report).split("\n"))
+        _say_asked(invocation, reports.as_text(report))
     else:
         invocation.note(*reports.as_text(report).split("\n"))
 
@@ -131,7 +130,7 @@ def show_words(invocation: Invocation, words: str, row: Mapping[str, object], su
     if summary == "json":
         invocation.streams.stdout.write(write_json_line(row).encode() + b"\n")
     elif summary == "text":
-        invocation.streams.talk(*words.split("\n"))
+        _say_asked(invocation, words)
     else:
         invocation.note(*words.split("\n"))
 
@@ -154,9 +153,11 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
         for row in rows:
             invocation.streams.stdout.write(write_json_line(row).encode() + b"\n")
     else:
-        say = invocation.streams.talk if summary == "text" else invocation.note
         for text in rendering.texts(reports):
-            say(*text.split("\n"))
+            if summary == "text":
+                _say_asked(invocation, text)
+            else:
+                invocation.note(*text.split("\n"))
 
 
 def check_report_options(summary: str | None, format: str | None) -> None:
@@ -179,4 +180,10 @@ def show_statistics(
     if not said:
         return
     for line in statistics if isinstance(statistics, Iterable) else [statistics]:
-        invocation.streams.talk(*reports.as_text(line).split("\n"))
+        _say_asked(invocation, reports.as_text(line))
+
+
+def _say_asked(invocation: Invocation, words: str) -> None:
+    """Say what was asked for, and is therefore said with --quiet, too."""
+    streams = invocation.streams
+    streams.talk(*streams.fold(words.split("\n")))

@@ -103,9 +103,10 @@ def _show(invocation: Invocation, compose: Callable[..., str], *, paged: bool) -
 
     streams = invocation.streams
     colored, columns = streams.colored(streams.stdout), helptext.columns_of(streams)
-    if paged and is_terminal(streams.stdout):
+    shown = is_terminal(streams.stdout)
+    if paged and shown:
         streams.page(lambda stream: pager_for(stream, invocation.environ))
-    streams.painted.write(compose(colored=colored, columns=columns).encode())
+    streams.painted.write(compose(colored=colored, columns=columns, folds=shown).encode())
 
 
 def _find(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:

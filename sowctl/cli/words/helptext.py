@@ -20,6 +20,7 @@ COLUMNS = 80
 _LEAST, _MOST = 40, 100
 _INDENT = 26
 HELP = ("-h, --help", "Show short help (-h) or full help (--help).")
+_SHELL_WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"[^"]*"|'[^']*')+""")
 _STATEMENT_END = re.compile(r"(?<=\.) (?=[A-Z])|;| \(")
 SHORT_EXAMPLES = 3
 SHORT_OPTIONS = 8
@@ -32,10 +33,11 @@ def columns_of(streams: Streams) -> int:
     return max(_LEAST, min(streams.columns(), _MOST)) if is_terminal(streams.stdout) else COLUMNS
 
 
-def text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> str:
-    """The help of one command, in lines of ``columns`` where no single word is longer."""
-    parts = [title("Usage:", colored) + " " + usage(loaded), "", title("Examples:", colored)]
-    parts += [f"  {example}" for example in loaded.examples]
+def text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS, folds: bool = False) -> str:
+    """The help of one command, in lines of ``columns`` where no single word is longer; examples, too, if it ``folds``
+    them."""
+    parts = [*usage_lines(usage(loaded), columns, colored=colored), "", title("Examples:", colored)]
+    parts += [line for example in loaded.examples for line in example_lines(example, columns if folds else None)]
     for paragraph in cleandoc(loaded.run.__doc__ or "").split("\n\n"):
         parts += ["", *wrapped(paragraph, columns)]
     operands = [p for p in loaded.parameters if isinstance(p.declared, Argument)]
@@ -52,12 +54,12 @@ def text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> st
     return "\n".join([*parts, "", f"More: sowctl man {loaded.command.name}"]) + "\n"
 
 
-def short_text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS) -> str:
+def short_text(loaded: Loaded, *, colored: bool = False, columns: int = COLUMNS, folds: bool = False) -> str:
     """The help of one command on one screen: usage, first sentence, examples and common options, a line each."""
     paragraph = " ".join(cleandoc(loaded.run.__doc__ or "").split("\n\n")[0].split())
     summary = re.split(r"(?<=[.:]) (?=[A-Z])", paragraph)[0]
-    parts = [title("Usage:", colored) + " " + usage(loaded), "", *wrapped(summary, columns), ""]
-    parts += [title("Examples:", colored), *(f"  {example}" for example in loaded.examples[:SHORT_EXAMPLES])]
+    parts = [*usage_lines(usage(loaded), columns, colored=colored), "", *wrapped(summary, columns), ""]
+    parts += [title("Examples:", colored), *_short_examples(loaded, columns if folds else None)]
     panels = by_panel(loaded.parameters)
     own = [parameter for panel, members in panels.items() if panel != GLOBAL_PANEL for parameter in members]
     common = [p for p in own if p.name in loaded.common] if loaded.common else own[:SHORT_OPTIONS]
@@ -90,6 +92,13 @@ def usage(loaded: Loaded) -> str:
             word = parameter.declared.metavar if parameter.required else f"[{parameter.declared.metavar}]"
             words.append(word + ("..." if parameter.shape == "texts" else ""))
     return " ".join(words)
+
+
+def usage_lines(words: str, columns: int, *, colored: bool) -> list[str]:
+    """``Usage: sowctl get [OPTIONS] ...`` in lines of ``columns``."""
+    first, *more = wrapped(f"Usage: {words}", columns)
+    rest = wrapped(" ".join(more), columns - len("Usage: "))
+    return [first.replace("Usage:", title("Usage:", colored), 1), *(" " * len("Usage: ") + row for row in rest)]
 
 
 def by_panel(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
@@ -126,6 +135,25 @@ def entry(names: str, help: str, columns: int = COLUMNS, indent: int = _INDENT) 
     first = f"  {names:<{indent - 3}} "
     head = [first + rows[0]] if len(first) == indent else [first.rstrip(), " " * indent + rows[0]]
     return head + [" " * indent + row for row in rows[1:]]
+
+
+def example_lines(example: str, columns: int | None) -> list[str]:
+    """A command line for a shell in lines of ``columns``, all but the last with a backslash; in one for None."""
+    if columns is None or len(example) + 2 <= columns:
+        return [f"  {example}"]
+    lines: list[str] = []
+    line = " "
+    # Words with their quotes: a line ends between them only, so that all lines together are the command.
+    for word in _SHELL_WORD.findall(example):
+        if line.strip() and len(f"{line} {word} \\") > columns:
+            lines.append(line + " \\")
+            line = "   "
+        line += " " + word
+    return [*lines, line]
+
+
+def _short_examples(loaded: Loaded, columns: int | None) -> list[str]:
+    return [line for example in loaded.examples[:SHORT_EXAMPLES] for line in example_lines(example, columns)]
 
 
 def wrapped(words: str, columns: int) -> list[str]:

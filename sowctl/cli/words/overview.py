@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sowctl.cli.words.declare import Option
-from sowctl.cli.words.helptext import COLUMNS, SHORT_EXAMPLES, entry, option_entry, title
+from sowctl.cli.words.helptext import (
+    COLUMNS,
+    SHORT_EXAMPLES,
+    entry,
+    example_lines,
+    option_entry,
+    title,
+    usage_lines,
+    wrapped,
+)
 from sowctl.cli.words.options import GLOBALS
 from sowctl.cli.words.table import COMMANDS, GROUPS, members
 from sowctl.version import VERSION
@@ -32,27 +43,25 @@ def spellings(declared: object) -> tuple[str, ...]:
     return declared.names if isinstance(declared, Option) else ()
 
 
-def text(*, colored: bool = False, columns: int = COLUMNS) -> str:
+def text(*, colored: bool = False, columns: int = COLUMNS, folds: bool = False) -> str:
     """The overview in lines of ``columns``."""
     indent = max(len(command.name) for command in COMMANDS) + 4
-    lines = [f"sowctl - {SUMMARY}", "", title("Usage:", colored) + " sowctl [OPTIONS] COMMAND [ARGUMENTS]...", ""]
-    lines += [title("Examples:", colored), *(f"  {example}" for example in EXAMPLES), ""]
+    lines = _head(EXAMPLES, columns, colored=colored, folds=folds)
     for group in GROUPS:
         lines.append(title(f"{group}:", colored))
         commands = [command for command in COMMANDS if command.group == group]
         lines += [line for command in commands for line in entry(command.name, command.summary, columns, indent)]
         lines.append("")
-    lines.append(title("Options of every command, before or after its name:", colored))
+    lines += [title(row, colored) for row in wrapped("Options of every command, before or after its name:", columns)]
     lines += [line for parameter in GLOBALS for line in option_entry(parameter, columns)]
     lines += [line for names, words in ROOT_OPTIONS for line in entry(names, words, columns)]
-    lines += ["", "Exit statuses, environment variables and files: sowctl man"]
+    lines += ["", *wrapped("Exit statuses, environment variables and files: sowctl man", columns)]
     return "\n".join(lines) + "\n"
 
 
-def short_text(*, colored: bool = False, columns: int = COLUMNS) -> str:
+def short_text(*, colored: bool = False, columns: int = COLUMNS, folds: bool = False) -> str:
     """The overview on one screen: usage, examples, and the names of the commands by group."""
-    lines = [f"sowctl - {SUMMARY}", "", title("Usage:", colored) + " sowctl [OPTIONS] COMMAND [ARGUMENTS]...", ""]
-    lines += [title("Examples:", colored), *(f"  {example}" for example in EXAMPLES[:SHORT_EXAMPLES]), ""]
+    lines = _head(EXAMPLES[:SHORT_EXAMPLES], columns, colored=colored, folds=folds)
     for group in GROUPS:
         # of two words only the first: "journal" stands for list, dump, check ...
         names = dict.fromkeys(command.words[0] for command in COMMANDS if command.group == group)
@@ -61,8 +70,16 @@ def short_text(*, colored: bool = False, columns: int = COLUMNS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def of_prefix(word: str, *, colored: bool = False, columns: int = COLUMNS) -> str:
-    """The commands that begin with a word which is none by itself."""
+def _head(examples: Sequence[str], columns: int, *, colored: bool, folds: bool) -> list[str]:
+    lines = [*wrapped(f"sowctl - {SUMMARY}", columns), ""]
+    lines += [*usage_lines("sowctl [OPTIONS] COMMAND [ARGUMENTS]...", columns, colored=colored), ""]
+    room = columns if folds else None
+    lines += [title("Examples:", colored), *(line for one in examples for line in example_lines(one, room)), ""]
+    return lines
+
+
+def of_prefix(word: str, *, colored: bool = False, columns: int = COLUMNS, folds: bool = False) -> str:
+    """The commands that begin with a word which is none by itself; there is nothing in it that ``folds``."""
     lines = [f"{title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...", "", title("Commands:", colored)]
     indent = max(len(command.words[1]) for command in members(word)) + 4
     lines += [line for one in members(word) for line in entry(one.words[1], one.summary, columns, indent)]
