@@ -29,6 +29,7 @@ class Browser(App[None]):
     #said { height: auto; max-height: 6; color: $text-muted; }
     #halves { height: 1fr; }
     #message { width: 2fr; height: 1fr; }
+    #help { height: 1fr; }
     #history { width: 3fr; height: 1fr; }
     #changes { height: 1fr; border-top: solid $primary; }
     #halves.narrow { layout: vertical; }

@@ -20,6 +20,7 @@ class JournalPage(BrowserScreen):
     """The journal, followed."""
 
     BINDINGS: ClassVar = [("f", "follow", "Follow/hold"), ("escape", "app.pop_screen", "Back")]
+    KEYS: ClassVar = (("f", "let the cursor follow new entries, or stay"),)
 
     def __init__(self, reader: InstanceReader) -> None:
         super().__init__(reader)

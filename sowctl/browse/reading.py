@@ -1,4 +1,4 @@
-"""What the browser reads: topics, pages of records, versions of one record, the end of the journal.
+"""What the browser reads: topics, pages of records, versions of one record, the end of the journal, queues.
 
 Every function opens what it reads and closes it again, so that any thread may call it: snapshots of LMDB belong to the
 thread that opened them. ``Stop`` is looked at between two batches; a question that nobody waits for ends early.
@@ -20,18 +20,23 @@ from sowctl.engine.topics.targets import resolve
 from sowctl.engine.verbs.history import versions
 from sowctl.engine.verbs.info import info
 from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.queue import QueueRecord, depth_of, list_queues, open_queue
 from sowctl.engine.verbs.upkeep.journal_tail import journal_follow
-from sowctl.output.columns import cell_texts, open_columns
+from sowctl.errors import SowError
+from sowctl.output.columns import cell_text, cell_texts, open_columns
 from sowctl.output.display import clip, display
-from sowctl.output.members import dump
+from sowctl.output.members import at as value_at
+from sowctl.output.members import dump, members
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import metadata
 from sowctl.values.differences import MISSING, path_text, tree_of, view_differences
-from sowctl.values.human import format_bytes
-from sowctl.values.times import format_time
+from sowctl.values.human import format_age, format_ago, format_bytes, format_rate
+from sowctl.values.paths import Path, parse_path
+from sowctl.values.times import format_end, format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.queues.queue import QueueMessage
     from sowctl.engine.records import RecordBatch
     from sowctl.engine.search.keyhistory import VersionRecord
     from sowctl.engine.topics.targets import Target
@@ -43,6 +48,8 @@ COLUMNS = 24
 CELL = 40
 """Characters of a cell, at most."""
 _INDENT = "  "
+_SECOND = 19
+"""Characters of a time to the second."""
 Stop = Callable[[], bool]
 """Whether nobody waits for the answer any more."""
 
@@ -52,22 +59,55 @@ class Stopped(Exception):
 
 
 class TopicRow(Struct, frozen=True):
-    """One line of the list of topics; ``target`` names it for the other questions, None where it has no records."""
+    """One line of the list of topics; ``target`` names it for the other questions, None where it has no records;
+    ``is_queue``: it has messages that wait."""
 
     target: str | None
     cells: tuple[str, ...]
+    is_queue: bool = False
 
 
-TOPIC_COLUMNS = ("topic", "type", "kind", "state", "records", "size", "last update")
+TOPIC_COLUMNS = ("topic", "type", "kind", "state", "records", "size", "updated")
 
 
 class BrowsedRecord(Struct, frozen=True):
-    """One record: its key as clients see it, its cells, its message as JSON, and its metadata."""
+    """One record: its key as clients see it, its name for people, its cells, its message as JSON, and its metadata."""
 
     key: str
+    name: str
     cells: list[str]
     view: bytes
     facts: list[tuple[str, str]]
+
+
+class QueueRow(Struct, frozen=True):
+    """One line of the list of queues."""
+
+    name: str
+    message_type: str
+    cells: tuple[str, ...]
+
+
+QUEUE_COLUMNS = ("queue", "underlying", "ready", "leased", "delayed", "blocked", "dead", "oldest", "in", "acks")
+QUEUE_STATES = ("", "ready", "leased", "delayed", "blocked", "dead")
+"""What messages of a queue can be chosen by; all of them first."""
+MESSAGE_COLUMNS = ("state", "key", "deliveries", "holder", "published", "reason", "message")
+
+
+class WaitingMessage(Struct, frozen=True):
+    """A message of a queue: its cells, its message as JSON, and its metadata."""
+
+    cells: tuple[str, ...]
+    view: bytes
+    facts: list[tuple[str, str]]
+
+
+class QueueShown(Struct, frozen=True):
+    """A queue: how many messages are in which state, those that are shown, and whether there are further ones."""
+
+    counts: str
+    messages: list[WaitingMessage]
+    more: bool
 
 
 class PageOfRecords(Struct, frozen=True):
@@ -114,7 +154,7 @@ class InstanceReader(DescribedStruct, frozen=True):
         rows = []
         for row in info(self.instance):
             target = None if row.kind == "journal only" else f"[{row.message_type}].[{row.topic}]"
-            updated = "" if row.last_update is None else format_time(row.last_update)
+            age = None if row.last_update is None else (self.instance.now - row.last_update) / 1e6
             cells = (
                 row.topic,
                 row.message_type,
@@ -122,9 +162,9 @@ class InstanceReader(DescribedStruct, frozen=True):
                 row.state,
                 f"{row.records:,}",
                 format_bytes(row.file_bytes),
-                updated,
+                "" if age is None else format_ago(age),
             )
-            rows.append(TopicRow(target, tuple(map(display, cells))))
+            rows.append(TopicRow(target, tuple(map(display, cells)), row.kind.endswith("Queue")))
         return rows
 
     def page(self, wanted: PageRequest, stop: Stop) -> PageOfRecords:
@@ -156,7 +196,7 @@ class InstanceReader(DescribedStruct, frozen=True):
                 if stop():
                     raise Stopped
                 batches.append(batch)
-        return replace(_page(batches), unknown=tuple(noted))
+        return replace(_page(batches, self._key_fields(wanted.target)), unknown=tuple(noted))
 
     def count(self, wanted: PageRequest, stop: Stop, told: Callable[[int], None]) -> int:
         """How many records match; ``told`` so far, after each batch. Raises what a query raises, Stopped."""
@@ -199,18 +239,20 @@ class InstanceReader(DescribedStruct, frozen=True):
             if stop():
                 raise Stopped
 
+        keys = KeyNames(self)
         with closing(journal_follow(self.instance, topics, count, waiting=waiting)) as batches:  # type: ignore[type-var]
             for batch in batches:
                 rows = []
                 for record in batch.records:
                     facts = metadata(batch, record)
                     text = batch.view(record.payload).decode("utf-8", "replace") if record.has_data else ""
+                    view = batch.members_view(record.payload) if record.has_data else b""
                     cells = (
                         facts["timestamp"],
                         str(record.txid),
                         facts["topic"],
                         facts.get("operation") or "",
-                        facts["sow_key"] or "",
+                        keys.find(facts["topic"], batch.message_type, view) or facts["sow_key"] or "",
                         facts.get("client") or "",
                         clip(text, 400),
                     )
@@ -218,11 +260,94 @@ class InstanceReader(DescribedStruct, frozen=True):
                 yield rows
                 waiting()
 
+    def queues(self) -> list[QueueRow]:
+        """All queues. Those that cannot be read are remarked on."""
+        problems: list[SowError] = []
+        rows = []
+        for found in list_queues(self.instance, problems):
+            depth = found.depth
+            rates = (format_rate(rate) if rate else "" for rate in (found.entered_rate, found.acknowledged_rate))
+            counts = (depth.ready, depth.leased, depth.delayed, depth.blocked, depth.dead)
+            age = "" if found.age_seconds is None else format_age(found.age_seconds)
+            cells = (depth.queue, found.underlying, *(f"{count:,}" for count in counts), age, *rates)
+            rows.append(QueueRow(depth.queue, depth.message_type, tuple(map(display, cells))))
+        for problem in problems:
+            self.instance.notify(problem.message)
+        return rows
+
+    def queue(self, name: str, message_type: str, state: str, count: int, stop: Stop) -> QueueShown:
+        """The first ``count`` messages of a queue in a state, or in any. Raises what ``queue peek`` raises, Stopped."""
+        names = KeyNames(self)
+        with open_queue(self.instance, name, message_type) as queue:
+            depth = depth_of(queue)
+            seen = [one for one in queue.seen(None if state else count + 1) if not state or one.state == state]
+            view = self.instance.type_of(message_type).members_view
+            messages = []
+            for message in queue.bodies_of(seen[:count]):
+                if stop():
+                    raise Stopped
+                messages.append(_waiting(view, message, names))
+        states = ", ".join(f"{getattr(depth, one):,} {one}" for one in QUEUE_STATES[1:])
+        return QueueShown(states, messages, len(seen) > count)
+
+    def _key_fields(self, target: str) -> Sequence[Path]:
+        """The paths of the fields that name records of a topic; none where no fields do."""
+        (found,) = self._targets(target)
+        if found.topic is None or found.topic.key_mode != "fields":
+            return ()
+        return tuple(parse_path(str(path)) for path in found.topic.keys)
+
     def _targets(self, target: str) -> list[Target]:
         return resolve(self.instance, target, derived=True, literal=True)
 
 
-def _page(batches: Sequence[RecordBatch]) -> PageOfRecords:
+class KeyNames:
+    """What records of topics are known by: the values of their key fields."""
+
+    def __init__(self, reader: InstanceReader) -> None:
+        self._reader = reader
+        self._keys: dict[tuple[str, str], Sequence[Path]] = {}
+
+    def find(self, topic: str, message_type: str, view: bytes) -> str | None:
+        """The values of a message's key fields; None where its topic has none, or it lacks one."""
+        place = topic, message_type
+        if place not in self._keys:
+            try:
+                self._keys[place] = self._reader._key_fields(f"[{message_type}].[{topic}]")
+            except SowError:
+                # Only the journal knows it.
+                self._keys[place] = ()
+        return name_of(view, self._keys[place])
+
+
+def _waiting(view: Callable[[bytes], bytes], message: QueueMessage, names: KeyNames) -> WaitingMessage:
+    record = QueueRecord(message)
+    text = view(message.payload)
+    facts = {
+        "bookmark": message.bookmark, "txid": message.txid, "timestamp": format_time(message.timestamp),
+        "expiration": format_end(message.expiration), **record.extra,
+    }  # fmt: skip
+    cells = (
+        message.state,
+        names.find(message.topic, message.message_type, text) or "",
+        str(message.deliveries),
+        message.holder,
+        format_time(message.timestamp)[:_SECOND],
+        message.reason,
+        clip(text.decode("utf-8", "replace"), 400),
+    )
+    shown = [(name, display(str(value))) for name, value in facts.items() if value is not None and name != "unkeyed"]
+    return WaitingMessage(tuple(map(display, cells)), text, shown)
+
+
+def name_of(view: bytes, keys: Sequence[Path]) -> str | None:
+    """The values of key fields in a message, joined by commas; None where it lacks one, or there are none."""
+    fields = members(view, lambda payload: payload) if keys and view else {}
+    texts = [cell_text(value_at(fields, key)) for key in keys]
+    return display(",".join(map(str, texts))) if texts and None not in texts else None
+
+
+def _page(batches: Sequence[RecordBatch], keys: Sequence[Path]) -> PageOfRecords:
     columns, _ = open_columns(batches, OutputOptions())
     records: list[BrowsedRecord] = []
     for batch in batches:
@@ -230,7 +355,8 @@ def _page(batches: Sequence[RecordBatch]) -> PageOfRecords:
             cells = [clip(display(text or ""), CELL, "…") for text in cell_texts(columns.cells(row)[:COLUMNS])]
             facts = metadata(batch, record)
             shown = [(name, display(str(value))) for name, value in facts.items() if value is not None]
-            records.append(BrowsedRecord(str(facts["sow_key"]), cells, batch.members_view(record.payload), shown))
+            view, key = batch.members_view(record.payload), str(facts["sow_key"])
+            records.append(BrowsedRecord(key, name_of(view, keys) or key, cells, view, shown))
     # Without a record there is nothing that could name columns.
     count = COLUMNS if records else 0
     headings = [display(heading) for heading in columns.headings[:count]]
@@ -241,11 +367,11 @@ def _version(record: VersionRecord, view: bytes, before: bytes | None) -> Versio
     facts = record.extra
     until = facts["until"]
     cells = (
-        format_time(record.timestamp),
+        format_time(record.timestamp)[:_SECOND],
         str(facts["operation"]),
         str(facts.get("client") or ""),
         str(record.txid),
-        "" if until is None else str(until),
+        "" if until is None else str(until)[:_SECOND],
     )
     if before is None:
         changes = ["the oldest known version"]

@@ -26,6 +26,10 @@ class RecordPage(BrowserScreen):
         ("tab", "app.focus_next", "Message/versions"),
         ("escape", "back", "Back"),
     ]
+    KEYS: ClassVar = (("Tab", "from the versions to the message, and back"),)
+    MORE_HELP: ClassVar = (
+        "Changes: ~ changed, + added, - removed. The version under the cursor is the one that is shown."
+    )
 
     def __init__(self, reader: InstanceReader, target: str, topic: str, record: BrowsedRecord) -> None:
         super().__init__(reader)
@@ -49,7 +53,7 @@ class RecordPage(BrowserScreen):
 
     def on_mount(self) -> None:
         """Show the record, and begin reading its versions."""
-        self.sub_title = f"{self._topic} {self._record.key}"
+        self.sub_title = f"{self._topic} {self._record.name}"
         facts = "\n".join(f"{name}: {value}" for name, value in self._record.facts)
         self._write(pretty(self._record.view), facts)
         self.query_one(DataTable).focus()

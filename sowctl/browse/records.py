@@ -1,7 +1,8 @@
-"""The records of a topic: a page of them, a filter that counts while it is typed, an order."""
+"""The records of a topic, read as the cursor goes on, a filter that counts while it is typed, an order."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -19,6 +20,11 @@ from sowctl.errors import SowError
 
 PAUSE = 0.2
 """Seconds without a key after which a filter is asked."""
+AHEAD = 10
+"""Rows between the cursor and the end of what has been read, below which more is read."""
+MAX_ROWS = 10 * PAGE
+"""Records that are kept; those far from the cursor leave the table, and are read again where it comes back."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class RecordsPage(BrowserScreen):
@@ -28,12 +34,20 @@ class RecordsPage(BrowserScreen):
         ("slash", "filter", "Filter"),
         ("o", "order", "Order"),
         ("s", "sort", "Sort by column"),
-        ("n", "next", "Next page"),
-        ("p", "previous", "Previous"),
-        ("g", "begin", "First page"),
         ("r", "refresh", "Refresh"),
         ("escape", "back", "Back"),
     ]
+    KEYS: ClassVar = (
+        ("/", "edit the filter; it is applied while you type, Enter goes to the records"),
+        ("o", "edit the sort order, such as /price DESC, /id"),
+        ("s", "sort by the column under the cursor: ascending, descending, not at all"),
+    )
+    MORE_HELP: ClassVar = """Filters, such as:
+  /symbol = 'IBM' AND /qty > 500
+  /name LIKE '^Be'           a regular expression
+  /status IN ('new', 'filled')
+  /address/city IS NULL
+All of the language: sowctl man expressions; functions: sowctl functions"""
 
     def __init__(self, reader: InstanceReader, target: str, topic: str) -> None:
         super().__init__(reader)
@@ -42,7 +56,9 @@ class RecordsPage(BrowserScreen):
         self._records: list[BrowsedRecord] = []
         self._headings: list[str] = []
         self._fields: list[str] = []
+        self._first = 0
         self._more = False
+        self._reads = False
         self._unknown: tuple[str, ...] = ()
         self._matching = ""
         self._typed: Timer | None = None
@@ -69,13 +85,20 @@ class RecordsPage(BrowserScreen):
         self._ask(count=True)
 
     def _ask(self, *, count: bool) -> None:
-        """Read the page that is wanted; with ``count`` also how many match."""
+        """Read the first records that are wanted; with ``count`` also how many match."""
         wanted = self._wanted
         self.say("reading ...")
+        self._reads = True
         self.ask("page", lambda stop: self.reader.page(wanted, stop), self._show, self._wrong)
         if count:
             self._matching = ""
             self.ask("count", lambda stop: self._count(wanted, stop), self._counted, lambda _: None)
+
+    def _ask_more(self, first: int) -> None:
+        """Read the page that begins with a record, behind or in front of those that are there."""
+        self._reads = True
+        wanted = replace(self._wanted, first=first)
+        self.ask("page", lambda stop: self.reader.page(wanted, stop), lambda page: self._join(first, page), self._wrong)
 
     def _count(self, wanted: PageRequest, stop: Stop) -> str:
         def told(total: int) -> None:
@@ -91,24 +114,92 @@ class RecordsPage(BrowserScreen):
 
     def _show(self, page: reading.PageOfRecords) -> None:
         self.query_one("#wrong").display = False
-        self._records, self._more, self._unknown = page.records, page.more, page.unknown
+        self._reads = False
+        self._first, self._records, self._more, self._unknown = 0, page.records, page.more, page.unknown
         # Where nothing matches, the columns stay those of the page before.
         if page.records:
             self._headings, self._fields = page.headings, page.fields
-        fill(self.query_one(DataTable), self._headings, [record.cells for record in page.records])
+        self._fill()
+
+    def _join(self, first: int, page: reading.PageOfRecords) -> None:
+        """Put a page behind the records or in front of them; as many as are too many leave at the other end."""
+        self._reads = False
+        table = self.query_one(DataTable)
+        behind = first > self._first
+        added = self._widened(page)
+        if behind:
+            self._records = [*self._records, *added]
+            self._more = page.more
+        else:
+            self._records = [*added, *self._records]
+        surplus = max(0, len(self._records) - MAX_ROWS)
+        dropped = surplus if behind else 0
+        if behind:
+            del self._records[:surplus]
+        elif surplus:
+            del self._records[-surplus:]
+            self._more = True
+        moved = -dropped if behind else len(added)
+        self._first = self._first + dropped if behind else first
+        row, top = table.cursor_row + moved, table.scroll_offset.y + moved
+        self._fill(row, top)
+
+    def _widened(self, page: reading.PageOfRecords) -> list[BrowsedRecord]:
+        """The records of a page with the columns that are shown, which get those that only this page has."""
+        if page.headings == self._headings:
+            return page.records
+        known = list(zip(self._headings, self._fields, strict=True))
+        fresh = [pair for pair in zip(page.headings, page.fields, strict=True) if pair not in known]
+        fresh = fresh[: max(0, reading.COLUMNS - len(known))]
+        self._headings += [heading for heading, _ in fresh]
+        self._fields += [field for _, field in fresh]
+        self._records = [replace(one, cells=[*one.cells, *[""] * len(fresh)]) for one in self._records]
+        places = {field: at for at, field in enumerate(page.fields)}
+        return [
+            replace(one, cells=[one.cells[places[field]] if field in places else "" for field in self._fields])
+            for one in page.records
+        ]
+
+    def _fill(self, row: int | None = None, top: int | None = None) -> None:
+        """Show the records; the cursor goes to a ``row``, and ``top`` becomes the first one that is seen."""
+        table = self.query_one(DataTable)
+        cells = [record.cells for record in self._records]
+        marks = {f"{field}{end}": mark for field in self._fields for end, mark in (("", " ▲"), (" DESC", " ▼"))}
+        sorted_by = marks.get(self._wanted.order.strip(), "")
+        path = self._wanted.order.strip().removesuffix(" DESC")
+        headings = [
+            heading + (sorted_by if field == path else "")
+            for heading, field in zip(self._headings, self._fields, strict=True)
+        ]
+        right = [name for at, name in enumerate(headings) if _are_numbers([one[at] for one in cells])]
+        fill(table, headings, cells, right)
+        if row is not None and top is not None:
+            table.move_cursor(row=row, column=table.cursor_column, scroll=False)
+            table.scroll_to(y=top, animate=False, force=True)
         self._say_place()
 
     def _say_place(self) -> None:
-        first = self._wanted.first
         if not self._records:
-            self.say("; ".join(("no record matches" if not first else "no further records", *self._unknown)))
+            self.say("; ".join(("no record matches", *self._unknown)))
             return
         total = f" of {self._matching}" if self._matching else ""
-        place = f"records {first + 1:,} to {first + len(self._records):,}{total}; Enter shows one"
-        self.say("; ".join((place, *self._unknown)))
+        at = self._first + min(self.query_one(DataTable).cursor_row, len(self._records) - 1)
+        self.say("; ".join((f"record {at + 1:,}{total}; Enter shows it", *self._unknown)))
+
+    def on_data_table_cell_highlighted(self) -> None:
+        """The cursor moved: say where it is, and read more near the end of what has been read."""
+        if self._reads or not self._records:
+            return
+        self._say_place()
+        row = self.query_one(DataTable).cursor_row
+        if self._more and row >= len(self._records) - AHEAD:
+            self._ask_more(self._first + len(self._records))
+        elif self._first and row < AHEAD:
+            self._ask_more(max(0, self._first - PAGE))
 
     def _wrong(self, error: SowError) -> None:
         """Show an error beneath the filter; the records of the last filter that could be read stay."""
+        self._reads = False
         wrong = self.query_one("#wrong", Static)
         wrong.update(Text(error_text(error)))
         wrong.display = True
@@ -158,27 +249,16 @@ class RecordsPage(BrowserScreen):
         line.value = orders[(orders.index(now) + 1) % 3] if now in orders else path
         self._typed_out()
 
-    def action_next(self) -> None:
-        """The next page."""
-        if self._more:
-            self._turn(self._wanted.first + PAGE)
-
-    def action_previous(self) -> None:
-        """The page before."""
-        if self._wanted.first:
-            self._turn(max(0, self._wanted.first - PAGE))
-
-    def action_begin(self) -> None:
-        """The first page."""
-        self._turn(0)
-
-    def _turn(self, first: int) -> None:
-        self._wanted = replace(self._wanted, first=first)
-        self.query_one(DataTable).move_cursor(row=0)
-        self._ask(count=False)
+    def action_jump(self, row: int) -> None:
+        """To the first record, which may have to be read again, or to the last one that has been read."""
+        if row == 0 and self._first:
+            self.query_one(DataTable).move_cursor(row=0)
+            self._ask(count=False)
+        else:
+            super().action_jump(row)
 
     def action_refresh(self) -> None:
-        """Read the page again."""
+        """Read the records again, from the first one on."""
         self._ask(count=True)
 
     def action_back(self) -> None:
@@ -187,3 +267,8 @@ class RecordsPage(BrowserScreen):
             self.set_focus(self.query_one(DataTable))
         else:
             self.app.pop_screen()
+
+
+def _are_numbers(texts: list[str]) -> bool:
+    present = [text for text in texts if text]
+    return bool(present) and all(map(_NUMBER.fullmatch, present))

@@ -29,8 +29,19 @@ T = TypeVar("T")
 class BrowserScreen(Screen[None]):
     """A screen of the browser. ``reader`` is what is looked through."""
 
-    # On every screen; the line of keys shows it on the first one, where it has room.
-    BINDINGS: ClassVar = [Binding("q", "app.quit", "Quit", show=False)]
+    # On every screen. The line of keys shows help first: where it has little room, its end is cut.
+    BINDINGS: ClassVar = [
+        ("question_mark", "help", "Help"),
+        Binding("j", "scroll('down')", "Down", show=False),
+        Binding("k", "scroll('up')", "Up", show=False),
+        Binding("g", "jump(0)", "First line", show=False),
+        Binding("G", "jump(-1)", "Last line", show=False),
+        Binding("q", "app.quit", "Quit", show=False),
+    ]
+    KEYS: ClassVar[Sequence[tuple[str, str]]] = ()
+    """The keys of this screen alone, and what they do."""
+    MORE_HELP: ClassVar[str] = ""
+    """What the help says besides."""
 
     def __init__(self, reader: InstanceReader) -> None:
         super().__init__()
@@ -80,6 +91,26 @@ class BrowserScreen(Screen[None]):
             # for its workers when it ends.
             self.app.call_later(heard)
 
+    def action_help(self) -> None:
+        """Show the keys."""
+        from sowctl.browse.help import HelpPage
+
+        self.app.push_screen(HelpPage(self.reader, self.KEYS, self.MORE_HELP))
+
+    def action_scroll(self, direction: str) -> None:
+        """Move the cursor of a table, or scroll what else has the focus, by a line."""
+        focused = self.focused
+        if isinstance(focused, DataTable):
+            focused.action_cursor_down() if direction == "down" else focused.action_cursor_up()
+        elif focused is not None:
+            focused.scroll_relative(y=1 if direction == "down" else -1, animate=False)
+
+    def action_jump(self, row: int) -> None:
+        """To the first line of a table, or to its last one."""
+        table = self.query(DataTable)
+        if table:
+            table.first().move_cursor(row=row if row >= 0 else max(0, table.first().row_count - 1))
+
     def say(self, text: str) -> None:
         """Show a line at the bottom of the screen."""
         self.query_one("#said", Static).update(Text(text))
@@ -102,8 +133,10 @@ def error_text(error: SowError) -> str:
 def fill(
     table: DataTable[Any], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
 ) -> None:
-    """Show other rows; the cursor stays at its row where that is still there. Texts are no markup."""
+    """Show other rows; the cursor stays at its row where that is still there, and so does the part that is seen. Texts
+    are no markup."""
     row, column = table.cursor_coordinate
+    seen = table.scroll_offset
     table.clear(columns=True)
     columns = [[cells[at] for cells in rows] for at in range(len(headings))]
     for heading, texts in zip(headings, columns, strict=True):
@@ -112,7 +145,8 @@ def fill(
     for cells in rows:
         table.add_row(*(_cell(text, heading in right) for text, heading in zip(cells, headings, strict=True)))
     if rows:
-        table.move_cursor(row=min(row, len(rows) - 1), column=column)
+        table.move_cursor(row=min(row, len(rows) - 1), column=column, scroll=False)
+        table.scroll_to(seen.x, seen.y, animate=False, force=True)
 
 
 def _cell(text: str, right: bool) -> Text:

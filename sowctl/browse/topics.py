@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.widgets import DataTable
 
 from sowctl.browse.journal import JournalPage
+from sowctl.browse.queues import QueuePage, QueuesPage
 from sowctl.browse.reading import TOPIC_COLUMNS, InstanceReader, TopicRow
 from sowctl.browse.records import RecordsPage
 from sowctl.browse.screen import BrowserScreen, fill
@@ -16,10 +17,12 @@ class TopicsPage(BrowserScreen):
     """The topics, views, conflated topics and queues of the instance."""
 
     BINDINGS: ClassVar = [
-        ("j", "journal", "Journal"),
+        ("J", "journal", "Journal"),
+        ("u", "queues", "Queues"),
         ("r", "refresh", "Refresh"),
         ("q", "app.quit", "Quit"),
     ]
+    KEYS: ClassVar = (("J", "follow the journal"), ("u", "list the queues and their messages by states"))
 
     def __init__(self, reader: InstanceReader) -> None:
         super().__init__(reader)
@@ -52,9 +55,15 @@ class TopicsPage(BrowserScreen):
             return
         row = self._rows[at]
         if row.target is None:
-            self.say("the topic has no records; j shows its journal")
+            self.say("the topic has no records; J shows its journal")
+        elif row.is_queue:
+            self.app.push_screen(QueuePage(self.reader, row.cells[0], row.cells[1]))
         else:
             self.app.push_screen(RecordsPage(self.reader, row.target, row.cells[0]))
+
+    def action_queues(self) -> None:
+        """List the queues."""
+        self.app.push_screen(QueuesPage(self.reader))
 
     def action_journal(self) -> None:
         """Follow the journal."""

@@ -13,12 +13,14 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
+from sowctl.browse import records
 from sowctl.browse.app import Browser
 from sowctl.browse.reading import InstanceReader, PageRequest, Stop, Stopped, change_text, pretty
 from sowctl.browse.reading import PageOfRecords as Records
 from sowctl.engine.instance import Instance
 from sowctl.values.differences import MISSING
 from tests.support.instances import Lab, config_xml, message, topic_xml
+from tests.support.queues import QueueLab, lab_xml, queue_xml
 
 Keys = Callable[[Pilot[None], Browser], Awaitable[None]]
 
@@ -138,20 +140,31 @@ def test_every_size_and_a_change_of_it(lab: Lab, size: tuple[int, int]) -> None:
         drive(instance, keys, size=size, target="[json].[orders]")
 
 
-def test_pages(lab: Lab) -> None:
+def ids_of(browser: Browser) -> list[int]:
+    return [int(row[0]) for row in rows(browser)]
+
+
+def test_more_records_are_read_where_the_cursor_goes_on(lab: Lab) -> None:
     async def keys(pilot: Pilot[None], browser: Browser) -> None:
-        await settled(pilot, lambda: "of 250" in said(browser))
-        seen = [row[0] for row in rows(browser)]
-        for _ in range(3):  # the last of them finds no further page
-            await pilot.press("n")
+        await settled(pilot, lambda: said(browser).startswith("record 1 of 250"))
+        first = ids_of(browser)
+        assert len(first) == 100
+        await pilot.press("G", "down", "down", "down")
+        await settled(pilot, lambda: len(rows(browser)) >= 200)
+        # What was there stays where it was, and the cursor at its record.
+        assert ids_of(browser)[:100] == first
+        table: DataTable[Any] = browser.screen.query_one(DataTable)
+        assert said(browser).startswith(f"record {table.cursor_row + 1} of 250")
+        for _ in range(12):
+            await pilot.press("pagedown")
             await settled(pilot)
-            seen += [row[0] for row in rows(browser)]
-        assert sorted(map(int, seen[:250])) == list(range(1, 251))
-        assert said(browser).startswith("records 201 to 250 of 250")
-        await pilot.press("p")
-        await settled(pilot, lambda: said(browser).startswith("records 101 to 200"))
-        await pilot.press("g")
-        await settled(pilot, lambda: said(browser).startswith("records 1 to 100"))
+        assert sorted(ids_of(browser)) == list(range(1, 251))
+        assert said(browser).startswith("record 250 of 250")
+        await pilot.press("enter")
+        await settled(pilot, lambda: "version" in said(browser))
+        assert browser.screen.sub_title == f"orders {ids_of_last(table)}"
+        await pilot.press("escape", "g")
+        await settled(pilot, lambda: said(browser).startswith("record 1 of 250"))
         # within a filter it is a letter, and leaves on every screen else
         await pilot.press("slash", "q")
         assert browser.is_running and browser.focused is not None
@@ -163,6 +176,143 @@ def test_pages(lab: Lab) -> None:
 
     with lab.open() as instance:
         drive(instance, keys, target="[json].[orders]")
+
+
+def ids_of_last(table: DataTable[Any]) -> str:
+    return str(table.get_row_at(table.row_count - 1)[0])
+
+
+def test_records_that_are_far_away_leave_the_table_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_ROWS", 150)
+
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await settled(pilot, lambda: said(browser).startswith("record 1 of 250"))
+        seen: dict[int, int] = {}
+        table: DataTable[Any] = browser.screen.query_one(DataTable)
+
+        def look() -> None:
+            assert table.row_count <= 150
+            place = int(said(browser).split()[1])
+            seen.setdefault(place, int(str(table.get_row_at(table.cursor_row)[0])))
+            assert seen[place] == int(str(table.get_row_at(table.cursor_row)[0]))
+
+        for key, end in (("pagedown", "record 250 of"), ("pageup", "record 1 of")):
+            for _ in range(60):
+                look()
+                await pilot.press(key)
+                await settled(pilot)
+                if said(browser).startswith(end):
+                    break
+            look()
+            assert said(browser).startswith(end)
+        assert len(set(seen.values())) == len(seen)
+
+    with lab.open() as instance:
+        drive(instance, keys, target="[json].[orders]")
+
+
+def test_columns_of_later_records_are_added(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config_xml(topic_xml("orders"), ("orders",)))
+    lab.publish("orders", *[message(id=n, rank=n) for n in range(149)], message(id=149, note="late", rank=149))
+
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        browser.screen.query_one("#order", Input).value = "/rank"
+        await settled(pilot, lambda: "rank ▲" in screen(pilot))
+        assert "note" not in screen(pilot)
+        await pilot.press("G")
+        await settled(pilot, lambda: len(rows(browser)) == 150)
+        assert rows(browser)[0] == ["0", "0", ""]
+        assert rows(browser)[-1] == ["149", "149", "late"]
+
+    with lab.open() as instance:
+        drive(instance, keys, target="[json].[orders]")
+
+
+def test_every_screen_has_help_and_the_keys_of_vi(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        async def helps(*words: str) -> None:
+            before = browser.screen
+            await pilot.press("question_mark")
+            assert all(word in screen(pilot) for word in (*words, "Escape", "PageDown")), screen(pilot)
+            await pilot.press("question_mark")
+            assert browser.screen is before
+
+        await helps("follow the journal", "list the queues")
+        table: DataTable[Any] = browser.screen.query_one(DataTable)
+        await pilot.press("j")
+        assert table.cursor_row == 1
+        await pilot.press("k", "enter")
+        await settled(pilot, lambda: "of 250" in said(browser))
+        await helps("edit the filter", "LIKE", "sowctl man expressions")
+        await pilot.press("enter")
+        await settled(pilot, lambda: "version" in said(browser))
+        await helps("Tab")
+        await pilot.press("escape", "escape", "J")
+        await settled(pilot, lambda: len(rows(browser)) > 0)
+        await helps("follow new entries")
+        await pilot.press("escape", "u")
+        await settled(pilot, lambda: "no queues" in said(browser))
+        await helps()
+
+    with lab.open() as instance:
+        drive(instance, keys)
+
+
+def test_records_are_named_by_their_key_fields(lab: Lab) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await pilot.press("J")
+        await settled(pilot, lambda: len(rows(browser)) > 0)
+        assert rows(browser)[0][4] == str(rows(browser)[0][6]).split(":")[1].split(",")[0]
+        await pilot.press("escape", "enter")
+        await settled(pilot, lambda: "of 250" in said(browser))
+        await pilot.press("slash", *"/id = 7", "enter")
+        await settled(pilot, lambda: "of 1;" in said(browser))
+        await pilot.press("enter")
+        await settled(pilot, lambda: "version" in said(browser))
+        assert browser.screen.sub_title == "orders 7"
+
+    with lab.open() as instance:
+        drive(instance, keys)
+
+
+def test_queues_and_their_messages_by_state(tmp_path: Path) -> None:
+    lab = QueueLab(tmp_path / "lab", lab_xml(queue_xml("<MaxDeliveries>1</MaxDeliveries>")))
+    lab.put(*range(1, 121))
+    (first,) = lab.lease()
+    lab.cancel(first)
+    lab.lease(2, client="worker-a")
+
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await pilot.press("u")
+        await settled(pilot, lambda: len(rows(browser)) == 1)
+        assert rows(browser)[0][:7] == ["work", "orders", "117", "2", "0", "0", "1"]
+        await pilot.press("enter")
+        await settled(pilot, lambda: "117 ready, 2 leased" in said(browser))
+        assert len(rows(browser)) == 100
+        await pilot.press("G")
+        await settled(pilot, lambda: len(rows(browser)) == 120)
+        assert [row[0] for row in rows(browser)].count("leased") == 2
+        assert rows(browser)[-1][:2] == ["dead", "1"]
+        await pilot.press("s")
+        await settled(pilot, lambda: {row[0] for row in rows(browser)} == {"ready"})
+        await pilot.press("s")
+        await settled(pilot, lambda: [row[:2] for row in rows(browser)] == [["leased", "2"], ["leased", "3"]])
+        assert "worker-a" in screen(pilot)
+        await pilot.press("enter")
+        assert '"id": 2' in screen(pilot)
+        assert "state: leased" in screen(pilot)
+        assert "token" in screen(pilot)
+        await pilot.press("question_mark", "escape", "escape", "s")
+        await settled(pilot, lambda: "there are none" in said(browser))
+        await pilot.press("escape", "escape")
+        table: DataTable[Any] = browser.screen.query_one(DataTable)
+        table.move_cursor(row=[str(row[2]) for row in rows(browser)].index("Queue"))
+        await pilot.press("enter")
+        await settled(pilot, lambda: "117 ready" in said(browser))
+
+    with lab.open() as instance:
+        drive(instance, keys)
+    assert lab.depth().leased == 2, "nothing was leased by looking"
 
 
 def test_payloads_are_no_markup_and_command_no_terminal(lab: Lab) -> None:
@@ -197,7 +347,7 @@ def test_remarks_are_shown_on_the_screen(tmp_path: Path) -> None:
 
 def test_the_journal_is_followed(lab: Lab) -> None:
     async def keys(pilot: Pilot[None], browser: Browser) -> None:
-        await pilot.press("j")
+        await pilot.press("J")
         await settled(pilot, lambda: len(rows(browser)) == 100)
         assert rows(browser)[-1][1:6] == ["251", "orders", "publish", rows(browser)[-1][4], "desk"]
         await asyncio.to_thread(lab.publish, "orders", message(id=7, price=1))

@@ -24,15 +24,17 @@ def run(
     literal_topic: LiteralTopic = False,
     fix_names: FixNames = False,
 ) -> int:
-    """Browse topics, their records, the history of a record and the journal on a terminal.
+    """Browse topics, their records, the history of a record, queues and the journal on a terminal.
 
-    The bottom line shows the keys of each screen. Enter opens the selected item, Escape goes back, q quits. Records are
-    shown 100 per page: / edits a filter, which is applied while you type, with errors and their position below; o edits
-    the sort order, s sorts by the selected column, n and p turn pages. A record shows its versions, newest first, with
-    the changes of each. In the list of topics, j follows the journal.
+    The bottom line shows the keys of each screen, ? explains them. The arrows, j, k, PageUp and PageDown move; beyond
+    the last line, further records are read. Enter opens the selected item, Escape goes back, q quits. Among records, /
+    edits a filter, which is applied while you type, with errors and their position below; o edits the sort order, s
+    sorts by the selected column. A record shows its versions, newest first, with the changes of each. In the list of
+    topics, J follows the journal, and u lists the queues; a queue shows its messages by state, without leasing them.
 
     Data is read in the background, so large stores do not block the keyboard; a new request cancels the previous one.
-    Nothing is changed except for memo indexes, which queries build. The command requires the extra tui.
+    Nothing is changed except for memo indexes, which queries build, and the states of queues, which follow the journal.
+    The command requires the extra tui.
     """
     streams = invocation.streams
     if not (is_terminal(streams.stdin) and is_terminal(streams.stdout)) or invocation.environ.get("TERM") == "dumb":

@@ -62,7 +62,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("info", "info", "list topics: type, records, size, position, lag behind the journal", LOOK),
     Command("schema", "schema", "print the paths of messages: types, NULL, missing, distinct values", LOOK),
     Command("stats", "stats", "print statistics of fields, or message rates of the journal", LOOK),
-    Command("browse", "browse", "browse topics, records, histories and the journal on a terminal", LOOK),
+    Command("browse", "browse", "browse topics, records, histories, queues and the journal on a terminal", LOOK),
     Command("hash", "hash", "print or compare the digest of the state of a topic", LOOK),
     Command("key", "key", "print the SOW keys of messages", LOOK),
     Command("eval", "eval", "evaluate an expression for messages, or print matching messages", LOOK),

@@ -1,0 +1,147 @@
+"""The queues, the messages of one of them by their states, and one message. Nothing is leased."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import DataTable, Footer, Header, Static
+
+from sowctl.browse.reading import (
+    MESSAGE_COLUMNS,
+    PAGE,
+    QUEUE_COLUMNS,
+    QUEUE_STATES,
+    InstanceReader,
+    QueueRow,
+    QueueShown,
+    WaitingMessage,
+    pretty,
+)
+from sowctl.browse.screen import BrowserScreen, fill
+
+AHEAD = 10
+"""Rows in front of the last one from which on further messages are read."""
+
+
+class QueuesPage(BrowserScreen):
+    """All queues with their messages by states."""
+
+    BINDINGS: ClassVar = [("r", "refresh", "Refresh"), ("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, reader: InstanceReader) -> None:
+        super().__init__(reader)
+        self._rows: list[QueueRow] = []
+
+    def on_mount(self) -> None:
+        """Begin reading."""
+        self.sub_title = "queues"
+        self.query_one(DataTable).focus()
+        self.action_refresh()
+
+    def action_refresh(self) -> None:
+        """Read the list again."""
+        self.say("reading ...")
+        self.ask("queues", lambda _: self.reader.queues(), self._show, self.complain)
+
+    def _show(self, rows: list[QueueRow]) -> None:
+        self._rows = rows
+        fill(self.query_one(DataTable), QUEUE_COLUMNS, [row.cells for row in rows], QUEUE_COLUMNS[2:])
+        count = "1 queue" if len(rows) == 1 else f"{len(rows)} queues"
+        self.say(f"{count}; Enter shows messages" if rows else "the configuration has no queues")
+
+    def on_data_table_row_selected(self) -> None:
+        """Enter on a queue: its messages."""
+        at = self.query_one(DataTable).cursor_row
+        if at < len(self._rows):
+            self.app.push_screen(QueuePage(self.reader, self._rows[at].name, self._rows[at].message_type))
+
+
+class QueuePage(BrowserScreen):
+    """The messages of a queue in the order of their delivery."""
+
+    BINDINGS: ClassVar = [
+        ("s", "state", "State"),
+        ("r", "refresh", "Refresh"),
+        ("escape", "app.pop_screen", "Back"),
+    ]
+    KEYS: ClassVar = (("s", "show one state after the other: ready, leased, delayed, blocked, dead, all"),)
+    MORE_HELP: ClassVar = "Messages are only looked at. See sowctl man queue peek, sowctl man queue requeue."
+
+    def __init__(self, reader: InstanceReader, name: str, message_type: str) -> None:
+        super().__init__(reader)
+        self._queue, self._message_type = name, message_type
+        self._state = ""
+        self._count = PAGE
+        self._shown: QueueShown | None = None
+
+    def on_mount(self) -> None:
+        """Begin reading."""
+        self.sub_title = self._queue
+        self.query_one(DataTable).focus()
+        self.action_refresh()
+
+    def action_refresh(self) -> None:
+        """Read the messages again."""
+        self.say("reading ...")
+        name, kind, state, count = self._queue, self._message_type, self._state, self._count
+        self.ask("queue", lambda stop: self.reader.queue(name, kind, state, count, stop), self._show, self.complain)
+
+    def action_state(self) -> None:
+        """Show messages of the next state."""
+        self._state = QUEUE_STATES[(QUEUE_STATES.index(self._state) + 1) % len(QUEUE_STATES)]
+        self._count = PAGE
+        self.query_one(DataTable).move_cursor(row=0)
+        self.action_refresh()
+
+    def _show(self, shown: QueueShown) -> None:
+        self._shown = shown
+        # Who holds a message, and why it is dead, is said of few: there is more room for messages without it.
+        kept = [at for at in range(len(MESSAGE_COLUMNS)) if any(one.cells[at] for one in shown.messages)]
+        cells = [[one.cells[at] for at in kept] for one in shown.messages]
+        fill(self.query_one(DataTable), [MESSAGE_COLUMNS[at] for at in kept], cells, ("deliveries",))
+        chosen = f"{self._state} messages" if self._state else "all messages"
+        self.say(f"{shown.counts}; shown: {chosen}" + ("" if shown.messages else ", there are none"))
+
+    def on_data_table_row_highlighted(self) -> None:
+        """Near the end: read more."""
+        shown = self._shown
+        if shown is None or not shown.more or self.query_one(DataTable).cursor_row < len(shown.messages) - AHEAD:
+            return
+        self._count = len(shown.messages) + PAGE
+        # Not again until these are there.
+        self._shown = None
+        self.action_refresh()
+
+    def on_data_table_row_selected(self) -> None:
+        """Enter on a message: all of it."""
+        at = self.query_one(DataTable).cursor_row
+        if self._shown is not None and at < len(self._shown.messages):
+            self.app.push_screen(MessagePage(self.reader, self._queue, self._shown.messages[at]))
+
+
+class MessagePage(BrowserScreen):
+    """One message of a queue."""
+
+    BINDINGS: ClassVar = [("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, reader: InstanceReader, queue: str, message: WaitingMessage) -> None:
+        super().__init__(reader)
+        self._queue, self._message = queue, message
+
+    def compose(self) -> ComposeResult:
+        """Title, the message and its metadata, keys."""
+        text = Text(pretty(self._message.view))
+        facts = "\n".join(f"{name}: {value}" for name, value in self._message.facts)
+        text.append(f"\n\n{facts}", style="dim")
+        yield Header(icon="")
+        with VerticalScroll(id="message"):
+            yield Static(text, markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Let keys scroll."""
+        self.sub_title = f"{self._queue} {dict(self._message.facts)['bookmark']}"
+        self.query_one("#message").focus()
