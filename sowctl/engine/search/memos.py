@@ -243,5 +243,8 @@ def build_memos(instance: Instance, directory: MemoDirectory, source: StoredSour
         # between finds none, or one of another state, and does without.
         directory.put_spots(None if found.spots is None else spot_parts(found.spots, digest))
         directory.put_keys(key_parts(found.keys, found.txids, found.times, digest))
-    for slot, column in zip(slots, found.columns, strict=True):
+    # Sorting takes longer than reading where values are many.
+    for done, (slot, column) in enumerate(zip(slots, found.columns, strict=True)):
+        instance.watch("indexes to build", done, len(slots))
         directory.put_column(wanted[slot], column.parts(digest))
+    instance.watch("indexes to build", len(slots), len(slots))

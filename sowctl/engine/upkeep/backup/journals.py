@@ -7,7 +7,7 @@ in a file of its own, of a new lineage, whose txids are above every one that may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,28 +160,37 @@ def time_of(log: Journal, end: Position) -> Micros:
     return max((ref.header.latest for ref in log.unread() if ref.header.last_txid <= end.txid), default=0)
 
 
-def copy_journal(files: Sequence[FileInfo], end: Position, places: dict[Path, Path], seam: Seam) -> int:
+def copy_journal(
+    files: Sequence[FileInfo],
+    end: Position,
+    places: dict[Path, Path],
+    seam: Seam,
+    watch: Callable[[str, int, int], None],
+) -> int:
     """Copy the files up to ``end`` from the directories to which ``places`` gives another; the bytes that were written.
 
-    Raises OSError and what unpacking raises.
+    ``watch`` is told how many bytes of how many are copied. Raises OSError and what unpacking raises.
     """
     total = 0
+    told = copying.Portions(
+        watch, "bytes of the journal", sum(info.size for info in files if info.number <= end.number)
+    )
     for info in files:
         target = places[on_disk(info.path).parent] / info.path.name
         make_directories(target.parent, seam)
         if info.number < end.number:
-            total += copying.copy(on_disk(info.path), target, seam)[0]
+            total += copying.copy(on_disk(info.path), target, seam, on_read=told)[0]
         elif info.number == end.number:
-            total += _copy_cut(info, end, target, seam)
+            total += _copy_cut(info, end, target, seam, told)
     return total
 
 
-def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam) -> int:
+def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam, told: Callable[[int], None]) -> int:
     file = JournalFile(on_disk(info.path), info.number, seam)
     try:
         offset = max(end.offset, file.header.blocks_offset)
         if not info.is_packed:
-            return copying.copy(on_disk(info.path), target, seam, offset)[0]
+            return copying.copy(on_disk(info.path), target, seam, offset, on_read=told)[0]
         # Compressed files are never appended to; and a part of one has to be unpacked in any case.
         plain = target.with_suffix("") if target.suffix in PACKED else target
         parts = [bytes(file.read(at, min(_PART, offset - at))) for at in range(0, offset, _PART)]

@@ -397,7 +397,7 @@ class _Restoring:
             places[tree / manifest.archive] = archive
         with _journal(plan.backup, self.seam) as log:
             assert log is not None
-            self.bytes += copy_journal(log.files(), plan.end, places, self.seam)
+            self.bytes += copy_journal(log.files(), plan.end, places, self.seam, self.watch)
         return begin_history(
             directory,
             manifest.instance,
