@@ -66,6 +66,7 @@ class Invocation:
         self.limit: Callable[[float], None] | None = None
         self.left = 0
         self.lock_wait = 10.0
+        self._noted: set[str] = set()
         self.kept: KeptConfigurations | None = None
 
     def settle(self, settings: Settings) -> None:
@@ -168,7 +169,7 @@ class Invocation:
                 self.clock,
                 self.seam,
                 self.lock_wait,
-                notify=self.note,
+                notify=self.note_once,
                 holder=f"sowctl {self.command}",
                 tell_more=self.detail,
             )
@@ -189,7 +190,7 @@ class Invocation:
                 self.clock,
                 self.seam,
                 self.lock_wait,
-                notify=self.note,
+                notify=self.note_once,
                 holder=f"sowctl {self.command}",
                 tell_more=self.detail,
             )
@@ -200,7 +201,7 @@ class Invocation:
             clock=self.clock,
             seam=self.seam,
             lock_wait=self.lock_wait,
-            notify=self.note,
+            notify=self.note_once,
             holder=f"sowctl {self.command}",
         )
         return replace(instance, tell_more=self.detail)
@@ -218,6 +219,12 @@ class Invocation:
         """Say something on standard error unless --quiet. The lines are made safe to show here."""
         if not self.settings.quiet:
             self._note(lines)
+
+    def note_once(self, text: str) -> None:
+        """As :meth:`note`, but once in this run: what reads one thing twice remarks on it twice."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.note(text)
 
     def detail(self, text: str) -> None:
         """Say something on standard error with --verbose. ``text`` is made safe to show here."""

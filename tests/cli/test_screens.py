@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,14 @@ def test_a_line_of_progress_fits_the_terminal(demo: Path, cli: Cli) -> None:
     drawn = cli("check", "--progress", "always", environ=environ, tty="err").err.split("\r\x1b[K")[1:-1]
     assert any(line.startswith("check: ") for line in drawn)
     assert max(map(width, drawn)) < 30
+
+
+@pytest.mark.parametrize("argv", [("stats", "orders"), ("diff", "orders@2000", "orders"), ("query", ".*", "--count")])
+def test_a_note_is_said_once(demo: Path, cli: Cli, tmp_path: Path, argv: tuple[str, ...]) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(demo, copy)
+    (copy / "sow" / "orders.json.sow").unlink()
+    said = cli(*argv, environ={"SOWCTL_CONFIG": str(copy / "sowctl.xml"), "SOWCTL_NOW": NOW})
+    notes = [line for line in said.err.splitlines() if "is missing" in line]
+    assert len(notes) == 1
+    assert len(notes[0]) <= 160
