@@ -27,6 +27,9 @@ FEW = 200
 _GAP = "  "
 _READABLE = 8
 """Columns of text are not cut below this width."""
+_READABLE_NESTED = 5
+"""Columns of objects and arrays are not cut below this width: what they begin with says little in any case."""
+_BOOKMARK = re.compile(r"\d+\|\d+\|")
 _LONGEST_KEY = 20
 """Digits of the largest SOW key."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
@@ -119,7 +122,9 @@ class _Fitting:
                 if self._lacks(columns):
                     self.drop({at})
         self._cut_times(columns, _TO_THE_MINUTE)
-        return self._shrink(columns, self.nested) or self._shrink(columns, [True] * len(self.headings))
+        nested = [at for at in self.shown if self.nested[at]]
+        least = {at: max(_READABLE_NESTED, width(self.headings[at])) for at in nested}
+        return self._shrink(columns, least) or self._shrink(columns, dict.fromkeys(self.shown, _READABLE))
 
     def _cut_times(self, columns: int, room: int, only: int | None = None) -> None:
         """Cut columns of times one by one, or one of them, as long as a line does not fit."""
@@ -145,15 +150,15 @@ class _Fitting:
         same.sort(key=lambda at: self.headings[at] in NAMES)
         return [f"{self.headings[at]} {self.texts[0][at]}" for at in same if at not in self.shown and self.texts[0][at]]
 
-    def _shrink(self, columns: int, may: list[bool]) -> bool:
-        """Take from the widest column that may give way until a line fits; whether it does."""
-        elastic = [at for at in self.shown if may[at] and not self.whole[at] and not self.times[at]]
+    def _shrink(self, columns: int, least: dict[int, int]) -> bool:
+        """Take from the widest of the columns ``least``, which keep so much, until a line fits; whether it does."""
+        elastic = [at for at in least if not self.whole[at] and not self.times[at]]
         while self._lacks(columns):
-            widest = max(elastic, key=self.widths.__getitem__, default=None)
             # Narrower texts would say nothing.
-            if widest is None or self.widths[widest] <= _READABLE:
+            wide = [at for at in elastic if self.widths[at] > least[at]]
+            if not wide:
                 return False
-            self.widths[widest] -= 1
+            self.widths[max(wide, key=self.widths.__getitem__)] -= 1
         return True
 
 
@@ -227,13 +232,15 @@ def _numeric(cells: tuple[Any, ...]) -> bool:
 
 
 def _whole(cells: tuple[Any, ...]) -> bool:
-    """Whether they are numbers, or texts of digits like SOW keys."""
+    """Whether they are numbers, texts of digits like SOW keys, or bookmarks, which commands take as they are."""
     present = [cell for cell in cells if cell is not None]
     return _numeric(cells) or (bool(present) and all(map(_is_key, present)))
 
 
 def _is_key(cell: Any) -> bool:
-    return isinstance(cell, str) and len(cell) <= _LONGEST_KEY and cell.isascii() and cell.isdecimal()
+    if not isinstance(cell, str):
+        return False
+    return (len(cell) <= _LONGEST_KEY and cell.isascii() and cell.isdecimal()) or bool(_BOOKMARK.fullmatch(cell))
 
 
 def _texts(cells: list[Any]) -> list[str]:

@@ -23,6 +23,13 @@ REPORTS = (
     ("queue", "list"),
     ("queue", "info", "work"),
     ("doctor",),
+    ("backup", "b", "--list"),
+    ("bookmark", "list", "m.bookmarks"),
+    ("view", "list"),
+    ("view", "show", "totals"),
+    ("queue", "peek", "work", "-n", "2"),
+    ("query", "customers", "-n", "3"),
+    ("sql", "SELECT * FROM customers LIMIT 2"),
     ("functions",),
     ("config", "schema"),
     ("lint", "--list"),
@@ -58,10 +65,28 @@ def piped(cli: Cli, demo: Path, *argv: str) -> str:
 @pytest.mark.parametrize("columns", [40, 80, 120])
 @pytest.mark.parametrize("argv", REPORTS)
 def test_reports_fit_the_terminal(demo: Path, cli: Cli, argv: tuple[str, ...], columns: int) -> None:
+    if argv[0] == "backup":
+        assert cli("backup", "b", "--quiet", environ={"SOWCTL_CONFIG": str(demo / "sowctl.xml")}).status == 0
+    if argv[0] == "bookmark":
+        words = (
+            "subscribe",
+            "orders",
+            "--no-sow",
+            "--store",
+            "m.bookmarks",
+            "--client",
+            "b",
+            "--commit",
+            "--until-now",
+        )
+        assert cli(*words, environ={"SOWCTL_CONFIG": str(demo / "sowctl.xml")}).status == 0
     lines = seen(cli, demo, *argv, columns=columns).splitlines()
     assert len(lines) > 1
     assert max(map(width, lines)) <= columns
     assert "\x1b" not in "".join(lines)
+    # Colours are colours and no text.
+    colored = seen(cli, demo, *argv, columns=columns, NO_COLOR="", FORCE_COLOR="1", TERM="xterm")
+    assert "\\x1b" not in colored
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -145,6 +145,21 @@ def test_columns_that_can_be_spared_go_before_texts_are_cut() -> None:
     assert facts(rows, 30, fit)[0].splitlines()[-1] == "n" * 20
 
 
+def test_bookmarks_are_never_cut() -> None:
+    bookmark = "11853365263938241052|502|"
+    rows: list[dict[str, object]] = [{"bookmark": bookmark, "text": "t" * 80}]
+    assert bookmark in table(rows, Terminal(40))
+
+
+def test_objects_are_cut_to_their_headings_before_names() -> None:
+    rows: list[dict[str, object]] = [
+        {"name": "Bela Brandt of APAC", "tags": ["retail", "vip"], "at": {"city": "Sydney"}}
+    ]
+    text = table(rows, Terminal(34))
+    assert "Bela Brandt of APAC" in text
+    assert '["re…' in text
+
+
 def test_objects_are_cut_before_names() -> None:
     text = table([{"name": "Bela Brandt of APAC", "address": {"city": "Sydney", "postalCode": "96901"}}], Terminal(40))
     assert "Bela Brandt of APAC" in text

@@ -53,6 +53,7 @@ def run(
 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import show_report
+    from sowctl.cli.io.rows import BACKUPS_FIT, person_backup_row
     from sowctl.engine.verbs.upkeep.backup import backup, list_backups, verify_backup
     from sowctl.output.reports import as_dict
 
@@ -60,7 +61,11 @@ def run(
     if listing and verify:
         raise UsageError("SOW-CLI-012", "--list and --verify exclude each other", hint="give one of them")
     if listing:
-        Sink(invocation, Choice(format, columns=columns)).write_rows(as_dict(row) for row in list_backups(place))
+        sink = Sink(invocation, Choice(format, columns=columns))
+        if sink.is_for_person and columns is None:
+            sink.write_rows((person_backup_row(row, invocation.clock()) for row in list_backups(place)), BACKUPS_FIT)
+        else:
+            sink.write_rows(as_dict(row) for row in list_backups(place))
         return 0
     if verify:
         seam, wait, watch = invocation.seam, invocation.lock_wait, invocation.watch()

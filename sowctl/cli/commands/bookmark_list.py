@@ -38,7 +38,7 @@ def run(
     journals do not contain; sowctl bookmark check prints the reason. A bookmark store does not record the topics of a
     subscription: without --topic, entries of all topics are counted, including those that it does not follow.
     """
-    from sowctl.cli.commands.bodies.bookmark import opened, standing_row
+    from sowctl.cli.commands.bodies.bookmark import STANDINGS_FIT, opened, person_row, standing_row
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.topics.targets import followed
     from sowctl.engine.verbs.bookmark import Chosen, standings
@@ -46,5 +46,9 @@ def run(
     sink = Sink(invocation, Choice(format, columns=columns))
     with opened(invocation, store, store_config) as (instance, found):
         topics = None if topic is None else followed(instance, topic)
-        sink.write_rows(map(standing_row, standings(instance, found, Chosen(client, sub_id), topics)))
+        rows = standings(instance, found, Chosen(client, sub_id), topics)
+        if sink.is_for_person and columns is None:
+            sink.write_rows((person_row(row, instance.now) for row in rows), STANDINGS_FIT)
+        else:
+            sink.write_rows(map(standing_row, rows))
     return 0

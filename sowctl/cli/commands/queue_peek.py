@@ -7,7 +7,9 @@ from typing import Annotated
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import option
 from sowctl.cli.words.options import Columns, Force, Format, MessageType, NoHeaders, Output, QueueName, Template
+from sowctl.output.options import TableFit
 
+_FIT = TableFit(spare=("deliveries",))
 EXAMPLES = (
     "sowctl queue peek work",
     "sowctl queue peek work --count 100 --format table",
@@ -45,5 +47,5 @@ def run(
         front=("state", "bookmark", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        sink.write([batch_of(queue, queue.peek(count or None), PEEKED)])
+        sink.write([batch_of(queue, queue.peek(count or None), PEEKED)], fit=_FIT)
     return 0

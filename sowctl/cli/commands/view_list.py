@@ -18,12 +18,16 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     compute the view. The lag is the number of changed records; it is empty if the sources cannot tell. Listing a view
     does not refresh it.
     """
-    from sowctl.cli.commands.bodies.view import info_row
+    from sowctl.cli.commands.bodies.view import VIEWS_FIT, info_row, person_row
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.view import view_info, views_of
 
     sink = Sink(invocation, Choice(format, columns=columns))
     with invocation.open_instance() as instance:
         found = [view_info(instance, view) for view in views_of(instance, views)]
-    sink.write_rows(info_row(one, brief=sink.format == "table") for one in found)
+        now = instance.now
+    if sink.is_for_person and columns is None:
+        sink.write_rows((person_row(one, now) for one in found), VIEWS_FIT)
+    else:
+        sink.write_rows(info_row(one, brief=sink.format == "table") for one in found)
     return 0

@@ -25,10 +25,14 @@ def run(
     Costs are CPU seconds of the last complete computation and of the last incremental update.
     """
     from sowctl.cli.commands.bodies.view import shown
+    from sowctl.cli.io.emit import show_list
     from sowctl.engine.verbs.view import definition_of, view_info, views_of
 
     with invocation.open_instance() as instance:
         (found,) = views_of(instance, [view], message_type)
         text = shown(view_info(instance, found), definition_of(found), invocation.clock(), as_json=format == "json")
-    invocation.streams.stdout.write(text.encode() + b"\n")
+    if format == "json":
+        invocation.streams.stdout.write(text.encode() + b"\n")
+    else:
+        show_list(invocation, text.split("\n"))
     return 0

@@ -11,16 +11,20 @@ from msgspec.structs import replace
 from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
 from sowctl.values.human import format_age, format_ago, format_bytes
-from sowctl.values.times import format_time
+from sowctl.values.times import fixed_clock, format_time, parse_time
 
 INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state", figures=("size", "free"))
 """Of the brief row of a topic, what gives way on a narrow terminal."""
 FILES_FIT = TableFit(spare=("number", "created"), paths=("path",), figures=("size", "txids"))
 """Of the row of a journal file for a person, what gives way on a narrow terminal."""
 
+BACKUPS_FIT = TableFit(spare=("kind", "txids", "records", "verified", "at"), figures=("size", "txids"))
+"""Of the row of a backup for a person, what gives way on a narrow terminal."""
+
 if TYPE_CHECKING:
     from sowctl.engine.reports import TopicInfo
     from sowctl.engine.upkeep.searching.entries import EntryBatch
+    from sowctl.engine.verbs.upkeep.backup import BackupRow
     from sowctl.journal.block import FileInfo
 
 
@@ -73,6 +77,22 @@ def person_file_row(file: FileInfo) -> dict[str, Any]:
         "size": format_bytes(file.size),
         "txids": f"{file.first_txid}-{file.last_txid or ''}",
         "created": format_time(file.created),
+    }
+
+
+def person_backup_row(backup: BackupRow, now: int) -> dict[str, Any]:
+    """One backup for a terminal: its instant, its txids as a range, and how long ago it was read as a whole."""
+    row = as_dict(backup)
+    verified = row["verified"] and format_ago((now - parse_time(row["verified"], fixed_clock(now))) / 1e6)
+    return {
+        "name": row["name"],
+        "kind": row["kind"],
+        "at": row["at"],
+        "txids": None if row["last_txid"] is None else f"{row['first_txid']}-{row['last_txid']}",
+        "records": row["records"],
+        "size": None if row["bytes"] is None else format_bytes(row["bytes"]),
+        "verified": verified,
+        "problem": row["problem"],
     }
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.words.declare import Argument, option
+from sowctl.output.options import TableFit
+from sowctl.values.human import format_age, format_ago, format_bytes
 
 if TYPE_CHECKING:
     from sowctl.engine.following.stores.protocol import BookmarkStore, StoredPlace
@@ -73,6 +75,24 @@ def standing_row(one: BookmarkStanding) -> dict[str, Any]:
         "entries": None if lag is None else lag.entries,
         "bytes": None if lag is None else lag.bytes,
         "seconds": None if lag is None else lag.seconds,
+    }
+
+
+STANDINGS_FIT = TableFit(spare=("bookmark", "stored", "size"), figures=("size", "behind"))
+"""Of the row of a place for a person, what gives way on a narrow terminal."""
+
+
+def person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
+    """One place against the journal for a terminal: ages and sizes for people."""
+    lag = one.lag
+    return {
+        "client": one.row.who.client,
+        "sub_id": one.row.who.sub_id,
+        "bookmark": one.row.bookmark,
+        "stored": format_ago((now - one.row.time) / 1e6),
+        "entries": None if lag is None else lag.entries,
+        "size": None if lag is None else format_bytes(lag.bytes),
+        "behind": None if lag is None else format_age(lag.seconds or 0),
     }
 
 

@@ -48,7 +48,8 @@ class Results:
                     )
                 if sink.format == "table" and sink.path is None:
                     sink.invocation.page()
-                    out = sink.invocation.streams.stdout
+                    # A table has colours, and its cells are made safe one by one.
+                    out = sink.invocation.streams.painted
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
                 self._one(result, out)

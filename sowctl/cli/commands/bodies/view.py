@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sowctl.output.display import display
+from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
 from sowctl.values.human import format_ago, format_bytes, format_duration
 from sowctl.values.times import format_time
@@ -30,6 +31,16 @@ def info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
         "size": format_bytes(one.bytes),
         "refreshed": refreshed,
     }
+
+
+VIEWS_FIT = TableFit(spare=("type", "refreshed", "size"), figures=("size",))
+"""Of the row of a view for a person, what gives way on a narrow terminal."""
+
+
+def person_row(one: ViewInfo, now: int) -> dict[str, Any]:
+    """The brief row of a view for a terminal: when it was refreshed as an age."""
+    age = None if one.refreshed is None else format_ago((now - one.refreshed) / 1e6)
+    return info_row(one, brief=True) | {"refreshed": age}
 
 
 def shown(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json: bool) -> str:
