@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from operator import itemgetter, lt
+from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
 Found = tuple[list[bytes], Sequence[bytes]]
 """Keys and values, in parallel, where the values need not be a list."""
-_FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
 def inconsistent(reason: str, path: Path) -> DamageError:
@@ -56,12 +54,8 @@ class Ordered:
             # missing there, all others sound and in order.
             bounds = [bound for bound in (start, stop) if bound is not None]
             cursor.verify_absence(bounds, self._length, self._covered)
-            if not (cursor.first() if start is None else cursor.set_range(start)):
-                return
-            pairs = cursor.iternext()
             last = b""
-            while chunk := list(islice(pairs, size)):
-                keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+            for keys, values in cursor.read_from(start, size):
                 # Strictly ascending over the borders of batches, too. A cursor that wandered into another page, or into
                 # one it had already visited, breaks the order.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):

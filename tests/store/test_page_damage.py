@@ -21,7 +21,7 @@ from sowctl.errors import SowError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.opening.pages import inspect
-from sowctl.store.opening.proof import tree
+from sowctl.store.opening.proof import limits
 from sowctl.store.read import Reader
 from sowctl.store.upkeep.pagefile import PageFile, free_list
 from sowctl.store.write import WriteTxn
@@ -368,8 +368,7 @@ def test_damage_ends_no_process_and_gives_no_wrong_answer(
     make: Callable[[Path], None], form: str, tmp_path: Path, deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if form == "columns":  # as in a store with thousands of leaves
-        monkeypatch.setattr(tree, "COLUMN_LEAVES", 0)
-        monkeypatch.setattr(tree, "LEAST_COLUMN_LEAVES", 1)
+        monkeypatch.setattr(limits, "LIMITS", limits.Limits(column_leaves=0, walked_leaves=0, least_column_leaves=1))
     truth, content = sample(make, tmp_path)
     seeds = range(1500 if deep else 45)[form == "columns" :: 2]
     found = list(outcomes(tmp_path / "x.sow", content, truth, seeds))

@@ -17,7 +17,7 @@ import pytest
 from sowctl.errors import LockedError, RefusedError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
-from sowctl.store.opening.proof import tree
+from sowctl.store.opening.proof import limits
 from sowctl.store.read import Reader
 from sowctl.store.upkeep.copying import compact
 from sowctl.store.write import WriteTxn
@@ -131,8 +131,7 @@ def test_no_sound_store_is_called_damaged(
     form: str, tmp_path: Path, deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if form == "columns":
-        monkeypatch.setattr(tree, "COLUMN_LEAVES", 0)
-        monkeypatch.setattr(tree, "LEAST_COLUMN_LEAVES", 1)
+        monkeypatch.setattr(limits, "LIMITS", limits.Limits(column_leaves=0, walked_leaves=0, least_column_leaves=1))
     path = new_store(tmp_path / "x.sow")
     steps = 150 if deep else 12
     jobs: list[Callable[[], None]] = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from struct import unpack
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -107,6 +108,25 @@ def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafCo
     )
 
 
+def read_entries(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> tuple[list[bytes], list[bytes]] | None:
+    """Keys and values of leaves, which lie in the file, in their order; None where one is not proven as by
+    :func:`probe_leaves`, or its keys are of another length than those of the first one."""
+    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    if len(nodes.pages) != len(pages):
+        return None
+    key_size = int(nodes.heads[0] >> np.uint64(48))
+    if not key_size or (nodes.heads >> np.uint64(48) != key_size).any():
+        return None
+    starts = nodes.rows + nodes.places + _NODE_SIZE
+    stops = (nodes.rows + nodes.ends).tolist()
+    bodies = (starts + key_size).tolist()
+    if key_size == _WORD:
+        keys = list(unpack(f"{_WORD}s" * len(starts), _longs(data)[starts].tobytes()))
+    else:
+        keys = list(map(data.__getitem__, map(slice, starts.tolist(), bodies)))
+    return keys, list(map(data.__getitem__, map(slice, bodies, stops)))
+
+
 def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Sequence[bytes]) -> Gaps | None:
     """Between which entries ``keys``, in order, would be; ``pages`` are leaves in order, which are proven all, with all
     entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value lies elsewhere.
@@ -185,4 +205,4 @@ def _read_nodes(data: mmap.mmap, page_size: int, pages: Array) -> _Nodes:
     return _read_nodes(data, page_size, pages[kept])
 
 
-__all__ = ["Gaps", "LeafColumns", "find_gaps", "probe_leaves", "read_leaves"]
+__all__ = ["Gaps", "LeafColumns", "find_gaps", "probe_leaves", "read_entries", "read_leaves"]

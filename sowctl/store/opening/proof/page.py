@@ -7,6 +7,8 @@ from the end of the page on: what overlaps or leaves a gap was not written by it
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
+from functools import cache
 from operator import add
 from typing import NamedTuple
 
@@ -25,7 +27,6 @@ _CHILD_BITS = (1 << 48) - 1
 _SIZE_BITS = (1 << 32) - 1
 _POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
 """The offsets of the nodes of a page, by their number."""
-
 
 PAGE_NUMBER = struct.Struct("=Q")
 """What a node holds of a value that has overflow pages: the number of the first one."""
@@ -94,6 +95,34 @@ def probe_leaf(data: bytes, number: int) -> int | None:
         return None
     end = max(map(add, pointers, heads)) - (kind << 32) + _NODE_SIZE + (kind >> 16)
     return len(pointers) if end <= len(data) else None
+
+
+@cache
+def _entry_of(key_size: int) -> Callable[[bytes, int], tuple[int, bytes]]:
+    """What takes head and key of a node out of a page."""
+    return struct.Struct(f"=Q{key_size}s").unpack_from
+
+
+def read_entries(data: bytes, number: int) -> tuple[Sequence[bytes], list[bytes]] | None:
+    """Keys and values of a leaf page; None where one of its values lies elsewhere, or its keys differ in length.
+
+    No more is proven than by :func:`probe_leaf`. Raises :class:`PageFault`.
+    """
+    pointers, _ = _pointers(data, number, LEAF)
+    key_size = NODE_HEAD.unpack_from(data, pointers[0])[0] >> 48
+    body = _NODE_SIZE + key_size
+    last = len(data) - body
+    if max(pointers) > last:
+        return None
+    take = _entry_of(key_size)
+    heads, keys = zip(*[take(data, place) for place in pointers], strict=True)
+    # A greater head has flags, a longer key or a value that ends behind the page.
+    least = key_size << 48
+    if min(heads) < least or max(map(add, pointers, heads)) > least + last:
+        return None
+    # From the place of a node on, less what its head says of the key.
+    ahead = least - body
+    return keys, [data[place + body : place + head - ahead] for place, head in zip(pointers, heads, strict=True)]
 
 
 def read_branch(data: bytes, number: int) -> BranchPage:
@@ -195,5 +224,6 @@ __all__ = [
     "PageFault",
     "probe_leaf",
     "read_branch",
+    "read_entries",
     "read_leaf",
 ]

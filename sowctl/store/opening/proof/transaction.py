@@ -13,6 +13,7 @@ search in a changed tree ends in a page of that way or in one that LMDB has touc
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
@@ -24,9 +25,9 @@ from sowctl.store.codec import RESIDUE
 from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
 from sowctl.store.opening.proof.freelist import verify_free_list
-from sowctl.store.opening.proof.tree import LeafPlace, PageFile, Tree, sub_databases
+from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, sub_databases
 
-_FIRST = itemgetter(0)
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.0005
 _MANY_LEAVES = 256
@@ -204,14 +205,36 @@ class ProvenTree:
         leaf = self._tree.find(key)
         return None if leaf is None else self._living(leaf, forward=forward)
 
-    def runs(self, key: bytes, *, forward: bool) -> Iterator[int]:
-        """How many entries a cursor may go on, leaf by leaf, from the one with ``key``, which is there, on."""
+    def walk_from(self, start: bytes | None) -> Iterator[Entries]:
+        """Keys and values of the entries from ``start`` on, or of all, some leaves at a time."""
+        tree = self._tree
+        leaf = tree.end(last=False) if start is None else tree.find(start)
+        if leaf is None:
+            return
+        tree.ends(leaf)
+        entries = self._hold(tree.walk(leaf, forward=True))
+        if start is not None:
+            keys, values = next(entries)
+            index = bisect_left(keys, start)
+            yield keys[index:], values[index:]
+        yield from entries
+
+    def walk_on(self, key: bytes, *, forward: bool) -> Iterator[Entries]:
+        """Keys and values of the entries from that of ``key``, which is there, on."""
         leaf = self._tree.find(key)
         if leaf is None:
             return
-        keys = self._tree.entries(leaf.number).keys
-        yield len(keys) - keys.index(key) if forward else keys.index(key) + 1
-        yield from self._tree.run_lengths(leaf, forward=forward)
+        entries = self._hold(self._tree.walk(leaf, forward=forward))
+        keys, values = next(entries)
+        index = keys.index(key)
+        yield keys[index:], values[index:]
+        yield from entries
+
+    def _hold(self, entries: Iterator[Entries]) -> Iterator[Entries]:
+        """``entries``, each as long as the transaction lasts: behind its end their pages may be written again."""
+        for one in entries:
+            self._txn.id()
+            yield one
 
 
 class ProvenCursor:
@@ -312,11 +335,35 @@ class ProvenCursor:
         cursor = self._cursor
         if not cursor.key() and not (self.first() if forward else self.last()):
             return iter(())
-        steps = (cursor.iternext if forward else cursor.iterprev)(keys, values)
         if self._tree.is_changed:
-            return self._step(steps, forward=forward)
-        # The usual case: pieces of LMDB's own iterator, without a step of Python for each entry.
-        return chain.from_iterable(islice(steps, count) for count in self._tree.runs(cursor.key(), forward=forward))
+            return self._step((cursor.iternext if forward else cursor.iterprev)(keys, values), forward=forward)
+        # The usual case: the pages are read without LMDB, whole leaves at a time.
+        entries = self._tree.walk_on(cursor.key(), forward=forward)
+        if keys and values:
+            return chain.from_iterable(zip(*one, strict=True) for one in entries)
+        return chain.from_iterable(one[0] if keys else one[1] for one in entries)
+
+    def read_from(self, start: bytes | None, size: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Keys and values of the entries from ``start`` on, or of all, at most ``size`` at a time.
+
+        Order and checksums are for the caller to prove. Nothing may be written meanwhile.
+        """
+        if self._tree.is_changed:
+            found = self.first() if start is None else self.set_range(start)
+            pairs = self.iternext() if found else iter(())
+            while chunk := list(islice(pairs, size)):
+                yield list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
+            return
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for some, others in self._tree.walk_from(start):
+            keys += some
+            values += others
+            while len(keys) >= size:
+                yield keys[:size], values[:size]
+                del keys[:size], values[:size]
+        if keys:
+            yield keys, values
 
     def _step(self, steps: Iterator[Any], *, forward: bool) -> Iterator[Any]:
         key = self._cursor.key()

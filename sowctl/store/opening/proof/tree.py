@@ -21,6 +21,8 @@ from sowctl.errors import DamageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD, explained
 from sowctl.store.opening.pages import BIG_DATA, DEEPEST, NO_PAGE, PAGE, TREE, MetaPage, sound_meta_pages
+from sowctl.store.opening.proof import limits as proof_limits
+from sowctl.store.opening.proof.limits import Limits
 from sowctl.store.opening.proof.page import (
     NODE_HEAD,
     OVERFLOW,
@@ -32,30 +34,26 @@ from sowctl.store.opening.proof.page import (
     PageFault,
     probe_leaf,
     read_branch,
+    read_entries,
     read_leaf,
 )
 
-KEPT_BRANCHES = 4096
-"""Branch pages that are kept from one transaction to the next, with their bytes: 16 MiB of 4 KiB pages."""
-KEPT_LEAVES = 1 << 17
-"""Leaves of a sub-database that are known to be proven, some 250 bytes each."""
-COLUMN_LEAVES = 2048
-"""Leaves that are proven one by one, which takes 20 ms, before the proof in columns is loaded, which takes longer."""
-LEAST_COLUMN_LEAVES = 32
-"""Fewer are proven one by one in any case."""
-BATCH_LEAVES = 128
-"""Leaves that are proven together: 1.9 us each; of 2000, which do not fit in the cache of the processor, 2.7."""
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
+Entries = tuple[Sequence[bytes], list[bytes]]
+"""Keys and values, in parallel."""
 
 
 class PageFile:
     """The file of an open environment, mapped for reading. ``inode`` tells which file it is; close it."""
 
-    def __init__(self, path: Path, page_size: int, seam: Seam, *, place: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, page_size: int, seam: Seam, *, place: Path | None = None, limits: Limits | None = None
+    ) -> None:
         """``place`` is named in errors where the file has another name than ``path`` for a while. Raises OSError."""
         self.path = place or path
         self.page_size = page_size
+        self.limits = limits or proof_limits.LIMITS
         # LMDB has its locks on the lock file, so closing this descriptor releases none of them.
         self._fd: int = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         self.inode = os.fstat(self._fd).st_ino
@@ -72,6 +70,7 @@ class PageFile:
         self.is_list_proven = False
         """Whether its free list was proven (:mod:`sowctl.store.opening.proof.freelist`)."""
         self._leaves = 0
+        self._has_columns = False
 
     def close(self) -> None:
         """Close the file."""
@@ -134,7 +133,7 @@ class PageFile:
             found = read_branch(data, number)
         except PageFault as problem:
             raise self.fault(number, problem) from None
-        if len(self._branches) >= KEPT_BRANCHES:
+        if len(self._branches) >= self.limits.kept_branches:
             self._branches.clear()
         self._branches[number] = data, found
         return found
@@ -149,13 +148,19 @@ class PageFile:
 
     def takes_columns(self, leaves: int) -> bool:
         """Whether so many more leaves are proven in columns, which takes a third of the time and more to begin."""
-        self._leaves += leaves
-        return leaves >= LEAST_COLUMN_LEAVES and self._leaves > COLUMN_LEAVES
+        return self._counts_columns(leaves, leaves, self.limits.column_leaves)
 
-    def counts_leaves(self, ahead: int) -> bool:
-        """One leaf more is proven; whether that is done in columns, with those up to ``ahead``."""
-        self._leaves += 1
-        return ahead >= LEAST_COLUMN_LEAVES and self._leaves > COLUMN_LEAVES
+    def walks_columns(self, ahead: int) -> bool:
+        """One leaf more is read; whether that is done in columns, with those up to ``ahead``."""
+        return self._counts_columns(1, ahead, self.limits.walked_leaves)
+
+    def _counts_columns(self, leaves: int, together: int, most: int) -> bool:
+        self._leaves += leaves
+        if together < self.limits.least_column_leaves:
+            return False
+        # Once they are loaded there is nothing to wait for.
+        self._has_columns = self._has_columns or self._leaves > most
+        return self._has_columns
 
     def map_pages(self, numbers: list[int]) -> mmap.mmap:
         """A map in which pages lie. Raises DamageError where the file ends before one, StorageError."""
@@ -187,6 +192,13 @@ class PageFile:
         """
         try:
             return probe_leaf(self.read(number), number)
+        except PageFault as problem:
+            raise self.fault(number, problem) from None
+
+    def read_entries(self, number: int) -> tuple[Sequence[bytes], list[bytes]] | None:
+        """Keys and values of leaf page ``number``, proven as by :meth:`probe`; None as there. Raises DamageError."""
+        try:
+            return read_entries(self.read(number), number)
         except PageFault as problem:
             raise self.fault(number, problem) from None
 
@@ -332,7 +344,7 @@ class Tree:
                 indexes = sorted({bisect_right(starts, key) for key in keys[at:stop]})
             found.append((branch, indexes))
             at, leaves = stop, leaves + len(indexes)
-            if leaves >= BATCH_LEAVES or at == len(keys):
+            if leaves >= self._file.limits.batch_leaves or at == len(keys):
                 numbers += self._prove_places(found, whole=whole)
                 found, leaves = [], 0
         return numbers
@@ -413,7 +425,7 @@ class Tree:
                 yield leaf, key > first
 
     def _make_room(self, known: dict[int, Any]) -> None:
-        if len(known) >= KEPT_LEAVES:
+        if len(known) >= self._file.limits.kept_leaves:
             known.clear()
 
     def search(self, leaf: LeafPlace, key: bytes) -> tuple[int, int]:
@@ -463,21 +475,61 @@ class Tree:
             count = self._probed[number] = len(self.entries(number).keys) if found is None else found
         return count
 
-    def run_lengths(self, leaf: LeafPlace, *, forward: bool) -> Iterator[int]:
-        """How many entries the leaves beside one have, which are proven for reading: one or many leaves at a time."""
+    def walk(self, leaf: LeafPlace, *, forward: bool) -> Iterator[Entries]:
+        """Keys and values of a leaf and of those beside it, one or many leaves at a time, proven for reading."""
+        keys, values = self._read(leaf.number)
+        yield (keys, values) if forward else (keys[::-1], values[::-1])
         while (beside := self.beside(leaf, forward=forward)) is not None:
             leaf = beside
+            # A tree of one leaf has no other one, so there is a branch.
             branch, index = leaf.steps[-1]
-            end = index + BATCH_LEAVES if forward else index + 1
-            children = branch.page.children[index if forward else max(0, end - BATCH_LEAVES) : end]
-            # One by one at first: most readers do not go far.
-            if not self._file.counts_leaves(len(children)):
-                yield self.probe(leaf)
-                continue
-            counts = self._probe_columns(children)
-            yield sum(counts[child] if child in counts else self._probe(child) for child in children)
-            index += len(children) - 1 if forward else 1 - len(children)
+            children = branch.page.children
+            if forward:
+                yield from self._read_leaves(children[index:])
+                index = len(children) - 1
+            else:
+                for child in reversed(children[: index + 1]):
+                    keys, values = self._read(child)
+                    yield keys[::-1], values[::-1]
+                index = 0
             leaf = LeafPlace((*leaf.steps[:-1], (branch, index)), *branch.child(index))
+
+    def _read_leaves(self, numbers: list[int]) -> Iterator[Entries]:
+        """Keys and values of leaves that follow one another."""
+        file, size = self._file, self._file.limits.batch_leaves
+        at, end = 0, len(numbers)
+        while at < end:
+            # One by one at first: most readers do not go far.
+            count = 1
+            found = None
+            if file.walks_columns(min(size, end - at)):
+                count = min(size, end - at)
+                found = self._read_columns(numbers[at : at + count])
+            if found is not None:
+                yield found
+            else:
+                yield from map(self._read, numbers[at : at + count])
+            at += count
+
+    def _read_columns(self, numbers: list[int]) -> Entries | None:
+        from sowctl.store.opening.proof.columns import read_entries
+
+        return read_entries(self._file.map_pages(numbers), self._file.page_size, numbers)
+
+    def _read(self, number: int) -> Entries:
+        """Keys and values of a leaf."""
+        found = self._file.read_entries(number)
+        if found is not None:
+            return found
+        page, base = self.entries(number), number * self._file.page_size
+        values = []
+        for flags, size, place in zip(page.flags, page.sizes, page.places, strict=True):
+            if flags & BIG_DATA:
+                first = PAGE_NUMBER.unpack(self._file.bytes_at(base + place, PAGE_NUMBER.size))[0]
+                values.append(self._file.bytes_at(first * self._file.page_size + PAGE.size, size))
+            else:
+                values.append(self._file.bytes_at(base + place, size))
+        return page.keys, values
 
     def _down(self, steps: Steps, number: int, low: bytes, high: bytes | None, *, last: bool) -> LeafPlace:
         """The first or the last leaf below a page."""
