@@ -100,7 +100,7 @@ class Reader:
         # Three proofs before anything is read: the record decodes, it is of this transaction, and its counts are those
         # of LMDB.
         databases = self._handle.databases
-        meta = decode_meta(self._txn.get(META_KEY, b"", db=databases.meta), str(self._path))
+        meta = decode_meta(self._txn.read(META_KEY, databases.meta) or b"", str(self._path))
         # The meta record is written in every transaction, with its number. Another number shows that its page is an
         # older one, which a lost write leaves, or that a program wrote that does not keep it.
         committed = self._txn.id() - self.COMMITS_AFTER

@@ -44,7 +44,7 @@ class Table:
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, None where there is none."""
         with explained(self._path, "read a table"):
-            found = self._txn.get(key, None, self._database)
+            found = self._txn.read(key, self._database)
             if found is None:
                 self._txn.cursor(self._database).verify_absence((key,), None, None)
         return None if found is None else self._sound(key, found)

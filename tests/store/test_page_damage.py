@@ -17,12 +17,13 @@ from typing import TypeAlias
 
 import pytest
 
-from sowctl.errors import SowError
+from sowctl.errors import DamageError, SowError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.opening.pages import inspect
 from sowctl.store.opening.proof import limits
 from sowctl.store.read import Reader
+from sowctl.store.tables import Table
 from sowctl.store.upkeep.pagefile import PageFile, free_list
 from sowctl.store.write import WriteTxn
 from tests.support.damage import BROKEN, EQUAL, REPORTED, WRONG, Job, in_children
@@ -70,7 +71,23 @@ def deep_tree(path: Path) -> None:
         store.write(lambda txn: txn.put(*batch(range(200), 9, size=60, expiration=5000)))
 
 
-MAKERS = (small, large_values, deep_tree)
+def with_tables(path: Path) -> None:
+    """A derived store: its tables have keys of several lengths, large values and several levels."""
+    new_store(path, 200)
+    with Store.open(path, write=True) as store:
+        store.open_tables((ROWS, "empty"))
+        store.write(lambda txn: txn.table(ROWS).put([(row_of(n), b"%d" % n * 30) for n in range(2500)]))
+        store.write(lambda txn: txn.table(ROWS).put([(row_of(n), b"large" * 1500) for n in range(0, 2500, 300)]))
+        store.write(lambda txn: txn.table(ROWS).delete(row_of(n) for n in range(900, 1100, 3)))
+
+
+def row_of(number: int) -> bytes:
+    """A key of a table."""
+    return b"%d/%d" % (number % 7, number) + b"x" * (number % 5)
+
+
+ROWS = "rows"
+MAKERS = (small, large_values, deep_tree, with_tables)
 
 
 class Copy(bytearray):
@@ -250,6 +267,37 @@ def answers(records: Records) -> Iterator[tuple[Callable[[Reader], object], obje
         )
 
 
+def row_answers(rows: Records) -> Iterator[tuple[Callable[[Table], object], object]]:
+    """Questions to a table, and their right answers."""
+    order = sorted(rows)
+    chance = random.Random(6)
+    keys = [*chance.sample(order, 12), *(key + b"y" for key in chance.sample(order, 6)), b"", b"9"]
+    for key in keys[:-2]:
+        yield lambda table, key=key: table.get(key), rows.get(key)  # type: ignore[misc]
+    yield lambda table: table.get_many(sorted(keys[:-2])), {key: rows[key] for key in keys[:-2] if key in rows}
+    for prefix in (b"", b"3/", b"3/1", b"9"):
+        part = [(key, rows[key]) for key in order if key.startswith(prefix)]
+        yield lambda table, prefix=prefix: list(table.walk(prefix)), part  # type: ignore[misc]
+        yield lambda table, prefix=prefix: list(table.walk(prefix, descending=True)), part[::-1]  # type: ignore[misc]
+
+
+def judge_rows(store: Store, rows: Records) -> int:
+    """The worst of all answers about a table."""
+    worst = EQUAL
+    for question, right in row_answers(rows):
+
+        def ask(question: Callable[[Table], object] = question) -> object:
+            with store.snapshot() as snapshot:
+                table = snapshot.table(ROWS)
+                # What is derived is made anew where one of its tables is missing.
+                if table is None:
+                    raise DamageError("SOW-STO-003", "a table is missing")
+                return question(table)
+
+        worst = max(worst, judge(ask, right))
+    return worst
+
+
 class Truth:
     """What a sound store answers."""
 
@@ -257,6 +305,8 @@ class Truth:
         with Store.open(path, write=False) as store, store.snapshot() as snapshot:
             self.records = {k: v for pair in snapshot.scan() for k, v in zip(*pair, strict=True)}
             self.others = [question(snapshot) for question in OTHERS]
+            table = snapshot.table(ROWS)
+            self.rows = None if table is None else dict(table.walk())
 
 
 OTHERS: tuple[Callable[[Reader], object], ...] = (
@@ -288,19 +338,26 @@ def read(path: Path, truth: Truth) -> int:
                     return question(snapshot)
 
             worst = max(worst, judge(ask, right))
+        if truth.rows is not None:
+            worst = max(worst, judge_rows(store, truth.rows))
     return worst
 
 
 def write(path: Path, truth: Truth, seed: int) -> int:
     """Changes at random; then what the store says must be what it said before, and the changes that succeeded."""
     chance, records = random.Random(seed), dict(truth.records)
+    rows = None if truth.rows is None else dict(truth.rows)
     worst = EQUAL
     with Store.open(path, write=True) as store:
+        if rows is not None and (worst := judge(lambda: store.open_tables((ROWS,)), None)) != EQUAL:
+            return worst
         for txid in range(100, 104):
             keys = sorted({*chance.sample(sorted(records), 12), *(key_of(chance.randrange(9000)) for _ in range(6))})
             size = chance.choice((20, 200, 3000))
             values = [value_of(key, txid, b"w" * size, expiration=chance.choice((0, 7000))) for key in keys]
             gone = chance.sample(sorted(records), min(len(records) // 3, chance.choice((1, 15, 200))))
+            fresh = [(row_of(chance.randrange(3000)), b"w" * size) for _ in range(20)] if rows is not None else []
+            old = chance.sample(sorted(rows), chance.choice((1, 30, 400))) if rows is not None else []
 
             def change(
                 txn: WriteTxn,
@@ -308,9 +365,14 @@ def write(path: Path, truth: Truth, seed: int) -> int:
                 keys: list[bytes] = keys,
                 values: list[bytes] = values,
                 gone: list[bytes] = gone,
+                fresh: list[tuple[bytes, bytes]] = fresh,
+                old: list[bytes] = old,
             ) -> None:
                 txn.put(keys, values)
                 txn.delete(gone)
+                if fresh:
+                    txn.table(ROWS).delete(old)
+                    txn.table(ROWS).put(fresh)
                 txn.put_versions([(key, value) for key, value in zip(keys, values, strict=True)][:5])
                 list(txn.expired(6000))
                 txn.versions(keys[0])
@@ -324,6 +386,8 @@ def write(path: Path, truth: Truth, seed: int) -> int:
             if result != EQUAL:
                 break
             records = after
+            if rows is not None:
+                rows = {key: value for key, value in rows.items() if key not in old} | dict(fresh)
     # A transaction that failed is not in the file, or the store says that it may be: other answers are the old ones.
     for question, right in answers(records):
 
@@ -332,6 +396,14 @@ def write(path: Path, truth: Truth, seed: int) -> int:
                 return question(snapshot)
 
         worst = max(worst, judge(ask, right))
+    if rows is not None:
+
+        def ask_rows(rows: Records = rows) -> None:
+            nonlocal worst
+            with Store.open(path, write=False) as store:
+                worst = max(worst, judge_rows(store, rows))
+
+        worst = max(judge(ask_rows, None), worst)
     return worst
 
 

@@ -6,7 +6,9 @@ from the end of the page on: what overlaps or leaves a gap was not written by it
 
 from __future__ import annotations
 
+import mmap
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 from operator import add
@@ -25,6 +27,7 @@ _HEAD_SIZE = PAGE.size
 _NODE_SIZE = NODE_HEAD.size
 _CHILD_BITS = (1 << 48) - 1
 _SIZE_BITS = (1 << 32) - 1
+_NODE_PLACE = struct.Struct("=H")
 _POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
 """The offsets of the nodes of a page, by their number."""
 
@@ -98,31 +101,89 @@ def probe_leaf(data: bytes, number: int) -> int | None:
 
 
 @cache
-def _entry_of(key_size: int) -> Callable[[bytes, int], tuple[int, bytes]]:
+def _layout(count: int) -> struct.Struct:
+    """The places of so many nodes of a page."""
+    return struct.Struct(f"={count}H")
+
+
+def read_entries(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> tuple[list[bytes], list[bytes]] | None:
+    """Keys and values of leaves, which lie in the file, in their order.
+
+    None where one is not proven as by :func:`probe_leaf`, one of its values lies elsewhere, or its keys are of another
+    length than the first one.
+    """
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    head_of, take, layout = PAGE.unpack_from, None, _layout
+    for number in pages:
+        # One copy of the page, from which entries are cut faster than from the map.
+        page = data[number * page_size : (number + 1) * page_size]
+        found, _, flags, lower, upper = head_of(page)
+        if found != number or flags != LEAF or lower & 1 or not _HEAD_SIZE < lower <= upper <= page_size:
+            return None
+        places = layout(lower - _HEAD_SIZE >> 1).unpack_from(page, _HEAD_SIZE)
+        if take is None:
+            if places[0] > page_size - _NODE_SIZE:
+                return None
+            least = NODE_HEAD.unpack_from(page, places[0])[0] >> 48 << 48
+            body = _NODE_SIZE + (least >> 48)
+            # From the place of a node on, less what its head says of the key.
+            ahead, last = least - body, page_size - body
+            take = _entry_layout(least >> 48)
+        if max(places) > last:
+            return None
+        heads, some = zip(*[take(page, place) for place in places], strict=True)
+        # A greater head has flags, a longer key or a value that ends behind the page.
+        if min(heads) < least or max(map(add, places, heads)) > least + last:
+            return None
+        keys += some
+        values += [page[place + body : place + head - ahead] for place, head in zip(places, heads)]  # noqa: B905
+    return keys, values
+
+
+@cache
+def _entry_layout(key_size: int) -> Callable[[bytes, int], tuple[int, bytes]]:
     """What takes head and key of a node out of a page."""
     return struct.Struct(f"=Q{key_size}s").unpack_from
 
 
-def read_entries(data: bytes, number: int) -> tuple[Sequence[bytes], list[bytes]] | None:
-    """Keys and values of a leaf page; None where one of its values lies elsewhere, or its keys differ in length.
+def find_child(page: bytes, number: int, key: bytes) -> tuple[int, bytes | None, bytes | None]:
+    """The child in which a search for ``key`` goes on below branch page ``number``, and the keys between which it is.
 
-    No more is proven than by :func:`probe_leaf`. Raises :class:`PageFault`.
+    Of the page only what the search meets is looked at. Raises :class:`PageFault`, struct.error.
     """
-    pointers, _ = _pointers(data, number, LEAF)
-    key_size = NODE_HEAD.unpack_from(data, pointers[0])[0] >> 48
-    body = _NODE_SIZE + key_size
-    last = len(data) - body
-    if max(pointers) > last:
+    count = _count_nodes(page, number, BRANCH)
+    index = bisect_right(range(1, count), key, key=lambda at: _node(page, at)[1])
+    head, low, _ = _node(page, index)
+    return head & _CHILD_BITS, low if index else None, _node(page, index + 1)[1] if index + 1 < count else None
+
+
+def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | None:
+    """Flags, size and place of the value of ``key`` in leaf page ``number``; None where a search does not find it.
+
+    As :func:`find_child`.
+    """
+    count = _count_nodes(page, number, LEAF)
+    index = bisect_left(range(count), key, key=lambda at: _node(page, at)[1])
+    if index == count:
         return None
-    take = _entry_of(key_size)
-    heads, keys = zip(*[take(data, place) for place in pointers], strict=True)
-    # A greater head has flags, a longer key or a value that ends behind the page.
-    least = key_size << 48
-    if min(heads) < least or max(map(add, pointers, heads)) > least + last:
-        return None
-    # From the place of a node on, less what its head says of the key.
-    ahead = least - body
-    return keys, [data[place + body : place + head - ahead] for place, head in zip(pointers, heads, strict=True)]
+    head, found, start = _node(page, index)
+    return (head >> 32 & 0xFFFF, head & _SIZE_BITS, start) if found == key else None
+
+
+def _count_nodes(page: bytes, number: int, kind: int) -> int:
+    found, _, flags, lower, _ = PAGE.unpack_from(page)
+    if found != number or flags != kind or lower <= _HEAD_SIZE:
+        raise PageFault("it is another page")
+    return int(lower - _HEAD_SIZE >> 1)
+
+
+def _node(page: bytes, index: int) -> tuple[int, bytes, int]:
+    """Head, key and place of the body of a node."""
+    place = _NODE_PLACE.unpack_from(page, _HEAD_SIZE + 2 * index)[0]
+    head = NODE_HEAD.unpack_from(page, place)[0]
+    body = place + _NODE_SIZE + (head >> 48)
+    return head, page[place + _NODE_SIZE : body], body
 
 
 def read_branch(data: bytes, number: int) -> BranchPage:
@@ -222,6 +283,8 @@ __all__ = [
     "BranchPage",
     "LeafPage",
     "PageFault",
+    "find_child",
+    "find_entry",
     "probe_leaf",
     "read_branch",
     "read_entries",

@@ -34,6 +34,8 @@ _MANY_LEAVES = 256
 _WORD = 8
 _PARTS = 64
 """Parts of a reading whose leaves are proven together."""
+_FEW_KEYS = 4
+"""For so many the ways to them are shorter than the proof of all that stands in the branches on the ways."""
 _LEAST_CHILDREN = 2
 """With fewer children a branch page takes some of the one beside it, or is merged with it."""
 
@@ -85,6 +87,8 @@ class ProvenTree:
         """
         tree = self._tree
         keys = sorted(keys)
+        if len(keys) <= _FEW_KEYS and all(self._is_absent_within(key, length, covered) for key in keys):
+            return
         numbers = tree.visit(keys, whole=True)
         if length == covered == _WORD:
             entries, edges = tree.gaps(keys, numbers)
@@ -108,6 +112,24 @@ class ProvenTree:
                     self._verify_entry(leaf, place, length, covered)
                 elif (beside := tree.beside(leaf, forward=place > 0)) is not None:
                     self._verify_entry(beside, 0 if place > 0 else -1, length, covered)
+
+    def _find_gap(self, key: bytes) -> tuple[LeafPlace, int] | None:
+        """A leaf, and the index of the entry before which ``key`` would be; None where it is there, or would be at an
+        end of the leaf."""
+        leaf = self._tree.reach(key)
+        if leaf is None:
+            return None
+        index, count = self._tree.search(leaf, key)
+        is_inner = 0 < index < count and self._tree.read_entry(leaf, index)[0] != key
+        return (leaf, index) if is_inner else None
+
+    def _is_absent_within(self, key: bytes, length: int | None, covered: int | None) -> bool:
+        """Whether a key is shown to be absent by its own leaf alone."""
+        gap = self._find_gap(key)
+        if gap is not None:
+            for place in (gap[1] - 1, gap[1]):
+                self._verify_entry(gap[0], place, length, covered)
+        return gap is not None
 
     def _verify_entry(self, leaf: LeafPlace, place: int, length: int | None, covered: int | None) -> None:
         key, flags, value = self._tree.read_entry(leaf, place)
@@ -230,6 +252,17 @@ class ProvenTree:
         yield keys[index:], values[index:]
         yield from entries
 
+    def look_up(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]] | None:
+        """Keys and values of those of a few ``keys`` that are there, each of which proves itself; None where only LMDB
+        can tell."""
+        if self.is_changed:
+            return None
+        values = [self._tree.look_up(key) for key in keys]
+        if any(value is None and self._find_gap(key) is None for key, value in zip(keys, values, strict=True)):
+            return None
+        self._txn.id()
+        return [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+
     def _hold(self, entries: Iterator[Entries]) -> Iterator[Entries]:
         """``entries``, each as long as the transaction lasts: behind its end their pages may be written again."""
         for one in entries:
@@ -282,7 +315,10 @@ class ProvenCursor:
         return self._cursor.getmulti(keys)
 
     def read_parts(self, keys: Sequence[bytes], size: int) -> Iterator[tuple[Sequence[bytes], Any]]:
-        """``size`` of ``keys`` at a time, and what :meth:`getmulti` gives of them."""
+        """``size`` of ``keys`` at a time, and keys and values of those that are there, as :meth:`getmulti`."""
+        if len(keys) <= _FEW_KEYS and not self._owner.is_writing and (found := self._tree.look_up(keys)) is not None:
+            yield keys, found
+            return
         verify = self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading
         for start in range(0, len(keys), size):
             # Proven for many parts ahead, as many leaves are proven faster together.
@@ -449,6 +485,11 @@ class ProvenTransaction:
         # Whole, as an absent key is to be absent.
         self._tree(db).verify_writing((key,))
         return self.raw.get(key, default, db)
+
+    def read(self, key: bytes, db: Any) -> Any:
+        """The value of ``key``, which proves itself; None where there is none."""
+        found = None if self.is_writing else self._tree(db).look_up((key,))
+        return found[0][1] if found else self.get(key, None, db)
 
     def put(self, key: bytes, value: bytes, *, db: Any) -> bool:
         """Set a value."""

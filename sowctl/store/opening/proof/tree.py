@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from operator import lt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +34,8 @@ from sowctl.store.opening.proof.page import (
     BranchPage,
     LeafPage,
     PageFault,
+    find_child,
+    find_entry,
     probe_leaf,
     read_branch,
     read_entries,
@@ -40,7 +44,7 @@ from sowctl.store.opening.proof.page import (
 
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
-Entries = tuple[Sequence[bytes], list[bytes]]
+Entries = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
 
 
@@ -148,15 +152,15 @@ class PageFile:
 
     def takes_columns(self, leaves: int) -> bool:
         """Whether so many more leaves are proven in columns, which takes a third of the time and more to begin."""
-        return self._counts_columns(leaves, leaves, self.limits.column_leaves)
+        return self._counts_columns(leaves, self.limits.column_leaves)
 
-    def walks_columns(self, ahead: int) -> bool:
-        """One leaf more is read; whether that is done in columns, with those up to ``ahead``."""
-        return self._counts_columns(1, ahead, self.limits.walked_leaves)
+    def walks_columns(self, leaves: int) -> bool:
+        """Whether so many more leaves that follow one another are read in columns."""
+        return self._counts_columns(leaves, self.limits.walked_leaves)
 
-    def _counts_columns(self, leaves: int, together: int, most: int) -> bool:
+    def _counts_columns(self, leaves: int, most: int) -> bool:
         self._leaves += leaves
-        if together < self.limits.least_column_leaves:
+        if leaves < self.limits.least_column_leaves:
             return False
         # Once they are loaded there is nothing to wait for.
         self._has_columns = self._has_columns or self._leaves > most
@@ -195,12 +199,14 @@ class PageFile:
         except PageFault as problem:
             raise self.fault(number, problem) from None
 
-    def read_entries(self, number: int) -> tuple[Sequence[bytes], list[bytes]] | None:
-        """Keys and values of leaf page ``number``, proven as by :meth:`probe`; None as there. Raises DamageError."""
-        try:
-            return read_entries(self.read(number), number)
-        except PageFault as problem:
-            raise self.fault(number, problem) from None
+    def read_entries(self, numbers: list[int], *, columns: bool) -> Entries | None:
+        """Keys and values of leaf pages, in their order; None where the short proof does not do."""
+        data = self.map_pages(numbers)
+        if not columns:
+            return read_entries(data, self.page_size, numbers)
+        from sowctl.store.opening.proof.columns import read_entries as read_columns
+
+        return read_columns(data, self.page_size, numbers)
 
     def verify_run(self, leaf: int, first: int, size: int, last_page: int) -> None:
         """Prove the overflow pages, from ``first`` on, of a value of a leaf. Raises DamageError."""
@@ -268,6 +274,8 @@ class Tree:
         self._probed: dict[int, int] = {}
         self._last: tuple[Steps, PlacedBranch] | None = None
         self._counts: dict[int, tuple[int, int, int]] = {}
+        self._lengths: dict[int, int] = {}
+        self._reached: tuple[bytes, LeafPlace | None] | None = None
 
     def fault(self, number: int, reason: object) -> DamageError:
         """The error for a page of it."""
@@ -315,10 +323,63 @@ class Tree:
         if ends is None:
             keys = self.entries(number).keys
             ends = self._ends[number] = keys[0], keys[-1]
+            self._lengths[number] = len(keys)
         # Each time, as another branch may lead to the same page.
         if ends[0] < low or (high is not None and ends[1] >= high):
             raise self._file.fault(number, "its keys are not those of its place")
         return ends
+
+    def reach(self, key: bytes) -> LeafPlace | None:
+        """The leaf in which a search for ``key`` ends, without the steps; None where only :meth:`find` can tell.
+
+        Of the branches no more is proven than what the search meets. Where the key is neither the first nor the last
+        one of the leaf, nor would be, the leaf is the right one: one wrong key in a branch leads to the end of a leaf.
+        """
+        if self._reached is not None and self._reached[0] == key:
+            return self._reached[1]
+        found = self._reach(key)
+        self._reached = key, found
+        return found
+
+    def _reach(self, key: bytes) -> LeafPlace | None:
+        number, low, high = self._root, b"", None
+        if number == NO_PAGE:
+            return None
+        with suppress(DamageError, PageFault, struct.error):
+            for _ in range(self._depth - 1):
+                known = self._branches.get(number)
+                if known is not None and known.low == low and known.high == high:
+                    number, low, high = known.child(bisect_right(known.page.starts, key))
+                    continue
+                number, begin, end = find_child(self._file.read(number), number, key)
+                if not 2 <= number <= self._last_page or (begin is not None and begin < low):
+                    return None
+                if high is not None and end is not None and end >= high:
+                    return None
+                low, high = low if begin is None else begin, high if end is None else end
+            return LeafPlace((), number, low, high)
+        return None
+
+    def look_up(self, key: bytes) -> bytes | None:
+        """The value of ``key``, which proves itself; None where a search does not find it, whatever the reason."""
+        leaf = self.reach(key)
+        if leaf is None:
+            return None
+        with suppress(DamageError, PageFault, struct.error):
+            page = self._file.read(leaf.number)
+            found = find_entry(page, leaf.number, key)
+            if found is not None:
+                flags, size, place = found
+                if flags == 0:
+                    return page[place : place + size]
+                if flags == BIG_DATA:
+                    return self._read_large(leaf.number, PAGE_NUMBER.unpack_from(page, place)[0], size)
+        return None
+
+    def _read_large(self, leaf: int, first: int, size: int) -> bytes:
+        """A value of a leaf in overflow pages, from ``first`` on."""
+        self._file.verify_run(leaf, first, size, self._last_page)
+        return self._file.bytes_at(first * self._file.page_size + PAGE.size, size)
 
     def visit(self, keys: Iterable[bytes], *, whole: bool) -> list[int]:
         """Prove the leaf in which a search for each of ``keys`` ends: all of it, or what reading takes; the leaves."""
@@ -443,10 +504,9 @@ class Tree:
         return key, flags, self._file.bytes_at(start, PAGE_NUMBER.size if flags else size)
 
     def _count(self, number: int) -> int:
+        # One of the two has it, as the leaf is proven.
         known = self._counts.get(number)
-        if known is None:
-            known = self._counts[number] = self._measure(number)
-        return known[0]
+        return known[0] if known is not None else self._lengths[number]
 
     def _measure(self, number: int) -> tuple[int, int, int]:
         """How many entries a leaf has, how many bytes they take, and the largest of them."""
@@ -477,58 +537,46 @@ class Tree:
 
     def walk(self, leaf: LeafPlace, *, forward: bool) -> Iterator[Entries]:
         """Keys and values of a leaf and of those beside it, one or many leaves at a time, proven for reading."""
-        keys, values = self._read(leaf.number)
-        yield (keys, values) if forward else (keys[::-1], values[::-1])
+        yield self._read([leaf.number], forward=forward)
+        together = 1
         while (beside := self.beside(leaf, forward=forward)) is not None:
-            leaf = beside
             # A tree of one leaf has no other one, so there is a branch.
-            branch, index = leaf.steps[-1]
-            children = branch.page.children
-            if forward:
-                yield from self._read_leaves(children[index:])
-                index = len(children) - 1
-            else:
-                for child in reversed(children[: index + 1]):
-                    keys, values = self._read(child)
-                    yield keys[::-1], values[::-1]
-                index = 0
-            leaf = LeafPlace((*leaf.steps[:-1], (branch, index)), *branch.child(index))
+            branch, index = beside.steps[-1]
+            below = branch.page.children
+            numbers = below[index:] if forward else below[index::-1]
+            at = 0
+            while at < len(numbers):
+                # Few at first: most readers do not go far.
+                together = min(2 * together, self._file.limits.batch_leaves)
+                yield self._read(numbers[at : at + together], forward=forward)
+                at += together
+            index = len(below) - 1 if forward else 0
+            leaf = LeafPlace((*beside.steps[:-1], (branch, index)), *branch.child(index))
 
-    def _read_leaves(self, numbers: list[int]) -> Iterator[Entries]:
-        """Keys and values of leaves that follow one another."""
-        file, size = self._file, self._file.limits.batch_leaves
-        at, end = 0, len(numbers)
-        while at < end:
-            # One by one at first: most readers do not go far.
-            count = 1
-            found = None
-            if file.walks_columns(min(size, end - at)):
-                count = min(size, end - at)
-                found = self._read_columns(numbers[at : at + count])
-            if found is not None:
-                yield found
-            else:
-                yield from map(self._read, numbers[at : at + count])
-            at += count
+    def _read(self, numbers: list[int], *, forward: bool) -> Entries:
+        """Keys and values of leaves beside each other."""
+        if not forward:
+            keys, values = self._read(numbers[::-1], forward=True)
+            return keys[::-1], values[::-1]
+        found = self._file.read_entries(numbers, columns=self._file.walks_columns(len(numbers)))
+        if found is None:
+            # Which one is of another form, or damaged, is told by looking at them one by one.
+            found = [], []
+            for number in numbers:
+                for all_of_them, some in zip(found, self._read_any(number), strict=True):
+                    all_of_them += some
+        return found
 
-    def _read_columns(self, numbers: list[int]) -> Entries | None:
-        from sowctl.store.opening.proof.columns import read_entries
-
-        return read_entries(self._file.map_pages(numbers), self._file.page_size, numbers)
-
-    def _read(self, number: int) -> Entries:
-        """Keys and values of a leaf."""
-        found = self._file.read_entries(number)
-        if found is not None:
-            return found
-        page, base = self.entries(number), number * self._file.page_size
+    def _read_any(self, number: int) -> Entries:
+        """Keys and values of a leaf of any form."""
+        file, page = self._file, self.entries(number)
+        data = file.read(number)
         values = []
         for flags, size, place in zip(page.flags, page.sizes, page.places, strict=True):
-            if flags & BIG_DATA:
-                first = PAGE_NUMBER.unpack(self._file.bytes_at(base + place, PAGE_NUMBER.size))[0]
-                values.append(self._file.bytes_at(first * self._file.page_size + PAGE.size, size))
+            if flags:
+                values.append(self._read_large(number, PAGE_NUMBER.unpack_from(data, place)[0], size))
             else:
-                values.append(self._file.bytes_at(base + place, size))
+                values.append(data[place : place + size])
         return page.keys, values
 
     def _down(self, steps: Steps, number: int, low: bytes, high: bytes | None, *, last: bool) -> LeafPlace:
