@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from struct import pack_into, unpack_from
+from struct import iter_unpack, pack_into, unpack_from
 from typing import TypeAlias
 
 import pytest
@@ -95,6 +95,8 @@ class Copy(bytearray):
     and sound state of a page in use, and nothing but the digest tells the two apart."""
 
     free: frozenset[int] = frozenset()
+    has_tables = False
+    """Whether it has tables. Nothing but its number tells a page of a table from one of records with equal keys."""
 
 
 def free_pages(path: Path) -> frozenset[int]:
@@ -179,7 +181,7 @@ def swapped(data: Copy, chance: random.Random) -> None:
     one, other = (some_page(data, chance) * PAGE for _ in range(2))
     first, second = bytes(data[one : one + PAGE]), bytes(data[other : other + PAGE])
     data[one : one + PAGE], data[other : other + PAGE] = second, first
-    if chance.random() < 0.5:  # each with the number of the place in which it is now
+    if chance.random() < 0.5 and not data.has_tables:  # each with the number of the place in which it is now
         pack_into("=Q", data, one, one // PAGE)
         pack_into("=Q", data, other, other // PAGE)
 
@@ -187,7 +189,7 @@ def swapped(data: Copy, chance: random.Random) -> None:
 def copied(data: Copy, chance: random.Random) -> None:
     one, other = (some_page(data, chance) * PAGE for _ in range(2))
     data[other : other + PAGE] = data[one : one + PAGE]
-    if chance.random() < 0.5:
+    if chance.random() < 0.5 and not data.has_tables:
         pack_into("=Q", data, other, other // PAGE)
 
 
@@ -238,7 +240,7 @@ DAMAGES: tuple[Damage, ...] = (
 def damaged(content: Copy, seed: int) -> bytes:
     """``content`` with a damage that follows from ``seed``."""
     chance, data = random.Random(seed), Copy(content)
-    data.free = content.free
+    data.free, data.has_tables = content.free, content.has_tables
     DAMAGES[seed % len(DAMAGES)](data, chance)
     return bytes(data)
 
@@ -431,7 +433,9 @@ def sample(make: Callable[[Path], None], directory: Path) -> tuple[Truth, Copy]:
     make(directory / "sound.sow")
     content = Copy((directory / "sound.sow").read_bytes())
     content.free = free_pages(directory / "sound.sow")
-    return Truth(directory / "sound.sow"), content
+    truth = Truth(directory / "sound.sow")
+    content.has_tables = truth.rows is not None
+    return truth, content
 
 
 @pytest.mark.parametrize("form", ["rows", "columns"])
@@ -447,6 +451,62 @@ def test_damage_ends_no_process_and_gives_no_wrong_answer(
     bad = [one for one in found if one[2] not in (EQUAL, REPORTED)]
     assert not bad, (bad, Counter(status for _, _, status in found))
     assert sum(status == REPORTED for _, _, status in found) > len(found) // 4
+
+
+def children(data: bytes, page: int) -> list[int]:
+    """The pages to which a branch page leads."""
+    count = (unpack_from("=H", data, page * PAGE + 12)[0] - HEAD) // 2
+    places = unpack_from(f"={count}H", data, page * PAGE + HEAD)
+    return [unpack_from("=Q", data, page * PAGE + place)[0] & (1 << 48) - 1 for place in places]
+
+
+def first_key(data: bytes, page: int) -> bytes:
+    """The first key of a leaf."""
+    place = page * PAGE + unpack_from("=H", data, page * PAGE + HEAD)[0]
+    return bytes(data[place + 8 : place + 8 + unpack_from("=H", data, place + 6)[0]])
+
+
+def test_a_fault_is_met_again_by_the_next_search(tmp_path: Path) -> None:
+    _, content = sample(deep_tree, tmp_path)
+    truth = Truth(tmp_path / "sound.sow")
+    branches = kinds_of(content)[1]
+    root = next(page for page in branches if set(children(content, page)) <= set(branches))
+    # A leaf in the place of the branch above it: who remembers the root alone would take it for the end of a search.
+    branch = children(content, root)[1]
+    leaf = children(content, branch)[3]
+    content[branch * PAGE + 8 : branch * PAGE + PAGE] = content[leaf * PAGE + 8 : leaf * PAGE + PAGE]
+    (tmp_path / "x.sow").write_bytes(content)
+    keys = sorted(truth.records)[::50]
+
+    def ask() -> int:
+        found = []
+        with Store.open(tmp_path / "x.sow", write=False) as store:
+            for key in keys:
+                with store.snapshot() as snapshot:
+                    right = {key: truth.records[key]}
+                    found.append(judge(lambda: snapshot.get_many([key]), right))  # noqa: B023
+        return max(found) if found.count(REPORTED) > 1 else WRONG
+
+    assert in_children([ask]) == [REPORTED]
+
+
+def test_nothing_is_written_to_a_leaf_of_another_tree(tmp_path: Path) -> None:
+    _, content = sample(small, tmp_path)
+    truth = Truth(tmp_path / "sound.sow")
+    first_keys = {page: first_key(content, page) for page in kinds_of(content)[2]}
+    last = max((page for page, key in first_keys.items() if key in truth.records), key=first_keys.__getitem__)
+    # Keys of versions are longer. They are made to lie in the bounds of the leaf, in the same order.
+    versions = max((page for page, key in first_keys.items() if len(key) == 24), key=first_keys.__getitem__)
+    content[last * PAGE + 8 : last * PAGE + PAGE] = content[versions * PAGE + 8 : versions * PAGE + PAGE]
+    (count,) = unpack_from("=H", content, last * PAGE + 12)
+    for (place,) in iter_unpack("=H", content[last * PAGE + HEAD : last * PAGE + count]):
+        (number,) = unpack_from(">H", content, last * PAGE + place + 8)
+        pack_into(">H", content, last * PAGE + place + 8, number + 320)
+    (tmp_path / "x.sow").write_bytes(content)
+    fresh = [key_of(number) for number in range(400, 420)]
+    with Store.open(tmp_path / "x.sow", write=True) as store, pytest.raises(SowError) as caught:
+        store.write(lambda txn: txn.put(fresh, [value_of(key, 9, b"new") for key in fresh]))
+    assert caught.value.exit_status == 5
 
 
 def test_the_samples_are_of_the_kinds_that_they_are_for(tmp_path: Path) -> None:

@@ -70,10 +70,10 @@ class ProvenTree:
         if self._deletions:
             self._is_mixed = True
 
-    def verify_places(self, keys: Iterable[bytes]) -> None:
+    def verify_places(self, keys: Iterable[bytes], length: int | None) -> None:
         """Prove the leaves in which ``keys`` would be, without the values that stand there."""
         tree = self._tree
-        for leaf, is_last in tree.edges(sorted(keys)):
+        for leaf, is_last in tree.edges(sorted(keys), length):
             if (beside := tree.beside(leaf, forward=is_last)) is not None:
                 tree.ends(beside)
 
@@ -331,7 +331,7 @@ class ProvenCursor:
         """Prove that ``keys``, in order, which were not found, are not there (:meth:`ProvenTree.verify_absence`)."""
         if self._owner.is_writing:
             # Most keys of a batch may be new. A record that an altered key hides is found by the next reader.
-            self._tree.verify_places(keys)
+            self._tree.verify_places(keys, length)
         else:
             self._tree.verify_absence(keys, length, covered)
 

@@ -466,22 +466,25 @@ class Tree:
             return (), keys
         return map(data.__getitem__, map(slice, found.starts, found.stops)), found.edges
 
-    def edges(self, keys: Sequence[bytes]) -> Iterator[tuple[LeafPlace, bool]]:
+    def edges(self, keys: Sequence[bytes], length: int | None) -> Iterator[tuple[LeafPlace, bool]]:
         """Prove the leaves in which ``keys``, in order, would be; those of them whose first or last entry one of the
-        keys would be, and whether the last one."""
+        keys would be, and whether the last one. First and last keys have a ``length`` (None: any)."""
         self.visit(keys, whole=True)
         branch: PlacedBranch | None = None
         for key in keys:
             # Most keys are in the middle of a leaf, and are passed with one search below the branch of the one before.
             if branch is not None and branch.low <= key and (branch.high is None or key < branch.high):
                 ends = self._ends.get(branch.page.children[bisect_right(branch.page.starts, key)])
-                if ends is not None and ends[0] < key < ends[1]:
+                if ends is not None and ends[0] < key < ends[1] and length in (None, len(ends[0])):
                     continue
             leaf = self.find(key)
             if leaf is None:
                 return
             branch = leaf.steps[-1][0] if leaf.steps else None
             first, last = self.ends(leaf)
+            # A leaf of another sub-database, whose keys are in order and lie in the bounds by chance.
+            if length is not None and not len(first) == len(last) == length:
+                raise self.fault(leaf.number, "its keys are of another length than those of its tree")
             if not first < key < last:
                 yield leaf, key > first
 
@@ -603,9 +606,11 @@ class Tree:
         for _ in range(self._depth - 1):
             branch = self._branch(number, low, high)
             index = bisect_right(branch.page.starts, key)
-            self._last = steps, branch
             steps = (*steps, (branch, index))
             number, low, high = branch.child(index)
+        # Only here: a fault on the way would leave a branch above the lowest ones, whose children are no leaves.
+        if steps:
+            self._last = steps[:-1], steps[-1][0]
         return LeafPlace(steps, number, low, high)
 
     def end(self, *, last: bool) -> LeafPlace | None:
