@@ -69,6 +69,11 @@ class Reader:
             self._meta = self._load_meta()
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
     def meta(self) -> StoreMeta:
         """Definition and state as of this transaction."""
         return self._meta

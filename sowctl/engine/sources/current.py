@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.sources.source import Matched, Pairs, StoredSource, alone
 from sowctl.engine.topics.expiration import expires, unexpired
@@ -30,8 +30,10 @@ from sowctl.engine.topics.positions import (
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
 from sowctl.journal.reader import LOOKS
+from sowctl.store.codec import KEY_SIZE
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import Definition, StoreMeta
+from sowctl.store.ordered import inconsistent
 from sowctl.store.read import LinedBatch, Run
 from sowctl.store.snapshot import Snapshot
 
@@ -51,6 +53,17 @@ DENSE = 8
 proves that a key is new takes 5 us, and passing a record 0.6."""
 TAIL = 1_000_000
 """More txids than this behind the last run, and the store may have been replaced since it was looked at."""
+
+
+T = TypeVar("T")
+Mend = Callable[[DamageError], "CurrentSource | None"]
+"""Opens a store that is made anew in the place of a damaged one; None where its records are not the same."""
+
+
+def following(key: bytes) -> bytes | None:
+    """The key after one; None where it is the highest of all."""
+    number = int.from_bytes(key, "big") + 1
+    return number.to_bytes(KEY_SIZE, "big") if number < 1 << 8 * KEY_SIZE else None
 
 
 class CurrentSource(StoredSource):
@@ -83,6 +96,8 @@ class CurrentSource(StoredSource):
         self._snapshot = snapshot
         self._now = now
         self.hides = config is not None and expires(config.expiration)
+        self.mend: Mend | None = None
+        """Makes the store anew, where that is derived; None where it is not, or that was done already."""
 
     @property
     def definition(self) -> Definition:
@@ -123,7 +138,7 @@ class CurrentSource(StoredSource):
         """
         # Counted before the overlay and lifetimes change anything: the sum is compared with the store's own count of
         # records.
-        runs = self._counted(self._snapshot.runs(start, stop, size, marks))
+        runs = self._stored_runs(size, start, stop, marks)
         # Without an overlay the store's runs pass as they are, and no batch is taken apart.
         if self.overlay is not None and len(self.overlay):
             from sowctl.engine.fold.inorder import merged
@@ -135,10 +150,52 @@ class CurrentSource(StoredSource):
                 # The run holds all values of the batch; once some are left out, it is not those values' bytes any more.
                 yield seen, shown, run if len(seen) == len(keys) else None
 
-    def _counted(self, runs: Iterator[Run]) -> Iterator[Run]:
-        for keys, values, run in runs:
-            self._count(len(keys))
-            yield keys, values, run
+    def _stored_runs(
+        self, size: int, start: bytes | None, stop: bytes | None, marks: Marks | None, passed: int = 0
+    ) -> Iterator[Run]:
+        """The runs of the store from ``start`` on, where ``passed`` records before it were read.
+
+        What is derived goes on in what is made anew, if it is damaged.
+        """
+        whole, last = stop is None and (start is None or passed > 0), start
+        while True:
+            try:
+                for keys, values, run in self._snapshot.runs(last, stop, size, marks):
+                    self._count(len(keys))
+                    passed, last = passed + len(keys), following(keys[-1])
+                    yield keys, values, run
+                break
+            except DamageError as problem:
+                if not self._is_mended(problem):
+                    raise
+            # Behind the highest of all keys nothing follows.
+            if passed and last is None:
+                break
+        # The store's own count is proven where all of it is read in one piece.
+        if whole and passed != self.meta.records:
+            raise inconsistent(f"{passed} records were found, {self.meta.records} are counted", self._snapshot.path)
+
+    def _is_mended(self, problem: DamageError) -> bool:
+        """Go on in a store that is made anew, if it has the same records; whether there is one."""
+        mend, self.mend = self.mend, None
+        if mend is None:
+            return False
+        # A process has a store open once, to write to it.
+        self._held.close()
+        other = mend(problem)
+        if other is None:
+            return False
+        self._held, self._snapshot, self.meta, self.path = other._held, other._snapshot, other.meta, other.path
+        return True
+
+    def _read(self, read: Callable[[Snapshot], T]) -> T:
+        """What is read of the store, or of one that is made anew in its stead."""
+        try:
+            return read(self._snapshot)
+        except DamageError as problem:
+            if not self._is_mended(problem):
+                raise
+        return read(self._snapshot)
 
     def _count(self, records: int) -> None:
         self.scanned += records
@@ -153,15 +210,28 @@ class CurrentSource(StoredSource):
         """
         if self.hides or (self.overlay is not None and len(self.overlay)):
             return None
-        parts = self._snapshot.lined(size)
-        return None if parts is None else self._lined(parts)
+        parts = self._read(lambda snapshot: snapshot.lined(size))
+        return None if parts is None else self._lined(parts, size)
 
-    def _lined(self, parts: Iterator[LinedBatch]) -> Iterator[LinedBatch]:
+    def _lined(self, parts: Iterator[LinedBatch], size: int) -> Iterator[LinedBatch]:
+        passed, last = 0, None
         with naming_replay(self.config):
-            for part in parts:
-                lines, batch = part
-                self._count(len(batch[0]) if lines is None else len(lines.messages))
-                yield part
+            try:
+                for part in parts:
+                    lines, batch = part
+                    read = len(batch[0]) if lines is None else len(lines.messages)
+                    self._count(read)
+                    passed, last = passed + read, lines.keys[-KEY_SIZE:] if lines is not None else batch[0][-1]
+                    yield part
+                return
+            except DamageError as problem:
+                if not self._is_mended(problem):
+                    raise
+            start = None if last is None else following(last)
+            if last is None or start is not None:
+                for keys, values, _ in self._stored_runs(size, start, None, None, passed):
+                    refuse_short(keys, values)
+                    yield None, (keys, values)
 
     def visible_records(self) -> int:
         """How many records there are to see."""
@@ -201,11 +271,12 @@ class CurrentSource(StoredSource):
         wanted = sorted(set(keys))
         with naming_replay(self.config):
             if self.overlay is None or not len(self.overlay):
-                found = self._snapshot.get_many(wanted)
+                found = self._read(lambda snapshot: snapshot.get_many(wanted))
                 return self._visible(list(found), list(found.values()))
             # A key that the overlay has deleted must not be found in the store.
             changed = self.overlay.find(wanted)
-            found = self._snapshot.get_many([key for key in wanted if key not in changed])
+            rest = [key for key in wanted if key not in changed]
+            found = self._read(lambda snapshot: snapshot.get_many(rest))
         found.update((key, value) for key, value in changed.items() if value is not None)
         chosen = [key for key in wanted if key in found]
         return self._visible(chosen, [found[key] for key in chosen])
@@ -213,7 +284,7 @@ class CurrentSource(StoredSource):
     def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
         """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         with naming_replay(self.config):
-            present, values = self._snapshot.get_at(keys, spots)
+            present, values = self._read(lambda snapshot: snapshot.get_at(keys, spots))
         # Where nothing expires, values stay uncut: a caller that wants payloads alone cuts nothing else out.
         return self._visible(present, list(values)) if self.hides else (present, values)
 

@@ -17,8 +17,8 @@ from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.model import TopicConfig
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.sources.current import CurrentSource, open_current
-from sowctl.engine.views.moment import entry_of, refs_of
+from sowctl.engine.sources.current import CurrentSource, Mend, open_current
+from sowctl.engine.views.moment import at_one_instant, entry_of, refs_of
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.expressions.rows.retraction import STATES
 from sowctl.store.opening.locks import FILE_MODE
@@ -45,9 +45,16 @@ _LONGEST = 120
 
 
 def as_it_is(
-    moment: ViewInstant, topic: TopicConfig, is_current: Callable[[CurrentSource], bool]
+    moment: ViewInstant,
+    topic: TopicConfig,
+    is_current: Callable[[CurrentSource], bool],
+    *,
+    can_be_made: bool = True,
 ) -> CurrentSource | None:
-    """The derived store of a topic, opened; None where there is none, or it is not one that ``is_current``."""
+    """The derived store of a topic, opened; None where there is none, or it is not one that ``is_current``.
+
+    Where it ``can_be_made`` anew, that is done if it turns out to be damaged as it is read.
+    """
     assert topic.file is not None
     if not topic.file.exists():
         return None
@@ -57,12 +64,43 @@ def as_it_is(
         return None
     try:
         if is_current(source):
+            source.mend = _mend_of(moment, topic, source) if can_be_made else None
             return source
     except BaseException:
         source.close()
         raise
     source.close()
     return None
+
+
+def _mend_of(moment: ViewInstant, topic: TopicConfig, source: CurrentSource) -> Mend:
+    """What makes a derived store anew that turns out to be damaged as it is read."""
+    entry, instance, opener = topic.derived, moment.instance, moment.opener
+    assert entry is not None
+    before = source.meta.digest, source.meta.records
+
+    def mend(problem: DamageError) -> CurrentSource | None:
+        note_made_anew(instance, entry, problem)
+        states = entry.kind == "View"
+        found = at_one_instant(
+            instance, entry, None, opener, lambda again: opener(again, entry), fresh=True, states=states
+        )
+        other = found.stored
+        # Its topics may have gone on: then what was read before is of another state.
+        if isinstance(other, CurrentSource) and (other.meta.digest, other.meta.records) == before:
+            return other
+        found.close()
+        return None
+
+    return mend
+
+
+def note_made_anew(instance: Instance, entry: OtherEntry, problem: DamageError) -> None:
+    """Say that a cache is made anew because it is damaged."""
+    what = "view" if entry.kind == "View" else "conflated topic"
+    instance.notify_once(
+        f"damage of {entry.name}", f"the cache of the {what} {entry.name} is made anew: {problem.message}"
+    )
 
 
 class SourcePosition(Struct, frozen=True):

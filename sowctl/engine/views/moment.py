@@ -65,7 +65,7 @@ class ViewInstant:
         self.until = until
         self.fresh = fresh
         self.memory = memory
-        self._open_entry = open_entry
+        self.opener = open_entry
         self._held = ExitStack()
         self._sources: dict[tuple[str, str], Source] = {}
 
@@ -81,7 +81,7 @@ class ViewInstant:
 
     def _derived(self, entry: SowEntry) -> Source:
         assert isinstance(entry, OtherEntry)
-        source = self._open_entry(self, entry)
+        source = self.opener(self, entry)
         self._held.callback(source.close)
         return source
 

@@ -26,6 +26,7 @@ from sowctl.engine.views.cache import (
     SourcePosition,
     definition_digest,
     mode_of,
+    note_made_anew,
     positions_of,
     read_state,
     write_state,
@@ -144,10 +145,7 @@ class Refresh:
                 self._catch_up(store, state, changes)
             except DamageError as problem:
                 # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
-                name = self._query.name
-                self._moment.instance.notify_once(
-                    f"damage of {name}", f"rebuilding the cache of view {name}: {problem.message}"
-                )
+                note_made_anew(self._moment.instance, self._entry, problem)
                 self._build(store.lock, None)
 
     def outlook(self) -> RefreshOutlook:

@@ -111,7 +111,10 @@ def _cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> CurrentSo
 def _as_it_is(moment: ViewInstant, entry: ConflatedTopic, keeper: Keeper, path: Path) -> CurrentSource | None:
     """The kept state, if it shows the conflated topic as of the moment."""
     topic = _kept_as(moment, entry, path)
-    return as_it_is(moment, topic, lambda source: keeper.is_current(read_kept(source.snapshot)))
+    can_be_made = moment.at is None and is_recorded(moment.instance, entry)
+    return as_it_is(
+        moment, topic, lambda source: keeper.is_current(read_kept(source.snapshot)), can_be_made=can_be_made
+    )
 
 
 def _computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
