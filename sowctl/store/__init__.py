@@ -6,8 +6,8 @@ The only room that imports lmdb. In the order in which data passes:
     meta        definition and state of a store
     integrity   checksums over many values at once, the digest
     lmdberrors  plain words for what LMDB reports
-    opening/    from a path to an open LMDB environment: locks, sharing, what a damaged beginning shows; in opening/proof
-                transactions whose pages are proven before LMDB follows them, or read without it
+    opening/    from a path to an open LMDB environment: locks, sharing, what a damaged beginning shows; opening/proof
+                proves pages before LMDB follows them, or reads them without it
     env         a store as a whole: open, snapshot, write
     builder     a new store, put in the place of the old one
     ordered     entries in key order, and proof that none is left out

@@ -262,16 +262,22 @@ def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchP
     size, first = len(data), NODE_HEAD.unpack_from(data, pointers[0])[0]
     if max(pointers) > size - _PLAIN_NODE and max(pointers[1:], default=0) > size - _PLAIN_NODE:
         return None
-    nodes = [data[place : place + _PLAIN_NODE] for place in pointers[1:]]
-    heads = memoryview(b"".join(nodes)).cast("Q")[::2].tolist()
-    # The key of the first child, which nothing is compared with, is left out or as long as any.
-    if not heads or min(heads) < _PLAIN_HEAD or max(heads) > _PLAIN_HEAD | _CHILD_BITS:
+    rest = pointers[1:]
+    if not rest:
         return None
-    ends = [pointers[0] + _NODE_SIZE + (first >> 48) + 1 & -2, *map(_PLAIN_NODE.__add__, pointers[1:])]
-    if sorted((*pointers, size)) != sorted((upper, *ends)):
+    take = _entry_layout(_KEY_SIZE)
+    heads, starts = zip(*[take(data, place) for place in rest], strict=True)
+    # The key of the first child, which nothing is compared with, is left out or as long as any.
+    if min(heads) < _PLAIN_HEAD or max(heads) > _PLAIN_HEAD | _CHILD_BITS:
+        return None
+    place = pointers[0]
+    end = place + _NODE_SIZE + (first >> 48) + 1 & -2
+    # All others are of one size, before the first one and behind it.
+    others = [*range(upper, place, _PLAIN_NODE), *range(end, size, _PLAIN_NODE)]
+    is_even = (place - upper) % _PLAIN_NODE == (size - end) % _PLAIN_NODE == 0
+    if not upper <= place < end <= size or not is_even or sorted(rest) != others:
         raise PageFault("its nodes overlap or leave a gap")
-    children = [first & _CHILD_BITS, *(head & _CHILD_BITS for head in heads)]
-    return BranchPage([node[_NODE_SIZE:] for node in nodes], children)
+    return BranchPage(list(starts), [first & _CHILD_BITS, *[head - _PLAIN_HEAD for head in heads]])
 
 
 __all__ = [
