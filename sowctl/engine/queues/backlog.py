@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.config.matching import topic_matches
 from sowctl.engine.queues.settling import DEADLY, QueueEntry, apply_entry, count_end, earlier, finish, spot_of
+from sowctl.engine.search.matcher import evaluate_places, name_entry
 from sowctl.journal.block import Position
 from sowctl.journal.blockcodec import LOGICAL_TOPICS
 from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS, REQUEUE
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.store.queue.rows import StateRows
 
+T = TypeVar("T")
 AT_ONCE = 50_000
 """Messages that one change takes in at most: a long journal is read in several, and no lock is held for long."""
 
@@ -143,8 +145,18 @@ class Backlog:
         """Of these places those of messages that pass the Filter."""
         if not places or not self._queue.filter:
             return places
+        return [places[index] for index in self._evaluate(self._expressions.matching, block, places)]
+
+    def _evaluate(
+        self, evaluate: Callable[[Sequence[bytes], Sequence[Header] | None], T], block: Block, places: Sequence[int]
+    ) -> T:
+        """Evaluate an expression of the queue over messages; an error of it names the record that it is about."""
         payloads, headers = self._read(block, places)
-        return [places[index] for index in self._expressions.matching(payloads, headers)]
+        return evaluate_places(
+            lambda part: evaluate(payloads[part], headers and headers[part]),
+            len(places),
+            lambda error, at: name_entry(error, block, places[at]),
+        )
 
     def _read(self, block: Block, places: Sequence[int]) -> tuple[list[bytes], list[Header] | None]:
         payloads = block.payloads()
@@ -158,10 +170,9 @@ class Backlog:
         columns, first = block.columns(), block.first_txid
         made: dict[str, Sequence[int]] = {}
         if self._expressions.has_priority or self._queue.barrier:
-            payloads, headers = self._read(block, places)
             if self._expressions.has_priority:
-                made["priorities"] = self._expressions.priorities(payloads, headers)
-            barriers = self._expressions.barriers(payloads, headers)
+                made["priorities"] = self._evaluate(self._expressions.priorities, block, places)
+            barriers = self._evaluate(self._expressions.barriers, block, places)
             if barriers:
                 made["states"] = bytes(BARRIER if index in barriers else READY for index in range(len(places)))
                 for index in barriers:

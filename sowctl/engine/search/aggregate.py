@@ -15,7 +15,7 @@ from sowctl.engine.search import figures
 from sowctl.engine.search.grouped import Grouped
 from sowctl.engine.search.matcher import evaluate_records, headers_of
 from sowctl.engine.search.plan import by_columns
-from sowctl.errors import InputError, UsageError
+from sowctl.errors import InputError, SowError, UsageError
 from sowctl.store.codec import all_stamps, encode, payloads
 
 if TYPE_CHECKING:
@@ -80,18 +80,24 @@ class Aggregation:
         columns = way.columns(slots) if way is not None and slots else None
         rows = way.rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
-            stored = scan.source.stored
-            records = None if stored is None else stored.visible_records()
-            # Without a filter it is known before how many come.
-            sure = 0 if records is None or scan.matcher.selective else records
-            found = scan.matching(size, numbers)
-            lined = partial(scan.lined, numbers)
-            return self.results(found, memory=memory, records=records, sure=sure, lined=lined, lasting=lasting)
+            return self._of_records(scan, size, numbers, memory)
         numbers.examined, numbers.matched = way.source.visible_records(), way.count() or 0
         # Rows have the records that changed since indexes were built among them; columns have not.
         changed = way.changed() if columns is not None else {}
         more = [(list(changed), list(changed.values()))] if changed else []
-        return self.results(more, rows or (), columns, memory=memory, records=numbers.matched, lasting=lasting)
+        again = partial(self._of_records, scan, size, numbers, memory)
+        return self.results(
+            more, rows or (), columns, memory=memory, records=numbers.matched, lasting=lasting, again=again
+        )
+
+    def _of_records(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
+        stored = scan.source.stored
+        records = None if stored is None else stored.visible_records()
+        # Without a filter it is known before how many come.
+        sure = 0 if records is None or scan.matcher.selective else records
+        found = scan.matching(size, numbers)
+        lined = partial(scan.lined, numbers)
+        return self.results(found, memory=memory, records=records, sure=sure, lined=lined, lasting=scan.lasting)
 
     def results(
         self,
@@ -104,22 +110,35 @@ class Aggregation:
         sure: int = 0,
         lined: LinedReading | None = None,
         lasting: bool = False,
+        again: Callable[[], Iterator[Pairs]] | None = None,
     ) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
 
         ``known`` and ``columns``: fields and stamps of records that are not in ``found``. ``memory``: bytes that groups
         take before records go to temporary files; ``records``: how many come at most, ``sure``: at least;
-        ``lined`` gives the records of ``found`` as lines, if they are all of a store. Raises InputError
+        ``lined`` gives the records of ``found`` as lines, if they are all of a store; ``again`` gives the same from
+        records alone, which an error names: values of indexes do not tell whose they are. Raises InputError
         ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
         """
+        locate = partial(evaluate_records, topic=self._topic)
         with Grouped(
-            self.program, self._environment, self._topic, self._written, limit=memory, records=records
+            self.program, self._environment, self._topic, self._written, limit=memory, records=records, locate=locate
         ) as grouped:
             # Each way adds to the same groups, so rows, columns and records may even come together.
-            if columns is not None:
-                self._add_columns(grouped, columns)
-            for some, stamped in known:
-                grouped.add_rows(some, stamped)
+            steps = self._environment.steps
+            try:
+                if columns is not None:
+                    self._add_columns(grouped, columns)
+                for some, stamped in known:
+                    grouped.add_rows(some, stamped)
+            except SowError as error:
+                from sowctl.expressions.environment import OUT_OF_TIME
+
+                if again is None or error.code == OUT_OF_TIME:
+                    raise
+                self._environment.recount(steps)
+                yield from again()
+                return
             self._add_records(grouped, found, sure, lined, lasting=lasting)
             yield from grouped.messages()
 
@@ -134,6 +153,7 @@ class Aggregation:
             return
         for start in range(0, messages.size, figures.GROUPED_COLUMNS):
             grouped.add_columns(messages.at(slice(start, start + figures.GROUPED_COLUMNS)))
+        grouped.add_waiting()
 
     def _add_records(
         self, grouped: Grouped, found: Iterable[Matched], sure: int, lined: LinedReading | None, *, lasting: bool
@@ -166,8 +186,7 @@ class Aggregation:
         whole = lined() if lined is not None and not seen else None
         read = BlockColumns(self._kind, self.program.slots, self._unreadable)
         for block in blocks(((None, some) for some in remaining) if whole is None else whole):
-            for part in read.parts(block):
-                grouped.add_columns(Messages(part.columns, part.txids, part.times))
+            grouped.add_parts(Messages(one.columns, one.txids, one.times, one.keys) for one in read.parts(block))
 
     def _unreadable(self, refused: Refusal, key: bytes) -> InputError:
         # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.

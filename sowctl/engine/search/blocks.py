@@ -50,11 +50,12 @@ class RecordBlock(NamedTuple):
 
 
 class BlockPart(NamedTuple):
-    """Some records of a block in their order: a column for each slot, the stamps, and the texts of key fields."""
+    """Some records of a block in their order: a column for each slot, stamps, SOW keys, and the texts of key fields."""
 
     columns: Sequence[Column]
     txids: Array
     times: Array
+    keys: Array
     texts: Sequence[Column] = ()
 
 
@@ -132,9 +133,10 @@ class BlockColumns:
 
     def _part(self, block: RecordBlock, piece: _Piece) -> BlockPart:
         columns, texts = piece.columns[: self._width], piece.columns[self._width :]
+        keys = np.frombuffer(block.keys, ">u8")
         if piece.places is None:
-            return BlockPart(columns, block.txids, block.times, texts)
-        return BlockPart(columns, block.txids[piece.places], block.times[piece.places], texts)
+            return BlockPart(columns, block.txids, block.times, keys, texts)
+        return BlockPart(columns, block.txids[piece.places], block.times[piece.places], keys[piece.places], texts)
 
     def _pieces(self, block: RecordBlock) -> list[_Piece]:
         pieces = self._shaped_pieces(block)

@@ -14,17 +14,19 @@ come. Called by :mod:`~sowctl.engine.search.aggregate`. Views and Spark group by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.spill import PartFiles
 from sowctl.engine.search import figures
+from sowctl.errors import SowError
 from sowctl.identity.keys import batch_digester
 from sowctl.identity.keyspace import part_of, shares
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
-    from sowctl.expressions.columns.grouping import Grouper, MessageBatch, Messages
+    from sowctl.expressions.columns.grouping import Grouper, Locate, MessageBatch, Messages
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
     from sowctl.values.fields import Row
@@ -33,11 +35,26 @@ Write = Callable[[bytes, "Sequence[Any]", "Sequence[Any]"], bytes]
 """The stored value of a group's message, from the digest of its key, its fields and its stamp."""
 
 
+def first_failure(error: SowError, rest: Iterator[Messages], grouper: Grouper) -> SowError:
+    """``error``, or that of the record of ``rest`` with a lower key: parts of one block of records lie side by side."""
+    with suppress(SowError):
+        for messages in rest:
+            key = error.facts.get("sow_key")
+            if key is None or messages.keys is None or messages.keys[0] > int(key):
+                break
+            try:
+                grouper.batch(messages)
+            except SowError as other:
+                error = min(error, other, key=lambda one: int(one.facts.get("sow_key", key)))
+    return error
+
+
 class Grouped:
     """The groups of one projection; ``domain`` is that of their keys, ``write`` makes their messages.
 
     ``limit``: bytes that groups take before messages go to files in ``directory`` (None: that of temporary files);
-    ``records``: how many messages come at most, None where that is not known. Use it in a ``with`` statement.
+    ``records``: how many messages come at most, None where that is not known; ``locate`` as of
+    :class:`~sowctl.expressions.columns.grouping.Grouper`. Use it in a ``with`` statement.
     """
 
     def __init__(
@@ -50,12 +67,13 @@ class Grouped:
         limit: int,
         records: int | None = None,
         directory: Path | None = None,
+        locate: Locate | None = None,
     ) -> None:
         self.groups: dict[GroupKey, GroupState] = {}
         self._projection, self._environment = projection, environment
         self._digester = batch_digester(domain, 0)
         self._write = write
-        self._limit, self._records, self._directory = limit, records, directory
+        self._limit, self._records, self._directory, self._locate = limit, records, directory, locate
         self._input_bytes = figures.INPUT_BYTES + (figures.STAMP_BYTES if any(projection.ordered) else 0)
         self._inputs = 0
         self._files: PartFiles | None = None
@@ -82,10 +100,25 @@ class Grouped:
         if self._grouper is None:
             from sowctl.expressions.columns.grouping import Grouper
 
-            self._grouper = Grouper(self._projection, self._environment)
+            self._grouper = Grouper(self._projection, self._environment, self._locate)
         batch = self._grouper.gathered(messages)
         if batch is not None:
             self._add(batch)
+
+    def add_waiting(self) -> None:
+        """Add the messages that wait for others. Raises as :meth:`add_columns`."""
+        batch = self._grouper.rest() if self._grouper is not None else None
+        if batch is not None:
+            self._add(batch)
+
+    def add_parts(self, parts: Iterator[Messages]) -> None:
+        """:meth:`add_columns` of each; an error is the one that rows meet first, in the order of their keys."""
+        for messages in parts:
+            try:
+                self.add_columns(messages)
+            except SowError as error:
+                assert self._grouper is not None
+                raise first_failure(error, parts, self._grouper) from None
 
     def _add(self, batch: MessageBatch) -> None:
         # Asked before the groups are made. Once messages are written, those that follow are, too: within a part they
@@ -120,9 +153,7 @@ class Grouped:
         The key is that of the grouping texts, txid and time are the highest of the group. Raises LimitError
         ``SOW-EXP-030``, StorageError ``SOW-ENG-040``.
         """
-        batch = self._grouper.rest() if self._grouper is not None else None
-        if batch is not None:
-            self._add(batch)
+        self.add_waiting()
         if self._files is None:
             yield from self._written(self.groups)
             return

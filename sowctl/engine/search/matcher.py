@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.compile import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
+    from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
     from sowctl.store.integrity import Marks
     from sowctl.values.fields import Refusal, Row
@@ -221,15 +222,30 @@ def evaluate_records(evaluate: Callable[[slice], T], keys: Sequence[bytes], topi
     ``evaluate`` is given the part of the batch to look at. It is called for single records once it has failed with an
     error that has no index, as those of user functions have none: what it has changed by then is of no use.
     """
+    return evaluate_places(evaluate, len(keys), lambda error, place: name_record(error, keys[place], topic))
+
+
+def evaluate_places(evaluate: Callable[[slice], T], size: int, name: Callable[[SowError, int], None]) -> T:
+    """As :func:`evaluate_records` over ``size`` messages; ``name`` says in an error which of them it is about."""
     try:
-        return evaluate(slice(0, len(keys)))
+        return evaluate(slice(0, size))
     except SowError as error:
         place = error.facts.get("index")
         if place is None:
-            place = next((at for at in range(len(keys)) if _fails(evaluate, at)), None)
+            place = next((at for at in range(size) if _fails(evaluate, at)), None)
         if place is not None:
-            name_record(error, keys[place], topic)
+            name(error, place)
         raise
+
+
+def name_entry(error: SowError, block: Block, place: int) -> None:
+    """Say in an error of evaluation that it is about the entry at a place of a block, by its SOW key if it has one."""
+    columns = block.columns()
+    key, topic = bytes(columns.keys[8 * place : 8 * place + 8]), block.topics[columns.topics[place]][0]
+    name_record(error, key, topic)
+    if not any(key):
+        error.message = f"entry {block.first_txid + place}" + error.message.removeprefix("record 0")
+        error.facts["txid"] = block.first_txid + place
 
 
 def _fails(evaluate: Callable[[slice], object], place: int) -> bool:

@@ -9,19 +9,25 @@ source has a number, and a joined row is the numbers of its records. The result 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from sowctl.engine.search.blocks import BlockColumns, BlockPart, blocks
+from sowctl.engine.search.grouped import first_failure
+from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import Texts
 from sowctl.engine.views.records import matcher_of, unreadable
+from sowctl.errors import SowError
 from sowctl.expressions.columns.column import Array, Column, Kind, column_of
 from sowctl.expressions.columns.grouping import ColumnBatch, Grouper, Messages, numbered
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.taking import picked, stacked, taken
+from sowctl.expressions.compile import Filter
+from sowctl.expressions.environment import OUT_OF_TIME
 from sowctl.values.fields import Values
 
 if TYPE_CHECKING:
@@ -147,7 +153,7 @@ def distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Texts]]:
 
 def _cut(part: BlockPart, places: slice) -> BlockPart:
     columns, texts = ([taken(column, places) for column in some] for some in (part.columns, part.texts))
-    return BlockPart(columns, part.txids[places], part.times[places], texts)
+    return BlockPart(columns, part.txids[places], part.times[places], part.keys[places], texts)
 
 
 class ColumnGroups:
@@ -157,7 +163,8 @@ class ColumnGroups:
         self._program = program
         self._source = source
         self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
-        self._grouper = Grouper(program.projection, program.environment)
+        self._locate = partial(evaluate_records, topic=program.query.sources[0][1])
+        self._grouper = Grouper(program.projection, program.environment, self._locate)
         self._filter = None if program.filter is None else ColumnProgram(program.filter, program.functions)
         self._attached: dict[int, Attached] = {}
         for step, (place, _, _) in enumerate(program.meetings):
@@ -165,14 +172,23 @@ class ColumnGroups:
 
     def compute(self) -> Iterator[int]:
         """Add all rows; how many inputs the groups got in lists, batch by batch. Raises LimitError ``SOW-EXP-030``."""
-        for part in batches(self._program, 0, self._source(0)):
-            for messages in self._joined(part):
-                batch = self._grouper.gathered(messages) if messages.size else None
-                if batch is not None:
-                    yield batch.add(self.groups)
+        rows = self._all_rows()
+        for messages in rows:
+            try:
+                batch = self._grouper.gathered(messages)
+            except SowError as error:
+                raise first_failure(error, rows, self._grouper) from None
+            if batch is not None:
+                yield batch.add(self.groups)
         batch = self._grouper.rest()
         if batch is not None:
             yield batch.add(self.groups)
+
+    def _all_rows(self) -> Iterator[Messages]:
+        for part in batches(self._program, 0, self._source(0)):
+            for messages in self._joined(part):
+                if messages.size:
+                    yield messages
 
     def _joined(self, part: BlockPart) -> Iterator[Messages]:
         """The rows of some records of the first source, in their order, about :data:`ROWS` at a time at most."""
@@ -204,14 +220,16 @@ class ColumnGroups:
             numbers[place] = numbers_of
         if self._filter is not None:
             rows, numbers = self._tested(self._filter, part, rows, numbers)
-        txids, times = (part.txids, part.times) if rows is None else (part.txids[rows], part.times[rows])
+        txids, times, keys = part.txids, part.times, part.keys
+        if rows is not None:
+            txids, times, keys = txids[rows], times[rows], keys[rows]
         for place, some in numbers.items():
             others, moments = self._attached[place].txids[some], self._attached[place].times[some]
             # A row is as new as the newest of its records, by txid and then by time (behaviour 11.50).
             newer = (others > txids) | ((others == txids) & (moments > times))
             txids, times = np.where(newer, others, txids), np.where(newer, moments, times)
         columns = [self._at(part, rows, numbers, source, slot) for source, slot, _ in program.places]
-        return Messages(columns, txids, times)
+        return Messages(columns, txids, times, keys)
 
     def _tested(
         self, condition: ColumnProgram, part: BlockPart, rows: Array | None, numbers: Numbers
@@ -219,8 +237,24 @@ class ColumnGroups:
         """The joined rows that the view's filter leaves."""
         columns = [self._at(part, rows, numbers, source, slot) for source, slot, _ in self._program.tested]
         size = len(part.txids) if rows is None else len(rows)
-        left = np.flatnonzero(condition.mask(ColumnBatch(columns, size), self._program.environment))
+        batch = ColumnBatch(columns, size)
+        try:
+            left = np.flatnonzero(condition.mask(batch, self._program.environment))
+        except SowError as error:
+            if error.code != OUT_OF_TIME:
+                self._name_tested(condition, batch, part.keys if rows is None else part.keys[rows])
+            raise
         return left if rows is None else rows[left], {place: some[left] for place, some in numbers.items()}
+
+    def _name_tested(self, condition: ColumnProgram, batch: ColumnBatch, keys: Array) -> None:
+        """Raise the error that the view's filter meets in rows, one by one, if it meets it."""
+        test, tested = condition.compiled, batch.rows()
+        assert isinstance(test, Filter)
+
+        def matches(part: slice) -> list[int]:
+            return test.matches(tested[part], self._program.environment)
+
+        self._locate(matches, [key.to_bytes(8, "big") for key in keys.tolist()])
 
     def _at(
         self, part: BlockPart, rows: Array | None, numbers: Numbers, source: int, number: int, *, texts: bool = False

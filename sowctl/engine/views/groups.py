@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import JoinedRow
 from sowctl.identity.keys import batch_digester
@@ -35,9 +36,7 @@ class Groups:
 
     def add(self, rows: Sequence[JoinedRow]) -> None:
         """Add rows; those of one group come in their order. Raises LimitError ``SOW-EXP-030``."""
-        projection = self._program.projection
-        values, stamps = [row.values for row in rows], [row.stamp for row in rows]
-        projection.add(self.groups, values, self._program.environment, headers(self._program, rows), stamps)
+        add_rows(self._program, self.groups, rows, [row.stamp for row in rows])
 
     def messages(self) -> Iterator[Pairs]:
         """Keys and stored values of the messages of the groups, in key order."""
@@ -46,6 +45,18 @@ class Groups:
         for start in range(0, len(order), WRITTEN):
             part = order[start : start + WRITTEN]
             yield [digest[:8] for digest, _ in part], [message(self._program, *one) for one in part]
+
+
+def add_rows(
+    program: Program, groups: dict[GroupKey, GroupState], rows: Sequence[JoinedRow], stamps: Sequence[tuple[Any, ...]]
+) -> None:
+    """Add rows with these stamps to groups; an error of evaluation names the first record of the row."""
+    values, asked = [row.values for row in rows], headers(program, rows)
+
+    def add(part: slice) -> None:
+        program.projection.add(groups, values[part], program.environment, asked and asked[part], stamps[part])
+
+    evaluate_records(add, [row.key for row in rows], program.query.sources[0][1])
 
 
 def headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:

@@ -11,8 +11,10 @@ from typing import NamedTuple, TypeAlias
 
 from xxhash import xxh3_128_digest
 
+from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.expressions.environment import NO_HEADER, Header
+from sowctl.store.codec import KEY_SIZE
 from sowctl.values.fields import Row
 
 Texts: TypeAlias = tuple[bytes | None, ...]
@@ -34,6 +36,11 @@ class JoinedRow(NamedTuple):
     header: Header | None
     values: Row
 
+    @property
+    def key(self) -> bytes:
+        """The key of its first record."""
+        return self.order[:KEY_SIZE]
+
 
 def rows_of(program: Program, records: Iterable[ViewRecord], lookup: Lookup) -> list[JoinedRow]:
     """The rows of some records of the first source that the view's filter leaves, in their order."""
@@ -46,7 +53,11 @@ def finished(program: Program, rows: list[tuple[ViewRecord | None, ...]]) -> lis
     """Rows of records that the view's filter leaves, as groups take them. Raises LimitError ``SOW-EXP-030``."""
     if program.filter is not None:
         tested = [program.values(row, program.tested) for row in rows]
-        rows = [rows[place] for place in program.filter.matches(tested, program.environment, None)]
+        test, keys = program.filter, [row[0].key for row in rows if row[0] is not None]
+        places = evaluate_records(
+            lambda part: test.matches(tested[part], program.environment), keys, program.query.sources[0][1]
+        )
+        rows = [rows[place] for place in places]
     return [
         JoinedRow(
             order_of(row),

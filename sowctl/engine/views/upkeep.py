@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.engine.views.groups import encoded
 from sowctl.engine.views.joins import JoinedRow, finished, joined, no_partners, rows_of
@@ -34,8 +35,13 @@ class Contributions:
         headers = [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
         # The order makes stamps unique: of rows of one instant, the later in it is the later one.
         stamps = [(*row.stamp, row.order) for row in rows]
-        keys, self.contributions = retractable.contributions(
-            [row.values for row in rows], stamps, program.environment, headers
+        values = [row.values for row in rows]
+        keys, self.contributions = evaluate_records(
+            lambda part: retractable.contributions(
+                values[part], stamps[part], program.environment, headers and headers[part]
+            ),
+            [row.key for row in rows],
+            program.query.sources[0][1],
         )
         self.digests = batch_digester(program.query.key_domain, 0)(keys, null=True)
         self.places = [

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from sowctl.errors import SowError
 from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.column import NUMERIC, Array, Column, Kind, column_of
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.sums import sums_of
 from sowctl.expressions.columns.taking import picked, stacked, taken
-from sowctl.expressions.environment import Environment
+from sowctl.expressions.environment import OUT_OF_TIME, Environment
 from sowctl.expressions.rows.aggregates import ORDERED
 from sowctl.expressions.rows.program import Value
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
@@ -49,12 +50,20 @@ class ColumnBatch(SlotBatch):
         return list(zip(*columns, strict=True)) if columns else [()] * self.size
 
 
+Locate: TypeAlias = "Callable[[Callable[[slice], object], Sequence[bytes]], object]"
+"""Evaluates all of some rows by the function that it is given, and raises its error with the key of the record."""
+
+
 class Messages(NamedTuple):
-    """Messages to be grouped: a column for every slot of the projection, in its order, their stamps, how many."""
+    """Messages to be grouped: a column for every slot of the projection, in its order, their stamps, how many.
+
+    ``keys``: the SOW keys of their records as numbers, by which errors name these.
+    """
 
     columns: Sequence[Column]
     txids: Array
     times: Array
+    keys: Array | None = None
 
     @property
     def size(self) -> int:
@@ -64,18 +73,22 @@ class Messages(NamedTuple):
     def at(self, places: Any) -> Messages:
         """Some of them: an array of places in their order, or a slice."""
         columns = [column if column.constant else taken(column, places) for column in self.columns]
-        return Messages(columns, self.txids[places], self.times[places])
+        return Messages(
+            columns, self.txids[places], self.times[places], None if self.keys is None else self.keys[places]
+        )
 
 
 class Grouper:
     """A projection over columns, compiled once for all batches.
 
     A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gathered`).
+    ``locate`` tells in an error which record it is about, where messages have keys.
     """
 
-    def __init__(self, projection: Projection, env: Environment) -> None:
+    def __init__(self, projection: Projection, env: Environment, locate: Locate | None = None) -> None:
         self.projection = projection
         self._env = env
+        self._locate = locate
         self._programs = [(part, ColumnProgram(part, projection.functions)) for part in projection.parts()]
         self._waiting: list[Messages] = []
         self._size = self._wanted = 0
@@ -110,8 +123,26 @@ class Grouper:
             (slot.path, source): column
             for slot, source, column in zip(projection.slots, projection.sources, messages.columns, strict=True)
         }
-        values = [self._evaluated(part, program, known, messages.size) for part, program in self._programs]
+        steps = self._env.steps
+        try:
+            values = [self._evaluated(part, program, known, messages.size) for part, program in self._programs]
+        except SowError as error:
+            if error.code != OUT_OF_TIME:
+                self._env.recount(steps)
+                self._name_record(messages)
+            raise
         return MessageBatch(projection, messages, values[: projection.width], values[projection.width :])
+
+    def _name_record(self, messages: Messages) -> None:
+        """Raise the error that rows of the messages meet in the order of their keys, if they meet it."""
+        if self._locate is None or messages.keys is None:
+            return
+        # Columns are evaluated part by part, and of a record of each part the first that fails is another one.
+        order = np.argsort(messages.keys, kind="stable")
+        rows = ColumnBatch(messages.columns, messages.size).rows()
+        rows = [rows[place] for place in order.tolist()]
+        keys = [key.to_bytes(8, "big") for key in messages.keys[order].tolist()]
+        self._locate(lambda part: self.projection.read(rows[part], self._env), keys)
 
     def _evaluated(self, value: Value, program: ColumnProgram, known: Known, size: int) -> Column:
         columns = [known[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)]
@@ -121,7 +152,9 @@ class Grouper:
 def _joined(several: Sequence[Messages]) -> Messages:
     columns = [stacked(some) for some in zip(*(messages.columns for messages in several), strict=True)]
     txids, times = [messages.txids for messages in several], [messages.times for messages in several]
-    return Messages(columns, np.concatenate(txids), np.concatenate(times))
+    keys = [messages.keys for messages in several if messages.keys is not None]
+    whole = np.concatenate(keys) if len(keys) == len(several) else None
+    return Messages(columns, np.concatenate(txids), np.concatenate(times), whole)
 
 
 class MessageBatch:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from sowctl.engine.instance import Instance
 from sowctl.engine.views.columnar import ColumnGroups, suits
 from sowctl.engine.views.definition import Program, Query, ViewRecord
-from sowctl.engine.views.groups import encoded, headers
+from sowctl.engine.views.groups import add_rows, encoded
 from sowctl.engine.views.joins import JoinedRow, JoinTable, finished, left_texts, right_texts, rows_of
 from sowctl.engine.views.records import records_of
 from sowctl.expressions.rows.projection import GroupKey, GroupState
@@ -268,8 +268,7 @@ def _of_rows(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> 
     for rows in found:
         # The order makes stamps unique: of rows of one instant, the later in it is the later one.
         stamps = [(*row.stamp, row.order) for row in rows]
-        values = [row.values for row in rows]
-        projection.add(forward, values, program.environment, headers(program, rows), stamps)
+        add_rows(program, forward, rows, stamps)
         held += len(rows)
         if held >= ROWS:
             fold()

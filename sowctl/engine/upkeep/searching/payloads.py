@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.fold.blocks import values_at
-from sowctl.engine.search.matcher import Matcher, environment_of, headers_of
+from sowctl.engine.search.matcher import Matcher, environment_of, evaluate_places, headers_of, name_entry
 from sowctl.errors import ConfigError, UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.nodes import Pattern
@@ -109,7 +109,12 @@ class PayloadTest:
         headers = None
         if wanted.uses_header and readable:
             headers = headers_of(*values_at(block, readable), topic[0])
-        return [readable[at] for at in wanted.matches(rows, self._environment, headers)]  # type: ignore[arg-type]
+
+        def matches(part: slice) -> list[int]:
+            return wanted.matches(rows[part], self._environment, headers and headers[part])  # type: ignore[arg-type]
+
+        accepted = evaluate_places(matches, len(rows), lambda error, at: name_entry(error, block, readable[at]))
+        return [readable[at] for at in accepted]
 
     def _reader(self, matcher: Matcher) -> Extractor:
         found = self._readers.get(matcher.type.name)
