@@ -6,7 +6,12 @@ The exit statuses are a published interface (README, sowctl(1)). A class stands 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Generator
+from functools import wraps
+from types import FunctionType, GeneratorType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class SowError(Exception):
@@ -142,3 +147,40 @@ ERROR_CLASSES: tuple[type[SowError], ...] = (
     LockedError,
     MissingPackageError,
 )
+
+
+def out_of_memory(error: MemoryError) -> LimitError:
+    """The error that is reported in the place of ``error``."""
+    # What the run held is let go first: the words need memory, too.
+    error.__traceback__ = None
+    return LimitError("SOW-CLI-063", "there is not enough memory", hint="allow more memory, or ask for less at once")
+
+
+def codes_memory(kind: type[T]) -> type[T]:
+    """Let the public methods of a class of the Python API raise :func:`out_of_memory` for a MemoryError.
+
+    So do the generators that they return. The command line does it where it reports all other errors, too.
+    """
+    for name, method in list(vars(kind).items()):
+        if isinstance(method, FunctionType) and (not name.startswith("_") or name == "__iter__"):
+            setattr(kind, name, _coded(method))
+    return kind
+
+
+def _coded(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def coded(*arguments: Any, **keywords: Any) -> Any:
+        try:
+            found = method(*arguments, **keywords)
+        except MemoryError as error:
+            raise out_of_memory(error) from None
+        return _coded_generator(found) if isinstance(found, GeneratorType) else found
+
+    return coded
+
+
+def _coded_generator(found: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    try:
+        return (yield from found)
+    except MemoryError as error:
+        raise out_of_memory(error) from None

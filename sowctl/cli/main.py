@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, PagerLeft, Streams
-from sowctl.errors import LimitError, SowError
+from sowctl.errors import SowError, out_of_memory
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
 
@@ -165,16 +165,10 @@ def main(
         return _stopped(invocation, stop)
     except MemoryError as error:
         _unpaged(streams)
-        return _refused(_out_of_memory(error), invocation, argv)
+        return _refused(out_of_memory(error), invocation, argv)
     except Exception as error:  # the boundary: everything else is a bug of ours
         _unpaged(streams)
         return _bug(error, invocation, argv)
-
-
-def _out_of_memory(error: MemoryError) -> SowError:
-    # What the run held is let go first: the words need memory, too.
-    error.__traceback__ = None
-    return LimitError("SOW-CLI-063", "not enough memory", hint="allow more memory, or request less data at once")
 
 
 def _unpaged(streams: Streams, *, at_once: bool = False) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sowctl.errors import codes_memory
 from sowctl.values.jsontree import plain
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.looking.diff import Comparison, DiffCounts, RecordChange
 
 
+@codes_memory
 class Differences:
     """Iterate for the records that differ, in key order, once; ``counts`` are complete when that is done.
 

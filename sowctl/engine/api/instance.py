@@ -11,7 +11,7 @@ from sowctl.engine.api.topic import TopicHandle, publish_to
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, SubscribeOptions
 from sowctl.engine.topics.targets import WITHOUT_SOW, find_publishable, find_topic
-from sowctl.errors import MissingError
+from sowctl.errors import MissingError, codes_memory
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -38,6 +38,7 @@ class RowVerbs:
         TopicHandle(instance, topic).delete(data=[payload])
 
 
+@codes_memory
 class InstanceHandle(Instance, frozen=True):
     """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.api.given import count as read_count
 from sowctl.engine.api.given import seconds
+from sowctl.errors import codes_memory
 
 if TYPE_CHECKING:
     from sowctl.engine.api.given import Interval
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
 
 
+@codes_memory
 class QueueHandle:
     """A queue of an instance. Its files stay open until :meth:`close`; not for several threads.
 

@@ -10,7 +10,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sowctl.errors import UsageError
+from sowctl.errors import UsageError, codes_memory
 
 if TYPE_CHECKING:
     from sowctl.arrow.passes import MessageBlock
@@ -26,6 +26,7 @@ _LONGEST = 200
 """Characters of a value that a notebook shows."""
 
 
+@codes_memory
 class Result:
     """The result of a query, to be gone through once. ``statistics`` are complete when that is done.
 

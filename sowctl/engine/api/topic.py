@@ -26,7 +26,7 @@ from sowctl.engine.options import (
     is_bulk,
 )
 from sowctl.engine.topics.targets import Target, missing
-from sowctl.errors import UsageError
+from sowctl.errors import UsageError, codes_memory
 from sowctl.values.jsontree import plain
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from sowctl.errors import SowError
 
 
+@codes_memory
 class TopicHandle:
     """One topic of an instance. Every method opens what it needs and closes it again.
 

@@ -22,7 +22,7 @@ from sowctl.engine.following.iterated import Iterated
 from sowctl.engine.following.newcomers import Newcomers
 from sowctl.engine.following.tail import GONE, Tail
 from sowctl.engine.following.waking import Waker
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import MissingError, UsageError, codes_memory
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.journal.fileset import REMOVED
 from sowctl.journal.reader import LOOKS
@@ -43,6 +43,7 @@ SHORTEST = 0.005
 Stamp = tuple[Any, ...]
 
 
+@codes_memory
 class Subscription(Iterated):
     """Iterate for events, or over :meth:`deliveries` for many at a time. Close it; a ``with`` statement does.
 

@@ -31,7 +31,7 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.engine.topics.targets import QUEUES, Target
 from sowctl.engine.upkeep.searching.checking import check_log
-from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
+from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, codes_memory
 from sowctl.findings import Finding, Level, Place
 from sowctl.values.human import format_bytes
 from sowctl.values.times import format_time
@@ -48,6 +48,7 @@ _NOT_READ = frozenset({StorageError.exit_status, LockedError.exit_status})
 """Exit statuses of errors that say nothing of damage: no permission, a lock."""
 
 
+@codes_memory
 class CheckRun:
     """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
 

@@ -99,7 +99,7 @@ def note_made_anew(instance: Instance, entry: OtherEntry, problem: DamageError) 
     """Say that a cache is made anew because it is damaged."""
     what = "view" if entry.kind == "View" else "conflated topic"
     instance.notify_once(
-        f"damage of {entry.name}", f"the cache of the {what} {entry.name} is made anew: {problem.message}"
+        f"damage of {entry.name}", f"rebuilding the cache of the {what} {entry.name}: {problem.message}"
     )
 
 
