@@ -153,7 +153,7 @@ def out_of_memory(error: MemoryError) -> LimitError:
     """The error that is reported in the place of ``error``."""
     # What the run held is let go first: the words need memory, too.
     error.__traceback__ = None
-    return LimitError("SOW-CLI-063", "there is not enough memory", hint="allow more memory, or ask for less at once")
+    return LimitError("SOW-CLI-063", "not enough memory", hint="allow more memory, or request less data at once")
 
 
 def codes_memory(kind: type[T]) -> type[T]:

@@ -49,8 +49,9 @@ class StructDecoder:
         self._type = struct
         self._strict = strict
         self._one: msgspec.json.Decoder[Any] | None = None
-        # msgspec takes no name with a quotation mark, a backslash or a control character: then each value is looked at.
-        with suppress(ValueError):
+        # msgspec takes no name with a quotation mark, a backslash or a control character, and asks several calls of
+        # Python for a level of the type: then each value is looked at.
+        with suppress(ValueError, RecursionError):
             self._one = msgspec.json.Decoder(_typed(struct, [0], strict, partial))
         self._trees = TreeReader(exact=exact)
         self._coerce = coercion(struct, strict=strict, partial=partial)
@@ -173,9 +174,15 @@ def _has(kind: pyarrow.DataType, test: str) -> bool:
     """Whether a type is one for which a test of :mod:`pyarrow.types` holds, or has such a type in it."""
     import pyarrow.types as t
 
-    if t.is_nested(kind):
-        return any(_has(kind.field(place).type, test) for place in range(kind.num_fields))
-    return bool(getattr(t, test)(kind))
+    asks = getattr(t, test)
+    waiting = [kind]
+    while waiting:
+        one = waiting.pop()
+        if t.is_nested(one):
+            waiting += [one.field(place).type for place in range(one.num_fields)]
+        elif asks(one):
+            return True
+    return False
 
 
 def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bool = False) -> Any:

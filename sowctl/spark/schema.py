@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
+from sowctl.messages.base import MAX_DEPTH
 from sowctl.spark.catalog import is_mark
 
 if TYPE_CHECKING:
@@ -164,22 +165,30 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
 def check_fields(struct: StructType) -> None:
     """Raise UsageError ``SOW-SPK-080`` for a field of a declared message that has a type which no message can fill."""
     for field in struct.fields:
-        _check_type(field.name, field.dataType)
+        _check_type(field.name, field.dataType, 1)
 
 
-def _check_type(name: str, kind: DataType) -> None:
+def _check_type(name: str, kind: DataType, level: int) -> None:
     from pyspark.sql import types as t
 
+    level += isinstance(kind, t.StructType | t.ArrayType | t.MapType)
+    if level > MAX_DEPTH:
+        outer = name.partition(".")[0]
+        raise UsageError(
+            "SOW-SPK-080",
+            f"field {outer} of the message has a type of more than {MAX_DEPTH} levels",
+            hint=f"messages have {MAX_DEPTH} levels at most; declare an inner one as STRING, which takes any value",
+        )
     if isinstance(kind, t.StructType):
         for field in kind.fields:
-            _check_type(f"{name}.{field.name}", field.dataType)
+            _check_type(f"{name}.{field.name}", field.dataType, level)
     elif isinstance(kind, t.ArrayType):
-        _check_type(name, kind.elementType)
+        _check_type(name, kind.elementType, level)
     elif isinstance(kind, t.MapType):
         # JSON members are named by texts; another type of key would have to be guessed from them.
         if not isinstance(kind.keyType, t.StringType):
             raise _no_such_type(name, kind, "names of members are strings: declare a MAP<STRING, ...>")
-        _check_type(name, kind.valueType)
+        _check_type(name, kind.valueType, level)
     elif not isinstance(kind, _readable()):
         raise _no_such_type(name, kind, "declare it as STRING, which accepts any value")
 

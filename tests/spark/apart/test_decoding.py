@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.arrow.decoding import StructDecoder
 from sowctl.arrow.inference import infer
 from sowctl.arrow.jsoncolumns import coercion, column
 from sowctl.arrow.jsontrees import TreeReader
@@ -190,3 +191,26 @@ def test_messages_back_to_back_are_read_as_one_by_one() -> None:
         == decoder.views([m if there else None for m, there in zip(messages, present, strict=True)]).to_pylist()
     )
     assert found.to_pylist()[1:3] == [None, None]
+
+
+WRAPS = {
+    "list": (pa.list_, lambda value: [value]),
+    "struct": (lambda kind: pa.struct([("a", kind), ("b", pa.int32())]), lambda value: {"a": value, "b": 1}),
+    "map": (lambda kind: pa.map_(pa.string(), kind), lambda value: {"k": value}),
+}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_types_as_deep_as_messages_are_read(wrap: str, strict: bool) -> None:
+    make_type, make_value = WRAPS[wrap]
+    kind: pa.DataType = pa.int64()
+    value: Any = 7
+    for _ in range(255):
+        kind, value = make_type(kind), make_value(value)
+    messages = [json.dumps({"a": value}).encode(), b'{"a":null}', b"{}"]
+    found = StructDecoder(pa.struct([("a", kind)]), strict=strict).array(messages, get_type("json"))
+    inner = found.field(0)[0]
+    while not isinstance(inner, pa.Int64Scalar):
+        inner = inner[0] if wrap == "struct" else inner.values[0] if wrap == "list" else inner.values[0]["value"]
+    assert (inner.as_py(), found.field(0).null_count) == (7, 2)
