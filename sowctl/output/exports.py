@@ -1,4 +1,4 @@
-"""Which format a file gets by its ending, for ``export``: a format exists if and only if its ending has a line here."""
+"""Which format a file gets by its ending, for ``export`` and ``--output``: each ending has a line here."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ from msgspec.structs import replace
 
 from sowctl.errors import UsageError
 from sowctl.output.formats import Rendered, Renderer
-from sowctl.output.members import members
 from sowctl.output.options import Column, OutputOptions
 from sowctl.output.records import Batch
 from sowctl.values.paths import Path, Step
 
 
 class Ending(Struct, frozen=True):
-    """One line: endings, module and class in ``sowctl.output``; ``packed``: it may have .gz or .zst behind it."""
+    """One line: endings, module and class in ``sowctl.output``, and what ``--format`` calls it, or would.
+
+    ``packed``: it may have .gz or .zst behind it.
+    """
 
     names: tuple[str, ...]
     module: str
     renderer: str
+    format: str
     packed: bool = False
 
 
 ENDINGS = (
-    Ending(("parquet", "pq"), "columnar", "ParquetRenderer"),
-    Ending(("arrow", "feather", "ipc"), "columnar", "FeatherRenderer"),
-    Ending(("arrows",), "columnar", "ArrowRenderer"),
-    Ending(("sqlite", "sqlite3", "db"), "columnar", "SqliteRenderer"),
-    Ending(("csv",), "delimited", "CsvRenderer", packed=True),
-    Ending(("tsv",), "delimited", "TsvRenderer", packed=True),
-    Ending(("ndjson", "jsonl"), "ndjson", "NdjsonRenderer", packed=True),
-    Ending(("json",), "jsonarray", "JsonRenderer", packed=True),
+    Ending(("parquet", "pq"), "columnar", "ParquetRenderer", "parquet"),
+    Ending(("arrow", "feather", "ipc"), "columnar", "FeatherRenderer", "arrow"),
+    Ending(("arrows",), "columnar", "ArrowRenderer", "arrow"),
+    Ending(("sqlite", "sqlite3", "db"), "columnar", "SqliteRenderer", "sqlite"),
+    Ending(("msgpack",), "msgpackstream", "MsgpackRenderer", "msgpack"),
+    Ending(("csv",), "delimited", "CsvRenderer", "csv", packed=True),
+    Ending(("tsv",), "delimited", "TsvRenderer", "tsv", packed=True),
+    Ending(("ndjson", "jsonl"), "ndjson", "NdjsonRenderer", "ndjson", packed=True),
+    Ending(("json",), "jsonarray", "JsonRenderer", "json", packed=True),
 )
 PACKED = ("gz", "zst")
 MAX_NAMES = 5
@@ -82,6 +86,31 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
         )
 
 
+class FileFormat(Struct, frozen=True):
+    """What a file's name says: its ending, and ``gz`` or ``zst`` behind it, None where it says none of these."""
+
+    ending: Ending | None
+    packing: str | None
+
+    def renderer(self, options: OutputOptions, table: str) -> Renderer:
+        """The renderer of the ending; ``table`` is the name of the table of a database."""
+        assert self.ending is not None
+        module: Any = importlib.import_module(f"sowctl.output.{self.ending.module}")
+        made: Any = getattr(module, self.ending.renderer)(options)
+        if self.ending.renderer == "SqliteRenderer":
+            made.table = table
+        renderer: Renderer = made
+        return renderer
+
+
+def file_format(name: str) -> FileFormat:
+    """The format of a file by its name."""
+    parts = name.lower().rsplit("/", 1)[-1].split(".")
+    packing = parts.pop() if parts[-1] in PACKED else None
+    ending = next((one for one in ENDINGS if len(parts) > 1 and parts[-1] in one.names), None)
+    return FileFormat(ending, packing)
+
+
 class Export:
     """Writes records into a file of the format that its name's ending stands for.
 
@@ -90,9 +119,8 @@ class Export:
     """
 
     def __init__(self, name: str, table: str, *, meta: bool) -> None:
-        parts = name.lower().rsplit("/", 1)[-1].split(".")
-        self.packing = parts.pop() if parts[-1] in PACKED else None
-        ending = next((one for one in ENDINGS if len(parts) > 1 and parts[-1] in one.names), None)
+        self._format = file_format(name)
+        ending, self.packing = self._format.ending, self._format.packing
         if ending is None or (self.packing is not None and not ending.packed):
             known = ", ".join("." + name for one in ENDINGS for name in one.names)
             what = f"{name!r} does not end with a known format" if ending is None else f"{name!r} is already compressed"
@@ -116,20 +144,17 @@ class Export:
             # The heading comes first, so all members are looked for before.
             options = replace(options, columns=_columns(result, options))
             batches = result.again()
-        with _packed(out, self.packing) as stream:
+        with packed(out, self.packing) as stream:
             return self._renderer(options).write(batches, stream)
 
     def _renderer(self, options: OutputOptions) -> Renderer:
-        module: Any = importlib.import_module(f"sowctl.output.{self._ending.module}")
-        made: Any = getattr(module, self._ending.renderer)(options)
-        if self._ending.renderer == "SqliteRenderer":
-            made.table = self._table
-        renderer: Renderer = made
-        return renderer
+        return self._format.renderer(options, self._table)
 
 
 def _columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, ...]:
     """The members of all records, in the order in which they were first seen; in front of them the metadata."""
+    from sowctl.output.members import members
+
     names: dict[str, None] = {}
     for batch in batches:
         for payload in batch.payloads:
@@ -153,7 +178,8 @@ class _Unflushed:
 
 
 @contextmanager
-def _packed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
+def packed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
+    """A stream that is packed into ``out``; ``out`` itself where ``packing`` is None."""
     stream: Any = out
     if packing == "gz":
         from isal import igzip

@@ -76,8 +76,9 @@ _FIRST = ("ndjson", "raw", "template")
 """Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
 
 
-def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = ()) -> str:
-    """The format to use: the wanted one, else table on a terminal and ndjson elsewhere, or one that takes ``given``.
+def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), ending: str | None = None) -> str:
+    """The format to use: the wanted one, else that of the file's ``ending``, else table on a terminal and ndjson
+    elsewhere, or one that takes ``given``.
 
     These are the options that shape some formats only. Raises UsageError ``SOW-OUT-012`` for one that does not shape
     the chosen format, so that no option is without effect.
@@ -86,6 +87,8 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = ()) -> 
     takes = {line.name: line.takes for line in FORMATS}
     if wanted is not None:
         found = wanted
+    elif ending is not None and set(given) <= set(takes.get(ending, ())):
+        found = ending
     else:
         # Without --format the options say what is wanted: the first usual format that takes them all.
         found = next((name for name in (usual, *_FIRST) if set(given) <= set(takes[name])), usual)

@@ -45,7 +45,7 @@ def run(
     value may be older. A record with more than 500,000 members and objects is refused. The exit status is 1 if a key
     has no record.
     """
-    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.io.emit import MAX_ROWS_TOGETHER, Choice, Sink
     from sowctl.cli.lookup import one
     from sowctl.cli.words.when import moment
     from sowctl.engine.verbs.looking.blame import blame
@@ -55,7 +55,8 @@ def run(
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         found = blame(instance, one(instance, target, message_type), keys, fields=fields, at=when.of(instance))
     brief = sink.format == "table" and columns is None
-    sink.write_rows(row for record in found for row in _rows(record, brief=brief, several=len(found) > 1))
+    rows = (row for record in found for row in _rows(record, brief=brief, several=len(found) > 1))
+    sink.write_rows(rows, together=MAX_ROWS_TOGETHER)
     for record in found:
         _note_missing(invocation, target, record)
     return 1 if any(not record.fields for record in found) else 0

@@ -44,9 +44,9 @@ def run(
     """Write the records of a topic, a .sow file, or all topics whose names match a pattern, to one file.
 
     The extension of FILE selects the format: .parquet, .arrow (or .feather; .arrows is the stream format), .csv, .tsv,
-    .ndjson (or .jsonl), .json, .sqlite (or .db). For text formats, an additional .gz or .zst compresses the file. The
-    file is written atomically. An existing file is replaced only with --overwrite. Parquet, Arrow and SQLite require
-    the extra arrow.
+    .ndjson (or .jsonl), .json, .msgpack, .sqlite (or .db). For text formats, an additional .gz or .zst
+    compresses the file. The file is written atomically. An existing file is replaced only with --overwrite. Parquet,
+    Arrow and SQLite require the extra arrow.
 
     Parquet, Arrow and SQLite have a column for every top-level member of the messages, in order of first appearance,
     with the types described under MESSAGES in sowctl-spark(7): 64-bit integers if they hold every value, otherwise

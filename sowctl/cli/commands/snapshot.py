@@ -26,7 +26,7 @@ def run(
         str | None,
         option(
             "--output",
-            help="Output file; a new store if FILE ends in .sow, otherwise in the format of --format.",
+            help="Output file; a new store if FILE ends in .sow, otherwise in the format of --format or of the ending.",
             metavar="FILE",
         ),
     ] = None,

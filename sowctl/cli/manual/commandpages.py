@@ -110,7 +110,7 @@ def command_page(command: Command) -> ManualPage:
         sections.append(Section(panel.upper(), (_options(tuple(members)),)))
     # Told where a command has the option, so that no page has to be looked up for it.
     if any(p.declared.choices == FORMATS for p in options):
-        sections += _formats()
+        sections += _formats(named=any("--output" in p.declared.names for p in options))
     sections += [
         Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
         Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),
@@ -146,15 +146,24 @@ def _option(parameter: Parameter) -> tuple[str, str]:
     return ", ".join(declared.names) + value, text
 
 
-def _formats() -> list[Section]:
+def _formats(*, named: bool) -> list[Section]:
+    from sowctl.output.exports import ENDINGS
     from sowctl.output.formats import FORMATS as TABLE
     from sowctl.output.options import NAMES
 
     names = ", ".join(NAMES)
     items = Items(tuple((line.name, sentence(line.summary)) for line in TABLE))
     text = f"Columns and templates know paths such as /price and these names: {names}."
+    endings = ", ".join("." + name for ending in ENDINGS for name in ending.names)
+    by_name = (
+        f"Without --format, the ending of the --output file gives the format: {endings}. An additional .gz or .zst "
+        "compresses text formats. .arrow, .feather and .ipc are Arrow files, .arrows and --format arrow are streams. "
+        "If --format is another format than that of the ending, --format wins, and a note says so."
+    )
     halves = (
         "Half a surrogate pair in a JSON text has no bytes: csv, tsv, template and msgpack write its escape as a text, "
         "such as \\ud800, as the other formats do."
     )
-    return [Section("OUTPUT FORMATS", (items, Paragraph(text), Paragraph(halves)))]
+    return [
+        Section("OUTPUT FORMATS", (items, *([Paragraph(by_name)] if named else []), Paragraph(text), Paragraph(halves)))
+    ]

@@ -165,7 +165,13 @@ NullFraming: TypeAlias = Annotated[
 ]
 Output: TypeAlias = Annotated[
     str | None,
-    option("--output", help="Write to FILE, atomically.", metavar="FILE", complete="file", panel=OUTPUT),
+    option(
+        "--output",
+        help="Write to FILE, atomically. Its ending gives the format, as for export, unless --format does.",
+        metavar="FILE",
+        complete="file",
+        panel=OUTPUT,
+    ),
 ]
 Force: TypeAlias = Annotated[bool, option("--force", help="Let --output replace an existing file.", panel=OUTPUT)]
 DryRun: TypeAlias = Annotated[bool, option("--dry-run", help="Show what would be done without doing it.")]

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.emit import Choice, Sink
-from sowctl.cli.io.outfile import whole_file
 from sowctl.errors import UsageError
-from sowctl.output.formats import make
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ class Results:
         with ExitStack() as held:
             out: BinaryIO = sink.invocation.streams.stdout
             if sink.path is not None:
-                out = held.enter_context(whole_file(sink.path, force=sink.force, seam=sink.invocation.seam))
+                out = held.enter_context(sink.open_file())
             for number, result in enumerate(database.results(text)):
                 for read in database.reads:
                     sink.invocation.detail(_told(read))
@@ -59,7 +57,8 @@ class Results:
             from sowctl.arrow import files
 
             reader = result.reader(self._sink.format)
-            writer = getattr(files, TYPED[self._sink.format])(out, reader.schema)
+            name = "ArrowFile" if self._sink.is_arrow_file else TYPED[self._sink.format]
+            writer = getattr(files, name)(out, reader.schema)
             for batch in reader:
                 writer.write(batch)
             writer.close()
@@ -73,7 +72,7 @@ class Results:
         options = replace(self._sink.options, facts=True)
         if not options.columns and self._sink.format in ("table", "csv", "tsv"):
             options = replace(options, columns=tuple(Path((Step(name),)) for name in result.names))
-        rendered = make(self._sink.format, options).write(_batches(result, self._sink.format), out)
+        rendered = self._sink.make_renderer(options).write(_batches(result, self._sink.format), out)
         for note in rendered.notes:
             self._sink.invocation.note(note)
 

@@ -1,0 +1,108 @@
+"""``--output`` writes the format that the ending of the file's name says; an explicit --format wins, with a note."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
+pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
+
+import zstandard
+from pyarrow import feather, ipc, parquet
+
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+ROWS = [{"id": 1, "s": "a,b"}, {"id": 2, "s": "c"}]
+CSV, TSV = 'id,s\n1,"a,b"\n2,c\n', "id\ts\n1\ta,b\n2\tc\n"
+LINES = '{"id":1,"s":"a,b"}\n{"id":2,"s":"c"}\n'
+
+
+def in_database(path: Path) -> list[dict[str, object]]:
+    with sqlite3.connect(path) as database:
+        ((table,),) = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return [dict(zip(("id", "s"), row, strict=True)) for row in database.execute(f'SELECT id, s FROM "{table}"')]
+
+
+def unpacked(path: Path) -> str:
+    return zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()).decode()
+
+
+def lines_of(found: object) -> list[object]:
+    return found.split("\n") if isinstance(found, str) else list(found)  # type: ignore[call-overload]
+
+
+READ: dict[str, tuple[Callable[[Path], object], object]] = {
+    "parquet": (lambda path: parquet.read_table(path).to_pylist(), ROWS),
+    "PQ": (lambda path: parquet.read_table(path).to_pylist(), ROWS),
+    "arrow": (lambda path: ipc.open_file(path.read_bytes()).read_all().to_pylist(), ROWS),
+    "feather": (lambda path: feather.read_table(path).to_pylist(), ROWS),
+    "arrows": (lambda path: ipc.open_stream(path.read_bytes()).read_all().to_pylist(), ROWS),
+    "sqlite": (in_database, ROWS),
+    "msgpack": (lambda path: len(path.read_bytes()) and path.read_bytes()[0] >> 4, 8),
+    "json": (lambda path: json.loads(path.read_bytes()), ROWS),
+    "csv": (Path.read_text, CSV),
+    "tsv": (Path.read_text, TSV),
+    "ndjson": (Path.read_text, LINES),
+    "csv.gz": (lambda path: gzip.decompress(path.read_bytes()).decode(), CSV),
+    "ndjson.zst": (unpacked, LINES),
+    "json.gz": (lambda path: json.loads(gzip.decompress(path.read_bytes())), ROWS),
+    # A name that says nothing.
+    "out": (Path.read_text, LINES),
+}
+WRITERS = {
+    "query": ["query", "t", "--output"],
+    "sql": ["sql", "SELECT id, s FROM t ORDER BY id", "--output"],
+    "get": ["get", "t", "1", "2", "--output"],
+    "snapshot": ["snapshot", "t", "--at", "2099-01-01", "--output"],
+    "export": ["export", "t"],
+}
+
+
+@pytest.fixture
+def shop(cli: Cli, tmp_path: Path) -> Cli:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    assert cli("publish", "t", stdin=LINES.encode()).status == 0
+    return cli
+
+
+@pytest.mark.parametrize("ending", READ)
+@pytest.mark.parametrize("command", WRITERS)
+def test_the_name_says_the_format(command: str, ending: str, shop: Cli) -> None:
+    if command == "export" and ending == "out":
+        pytest.skip("export refuses it")
+    done = shop(*WRITERS[command], f"x.{ending}", *(["--order-by", "/id"] if command in ("query", "export") else []))
+    assert done.status == 0, done.err
+    read, wanted = READ[ending]
+    found = read(Path(f"x.{ending}"))
+    if command in ("get", "snapshot") and not isinstance(wanted, int):
+        # In an order of their own.
+        found, wanted = sorted(map(str, lines_of(found))), sorted(map(str, lines_of(wanted)))
+    assert found == wanted
+    assert "does not say" not in done.err
+
+
+def test_an_explicit_format_wins(shop: Cli) -> None:
+    done = shop("query", "t", "--order-by", "/id", "--format", "csv", "--output", "x.parquet")
+    assert (done.status, Path("x.parquet").read_text()) == (0, CSV)
+    assert "x.parquet" in done.err and "csv" in done.err
+    done = shop("query", "t", "--order-by", "/id", "--format", "csv", "--output", "x.csv.gz")
+    assert (done.err, gzip.decompress(Path("x.csv.gz").read_bytes()).decode()) == ("", CSV)
+
+
+def test_options_that_say_a_format_win(shop: Cli) -> None:
+    done = shop("query", "t", "--order-by", "/id", "--template", "{/id};", "--output", "x.csv")
+    assert (done.status, Path("x.csv").read_text()) == (0, "1;\n2;\n")
+    assert "template" in done.err
+
+
+def test_a_table_of_a_database_is_called_like_the_topic(shop: Cli) -> None:
+    assert shop("query", "t", "--output", "x.db").status == 0
+    with sqlite3.connect("x.db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
