@@ -6,12 +6,24 @@ The exit statuses are a published interface (README, sowctl(1)). A class stands 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from functools import wraps
 from types import FunctionType, GeneratorType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MAX_WORD_CHARACTERS = 255
+"""Characters of a word that texts for people quote whole; no longer than a file may be called."""
+_SHOWN_CHARACTERS = 40
+_LONG_WORD = re.compile(r"\w{%d,}" % (MAX_WORD_CHARACTERS + 1))
+
+
+def shorten_words(text: str) -> str:
+    """The text with the beginnings of words that are too long for people, such as a number of thousands of digits."""
+    if len(text) <= MAX_WORD_CHARACTERS:
+        return text
+    return _LONG_WORD.sub(lambda found: found[0][:_SHOWN_CHARACTERS] + "...", text)
 
 
 class SowError(Exception):
@@ -33,11 +45,12 @@ class SowError(Exception):
         excerpt: str | None = None,
         **facts: Any,
     ) -> None:
+        message = shorten_words(message)
         super().__init__(message)
         self.code = code
         self.message = message
         self.place = place
-        self.hint = hint
+        self.hint = None if hint is None else shorten_words(hint)
         self.excerpt = excerpt
         self.facts = facts
 

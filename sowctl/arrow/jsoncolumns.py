@@ -130,7 +130,7 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = Fa
         found = coerce(value)
         # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
         if (found is None and value is not None) or (rounds and found is not None and found != _exact(value)):
-            raise Misfit(f"{_shown(value)} is no {type_name(kind)}")
+            raise Misfit(f"{_shown(value)} is no {_cut(type_name(kind))}")
         return found
 
     return strictly
@@ -256,6 +256,10 @@ def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
 
 def _shown(value: Any) -> str:
     text = _text(value) or ""
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 

@@ -7,6 +7,7 @@ as in :mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -36,6 +37,7 @@ KEYS = frozenset(("_sow_key", "_user_key"))
 """Those by which a file of ours is known: each with metadata has one of them."""
 FRONT = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
 """The columns that CSV and TSV have in front with --meta."""
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
 class Made:
@@ -81,6 +83,13 @@ def delimited_source(
     heading = next(rows, None)
     if heading is None:
         return TableSource(iter(()))
+    if _CONTROLS.search(heading.raw) is not None:
+        raise InputError(
+            "SOW-EXC-012",
+            "the heading cannot be read: it has control characters, as files have that are no text",
+            place=name,
+            hint="the ending of the name says how rows are written: .parquet and .arrow are read, too",
+        )
     # A member may have the empty name: in CSV that is a quoted empty cell, and TSV has no quotation marks.
     if guesses:
         _refuse_separator(name, heading.raw, dialect)

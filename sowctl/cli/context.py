@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.config.usual import CONFIG_NAMES, usual_config
-from sowctl.errors import ConfigError, UsageError
+from sowctl.errors import ConfigError, UsageError, shorten_words
 from sowctl.seam import Seam
 from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_seconds
@@ -218,7 +218,7 @@ class Invocation:
     def note(self, *lines: str) -> None:
         """Say something on standard error unless --quiet. The lines are made safe to show here."""
         if not self.settings.quiet:
-            self._note(lines)
+            self._note(tuple(map(shorten_words, lines)))
 
     def note_once(self, text: str) -> None:
         """As :meth:`note`, but once in this run: what reads one thing twice remarks on it twice."""

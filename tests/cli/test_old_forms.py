@@ -249,3 +249,14 @@ def test_statements_are_utf_8(shop: Cli) -> None:
         Path("b.sql").write_bytes(text.encode(encoding))
         said = shop("sql", "--file", "b.sql")
         assert (said.status, "SOW-INP-006" in said.err) == (3, True), said.err
+
+
+@pytest.mark.parametrize("content", [bytes(3000), b"\x01\x02abc" * 40, b"id,n\x1f\n1,2\n"])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_heading_that_is_no_text(content: bytes, ending: str, cli: Cli, tmp_path: Path) -> None:
+    """Without a line feed all of such a file is its heading: no row, and no word of it."""
+    pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    (tmp_path / f"x.{ending}").write_bytes(content)
+    done = cli("publish", "t", "--from", f"x.{ending}")
+    assert (done.status, "SOW-EXC-012" in done.err) == (3, True), done.err
