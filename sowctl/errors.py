@@ -16,7 +16,7 @@ T = TypeVar("T")
 MAX_WORD_CHARACTERS = 255
 """Characters of a word that texts for people quote whole; no longer than a file may be called."""
 _SHOWN_CHARACTERS = 40
-_LONG_WORD = re.compile(r"\w{%d,}" % (MAX_WORD_CHARACTERS + 1))
+_LONG_WORD = re.compile(rf"\w{{{MAX_WORD_CHARACTERS + 1},}}")
 
 
 def shorten_words(text: str) -> str:

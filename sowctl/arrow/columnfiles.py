@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -69,11 +70,16 @@ def _readable(name: str, parquet: bool) -> Iterator[None]:
 
 
 def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
+    import pyarrow as pa
     from pyarrow import parquet as pq
 
     file = pq.ParquetFile(stream)
     columns = [file.schema.column(place) for place in range(len(file.schema))]
-    schema = _named(file.schema_arrow)
+    types = [
+        _with_durations(one.type, stored) for one, stored in zip(file.schema_arrow, _stored_types(file), strict=True)
+    ]
+    changed = [place for place, kind in enumerate(types) if kind != file.schema_arrow.field(place).type]
+    schema = _named(_retyped(file.schema_arrow, types))
     # The older of the two knows intervals, the newer one UUIDs.
     leaves = [one.logical_type.type if one.converted_type == "NONE" else one.converted_type for one in columns]
 
@@ -84,9 +90,60 @@ def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
                 again = held.enter_context(_second_stream(stream))
                 coarse = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
                 found = map(_exact_times, found, coarse.iter_batches(BATCH_ROWS))
-            yield from map(sound_batch, found)
+            for batch in found:
+                arrays = batch.columns
+                for place in changed:
+                    arrays[place] = arrays[place].cast(types[place])
+                yield sound_batch(pa.RecordBatch.from_arrays(arrays, schema=schema) if changed else batch)
 
     return ColumnFile(schema, leaves, batches())
+
+
+def _stored_types(file: Any) -> list[pyarrow.DataType | None]:
+    """The types of the columns that an Arrow writer had; None where the file does not tell."""
+    import pyarrow as pa
+
+    text = (file.metadata.metadata or {}).get(b"ARROW:schema")
+    found: pyarrow.Schema = file.schema_arrow
+    if text is not None:
+        # What a writer left there that cannot be read says nothing; the columns are the same without it.
+        with suppress(pa.ArrowException, ValueError):
+            stored = pa.ipc.read_schema(pa.py_buffer(binascii.a2b_base64(text)))
+            if stored.names == found.names:
+                return [one.type for one in stored]
+    return [None] * len(found)
+
+
+def _with_durations(kind: pyarrow.DataType, stored: pyarrow.DataType | None) -> pyarrow.DataType:
+    """``kind``, with durations where the writer had dictionaries of them: Parquet has whole numbers without a word of
+    what they count, and pyarrow gives durations their type back, but not those within dictionaries."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if stored is None:
+        return kind
+    if t.is_dictionary(stored):
+        return stored.value_type if t.is_duration(stored.value_type) and t.is_int64(kind) else kind
+    if not (t.is_nested(kind) and kind.id == stored.id and kind.num_fields == stored.num_fields):
+        return kind
+    if t.is_map(kind):
+        return pa.map_(kind.key_type, _with_durations(kind.item_type, stored.item_type))
+    inner = [_with_durations(kind.field(place).type, stored.field(place).type) for place in range(kind.num_fields)]
+    if all(one == kind.field(place).type for place, one in enumerate(inner)):
+        return kind
+    if t.is_struct(kind):
+        return pa.struct([kind.field(place).with_type(one) for place, one in enumerate(inner)])
+    if t.is_list(kind) or t.is_large_list(kind):
+        return (pa.list_ if t.is_list(kind) else pa.large_list)(kind.field(0).with_type(inner[0]))
+    if t.is_fixed_size_list(kind):
+        return pa.list_(kind.field(0).with_type(inner[0]), kind.list_size)
+    return kind
+
+
+def _retyped(schema: pyarrow.Schema, types: Sequence[pyarrow.DataType]) -> pyarrow.Schema:
+    import pyarrow as pa
+
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, types, strict=True)], schema.metadata)
 
 
 def _second_stream(stream: BinaryIO) -> BinaryIO:

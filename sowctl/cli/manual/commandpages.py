@@ -110,7 +110,9 @@ def command_page(command: Command) -> ManualPage:
         sections.append(Section(panel.upper(), (_options(tuple(members)),)))
     # Told where a command has the option, so that no page has to be looked up for it.
     if any(p.declared.choices == FORMATS for p in options):
-        sections += _formats(named=any("--output" in p.declared.names for p in options))
+        sections += _formats(
+            named=any(isinstance(p.declared, Option) and "--output" in p.declared.names for p in options)
+        )
     sections += [
         Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
         Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
+import msgpack
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,3 +215,11 @@ def test_types_as_deep_as_messages_are_read(wrap: str, strict: bool) -> None:
     while not isinstance(inner, pa.Int64Scalar):
         inner = inner[0] if wrap == "struct" else inner.values[0] if wrap == "list" else inner.values[0]["value"]
     assert (inner.as_py(), found.field(0).null_count) == (7, 2)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.string()])
+def test_what_json_has_no_number_for_is_null(kind: pa.DataType) -> None:
+    """As sowctl-spark(7) says; sowctl-types(7) tells what exports keep."""
+    messages = [msgpack.packb({"x": value}) for value in (float("nan"), float("inf"), 1.5)]
+    found = StructDecoder(pa.struct([("x", kind)])).array(messages, get_type("msgpack"))
+    assert [value is None for value in found.field(0).to_pylist()] == [True, True, False]
