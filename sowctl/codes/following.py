@@ -101,10 +101,10 @@ CODES: dict[str, str] = {
         """,
     "SOW-FOL-024": """2 option not supported in a replay
 
-        Why: A replay delivers the published messages of the journal, without records: out-of-focus messages, deltas and
-        groups are not possible. A rate, a policy for unknown bookmarks, and ``top_n`` without records apply only to a
-        replay, so they require a bookmark; for ``top_n`` it must be in the past.
-        Do: Remove or add the option in the error.
+        Why: A replay delivers messages of the journal without records, so it does not support out-of-focus messages,
+        deltas and groups. A rate, a policy for unknown bookmarks, and ``top_n`` without records apply only to a replay:
+        they require a bookmark, and ``top_n`` one in the past.
+        Do: Remove or add the option that the error names.
         See: sowctl-behaviour(7)
         """,
     "SOW-FOL-025": """2 replacement during a replay

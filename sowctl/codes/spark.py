@@ -338,7 +338,7 @@ CODES: dict[str, str] = {
 
         Why: Before a job starts on a cluster, executors read the first bytes of some files of the instance and a token
         in the staging directory. On the host in the message, a path is missing or is another file: the directory is not
-        mounted, or is another copy. A data source cannot check this first: its tasks fail when they do not find the
+        mounted, or is another copy. Data sources do not check this in advance: their tasks fail if they do not find the
         store or journal that the driver used for planning.
         Do: Put the files of the instance, and the ``--staging`` directory, on a file system that all machines mount at
         the same path. Or use a URL for ``--staging``: then executors need network access and credentials for it, and

@@ -44,7 +44,7 @@ def test_a_name_that_ends_like_a_unit_stands_in_brackets(lab: Lab) -> None:
     ("field", "value", "words"),
     [
         ("/ts", 1640642400123, "--timestamp-field /ts:ms"),
-        ("/ts:ms", AT, "no number of milliseconds"),
+        ("/ts:ms", AT, "not a number of milliseconds"),
         ("/ts:s", 1640642400123, "outside the years"),
         ("/ts:ms", -1, "before 1970"),
         ("/ts", "1969-12-31", "before 1970"),
