@@ -21,7 +21,7 @@ _SENTENCES = {
     errno.EDQUOT: ("the disk quota is exceeded", "free space on the device; messages reported as durable are safe"),
     errno.EACCES: ("permission denied", "check the owner and permissions: ls -l"),
     errno.EPERM: ("operation not permitted", "check the owner and permissions: ls -l"),
-    errno.EROFS: ("the file system is read-only", None),
+    errno.EROFS: ("the file system is read-only", "choose a path on another file system, or mount it read-write"),
     errno.ENOENT: ("no such file or directory", None),
     errno.EEXIST: ("a file with this name exists", "name a directory, or a path that does not exist"),
     errno.EISDIR: ("it is a directory", "name a file"),

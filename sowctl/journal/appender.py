@@ -170,6 +170,8 @@ def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_bac
     hint = "free space" if error.errno in _FULL else "check permissions and disk"
     if error.errno == errno.EFBIG:
         hint = "increase the limit on file sizes (ulimit -f)"
+    elif error.errno == errno.EROFS:
+        hint = "mount the file system read-write (reading commands such as query and export work)"
     # Repeating everything would write once more what is acknowledged.
     hint += ", then publish only what is not on disk" if acknowledged else ", then run the command again"
     return StorageError(

@@ -50,6 +50,7 @@ _SILENT = (
 """Kinds of statements that only do something: what DuckDB says of them are no rows."""
 _TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _NO_COLUMN = re.compile(r'Referenced column "([^"]+)" not found')
+_PLACE = re.compile(r"LINE (\d+): ")
 _CLOSED = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -247,5 +248,15 @@ class Database:
         if "does not exist" in words and "Table" in words and self._instance.config is not None:
             known = ", ".join(entry.name for entry in self._instance.config.sow)
             hint = f'tables: {known}, journal; as of a time "NAME@TIME", all entries "NAME@history"'
-        more = " ".join(line.strip() for line in rest.splitlines() if line.strip() and set(line.strip()) != {"^"})
-        return UsageError("SOW-EXC-020", f"{words}{': ' + more if more else ''}", hint=hint)
+        lines = [line for line in rest.splitlines() if line.strip()]
+        excerpt = None
+        # DuckDB shows the line of the statement as "LINE 3: ...", and below it what is meant, marked by ^.
+        for number, line in enumerate(lines):
+            if (place := _PLACE.match(line)) is not None:
+                words += f" at line {place[1]}"
+                marks = lines[number + 1] if lines[number + 1 :] and set(lines[number + 1].strip()) == {"^"} else ""
+                excerpt = f"  {line[place.end() :]}" + (f"\n  {marks[place.end() :]}" if marks else "")
+                del lines[number : number + 1 + bool(marks)]
+                break
+        more = " ".join(line.strip() for line in lines)
+        return UsageError("SOW-EXC-020", f"{words}{': ' + more if more else ''}", hint=hint, excerpt=excerpt)

@@ -6,6 +6,7 @@ statement does not say which of them it means, it is refused: DuckDB would take 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def _alike(names: Iterable[str]) -> list[list[str]]:
 def _refusal(table: str, alike: Sequence[str]) -> UsageError:
     shown = " and ".join(map(repr, alike))
     words = f"members {shown} of table {table!r} differ only in case, which SQL ignores"
-    hint = "name one of them exactly instead of *, in a separate statement: CREATE TABLE x AS SELECT ..."
+    hint = f"name one of them instead of *: {_command(alike[0], table)}"
     return UsageError("SOW-EXC-023", words, hint=hint)
 
 
@@ -61,7 +62,9 @@ def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = (
         words = f"table {table!r} has a member with {what}, which SQL does not support"
         if above:
             words += f", in {'/'.join(above)!r}"
-        raise UsageError("SOW-EXC-023", words, hint="name the required columns instead of *, or use sowctl query")
+        raise UsageError(
+            "SOW-EXC-023", words, hint=f"name the required columns instead of *, or use {_query(table)}"
+        )
     kind = field.type
     while pa.types.is_list(kind):
         kind = kind.value_type
@@ -72,4 +75,14 @@ def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = (
     for alike in _alike(inner.name for inner in kind):
         shown = " and ".join("/".join((*path, one)) for one in alike)
         words = f"members {shown} of table {table!r} differ only in case, which SQL ignores"
-        raise UsageError("SOW-EXC-023", words, hint="name other columns instead of *, or use sowctl query")
+        raise UsageError("SOW-EXC-023", words, hint=f"name other columns instead of *, or use {_query(table)}")
+
+
+def _command(column: str, table: str) -> str:
+    names = ('"' + name.replace('"', '""') + '"' for name in (column, table))
+    return "sowctl sql " + shlex.quote("SELECT {} FROM {}".format(*names))
+
+
+def _query(table: str) -> str:
+    """The command that prints the records of a table as they are; of a history or an instant, it is another one."""
+    return "sowctl query" + (f" {shlex.quote(table)}" if "@" not in table else "")

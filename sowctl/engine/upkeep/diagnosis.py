@@ -174,7 +174,7 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
     try:
         meta = meta_of(path, instance)
     except SowError as error:
-        yield Diagnosis(name, "problem", error.message, error.hint or f"sowctl store check {topic.name} shows details")
+        yield Diagnosis(name, "problem", str(error), error.hint or f"sowctl store check {topic.name} shows details")
         return
     space = space_at(path, instance.seam)
     version = f"format {meta.format_version}" + (" (older)" if meta.format_version < FORMAT_VERSION else "")
@@ -292,7 +292,7 @@ def _journal(instance: Instance) -> Iterator[Diagnosis]:
             count, first, last = len(log.files()), log.first_txid, log.last_txid()
         yield Diagnosis("journal", "ok", f"{count:,} files, txid {first:,} to {last:,}")
     except SowError as error:
-        yield Diagnosis("journal", "problem", error.message, error.hint or "sowctl journal check shows details")
+        yield Diagnosis("journal", "problem", str(error), error.hint or "sowctl journal check shows details")
 
 
 # Clock

@@ -140,7 +140,7 @@ def _java(environment: Mapping[str, str]) -> Check:
         java = find_java(environment)
     except SowError as error:
         state: State = "problem" if _installed("pyspark") is not None else "absent"
-        return Check("java", state, error.message, error.hint)
+        return Check("java", state, str(error), error.hint)
     started = f"; Spark starts it as JAVA_HOME={java.home}" if java.generated else ""
     return Check("java", "ok", f"{java.runtime}: {java.why}{started}")
 
@@ -156,7 +156,7 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         instance = invocation.open_instance()
     except SowError as error:
         hint = error.hint or "sowctl validate shows every error"
-        yield Check("configuration", "problem", f"{error.place + ': ' if error.place else ''}{error.message}", hint)
+        yield Check("configuration", "problem", str(error), hint)
         return
     # One for all checks, so that each remark is made once.
     with instance:
@@ -218,7 +218,7 @@ def _conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
         try:
             state = outlook(instance, entry)
         except SowError as error:
-            yield Check(name, "problem", error.message, error.hint)
+            yield Check(name, "problem", str(error), error.hint)
             continue
         if state.kept is None:
             yield Check(name, "ok", "no saved state")
@@ -240,7 +240,7 @@ def _views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
         try:
             found = outlook(instance, entry)
         except SowError as error:
-            yield Check(f"view {entry.name}", "problem", error.message, error.hint)
+            yield Check(f"view {entry.name}", "problem", str(error), error.hint)
             continue
         behind = "" if not found.changed else f", {found.changed:,} changed records behind"
         words = "up to date" if found.way == "use" else f"next: {found.way}, {found.why}{behind}"

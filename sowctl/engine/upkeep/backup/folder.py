@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -46,6 +47,12 @@ class Backup(Struct, frozen=True):
         return self.manifest
 
 
+def _hint(error: OSError) -> str:
+    if error.errno == errno.EROFS:
+        return "its file system is mounted read-only: name a directory on another one"
+    return "check free space and permissions, and run the command again; the incomplete backup is not used"
+
+
 @contextmanager
 def written(place: Path, what: str) -> Iterator[None]:
     """Errors of the system as StorageError ``SOW-BAK-003``, in which ``what`` was to be done."""
@@ -56,7 +63,7 @@ def written(place: Path, what: str) -> Iterator[None]:
             "SOW-BAK-003",
             f"cannot {what}: {error.strerror or error}",
             place=str(error.filename or place),
-            hint="check free space and permissions, and run the command again; the incomplete backup is not used",
+            hint=_hint(error),
         ) from error
 
 

@@ -166,6 +166,8 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
             f"; the group with txid {last - plan.beyond} ends at txid {last} and is restored "
             f"completely; --txid {plan.before} excludes it"
         )
+    if done is not None and topics and not any(topic.records for topic in topics):
+        note += "; it has no records: the backup has no entry that is not later"
     if outside:
         note += (
             f"; {len(outside)} files with absolute paths are in 'outside': correct the paths in the "

@@ -1,0 +1,73 @@
+"""Errors and reports of everyday tasks say what is meant, where it is, and which command would work."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sowctl.engine.upkeep.backup import folder
+from sowctl.journal.appender import write_error
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+
+@pytest.fixture
+def shop(cli: Cli, tmp_path: Path) -> Cli:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("my topic"), ("t", "my topic")))
+    done = cli("--now", "2026-01-05", "publish", "t", stdin=b'{"id":1,"A":1,"a":2}\n')
+    assert done.status == 0
+    return cli
+
+
+def test_a_restore_before_the_first_entry_says_that_nothing_is_there(shop: Cli) -> None:
+    assert shop("backup", "bak").status == 0
+    early = shop("restore", "bak", "--to", "early", "--at", "2001-01-01")
+    assert (early.status, "no records" in early.err) == (0, True)
+    late = shop("restore", "bak", "--to", "late")
+    assert (late.status, "no records" in late.err) == (0, False)
+
+
+def test_sql_shows_the_line(shop: Cli) -> None:
+    pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
+    text = "SELECT id\nFROM t\nWHERE foo bar baz\nORDER BY 1"
+    done = shop("sql", text)
+    assert done.status == 2
+    first, line, marks = done.err.splitlines()[:3]
+    assert "SOW-EXC-020" in first and "line 3" in first and "LINE" not in done.err
+    assert line.strip() == text.splitlines()[2]
+    assert line[marks.index("^") :].startswith("bar")
+
+
+def test_the_hint_for_members_in_capitals_works(shop: Cli) -> None:
+    pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
+    done = shop("sql", "SELECT * FROM t")
+    assert (done.status, "SOW-EXC-023" in done.err) == (2, True)
+    words = shlex.split(done.err.partition("sowctl sql")[2])
+    assert json.loads(shop("sql", words[0]).out) == {"A": 1}
+
+
+def test_the_hint_for_times_that_go_back_works(shop: Cli) -> None:
+    line = b'{"id":2,"t":"2001-01-01T00:00:00Z"}\n'
+    done = shop("publish", "t", "--timestamp-field", "/t", stdin=line)
+    assert (done.status, "SOW-PUB-006" in done.err) == (3, True)
+    assert "--timestamp-field" in done.err.partition("hint: ")[2]
+    assert shop("publish", "t", stdin=line).status == 0
+
+
+def test_doctor_says_which_file(shop: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "sow" / "t.json.sow"
+    with store.open("r+b") as file:
+        file.write(bytes(8192))
+    checks = json.loads(shop("doctor", "--json").out)["checks"]
+    assert any(one["state"] == "problem" and str(store) in one["detail"] for one in checks)
+
+
+def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:
+    refused = OSError(errno.EROFS, "Read-only file system", str(tmp_path))
+    assert "query" in str(write_error(refused, tmp_path, None).hint)
+    assert "read-only" in folder._hint(refused)
+    assert "read-only" not in folder._hint(OSError(errno.EACCES, "no"))
