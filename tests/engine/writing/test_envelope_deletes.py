@@ -92,3 +92,12 @@ def test_topics_without_records_or_with_chains_take_none(make_lab: MakeLab) -> N
 def test_any_other_command_is_refused(lab: Lab) -> None:
     assert sent(lab, "t", put(1) | {"command": "delete"}).rejected == 1
     assert lab.notes == ["SOW-PUB-019"]
+
+
+def test_a_deletion_meets_no_record_that_a_flush_has_removed(lab: Lab) -> None:
+    """The record was over at the clock when its run ended, as sowctl-behaviour(7) says in 1.4."""
+    times = ["2020-01-01T00:00:00Z", "2020-01-01T00:00:10Z"]
+    assert sent(lab, "quotes", put(1) | {"timestamp": times[0]}).inserted == 1
+    lab.open().topic("quotes").replay()
+    lab.open().topic("quotes").expire()
+    assert sent(lab, "quotes", gone(1, timestamp=times[1])).missing == 1
