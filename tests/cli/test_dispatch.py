@@ -150,7 +150,7 @@ def config_of(cli: Cli, planted: Plant) -> Callable[..., str]:
 def test_which_configuration(config_of: Callable[..., str]) -> None:
     missing = config_of()
     assert missing.startswith("4 error[SOW-CLI-005]")
-    assert "hint: give --config FILE" in missing
+    assert "hint: use --config FILE" in missing
     Path("amps.xml").touch()
     assert config_of() == "amps.xml"
     Path("config.xml").touch()
@@ -191,7 +191,7 @@ def test_a_word_that_commands_begin_with_explains_itself(cli: Cli, words: tuple[
         (["query", "o", "--format", "jsn"], "invalid value for '--format' / '-F': 'jsn'; did you mean json?"),
         (["query", "o", "--format", "jsonl"], "invalid value for '--format' / '-F': 'jsonl'; did you mean ndjson?"),
         (["completion", "csh"], "invalid value for 'SHELL': 'csh'; did you mean zsh?"),
-        (["completion", "x"], "invalid value for 'SHELL': 'x'; it takes bash, zsh, fish"),
+        (["completion", "x"], "invalid value for 'SHELL': 'x'; use one of bash, zsh, fish"),
         (["get"], "missing argument 'TARGET'"),
         (["query", "o", "--sideways"], "no such option: --sideways"),
     ],
@@ -244,7 +244,7 @@ def test_what_is_suggested_exists() -> None:
         (["query", "o", "-l", "3"], "did you mean -n?"),
         (["query", "o", "--distinct"], "did you mean --grouping?"),
         (["lint", "--fix", "--dry-run"], "did you mean --fix --diff?"),
-        (["shell", "s.txt"], "sowctl shell < FILE"),
+        (["shell", "s.txt"], "pass commands on standard input: sowctl shell < FILE"),
     ],
 )
 def test_what_was_meant_is_told_by_meaning(argv: list[str], hint: str, cli: Cli) -> None:

@@ -151,7 +151,7 @@ def test_fix_and_diff(files: Cli) -> None:
     Path("bad.xml").chmod(0o604)
     done = files("lint", "-s", "D", "--strict", "--fix", ".")
     assert (done.status, done.out) == (0, "")
-    assert "bad.xml: mended D002" in done.err
+    assert "bad.xml: fixed D002" in done.err
     assert Path("bad.xml").read_text() == BAD.replace("<Topic>a</Topic>", "<Name>a</Name>")
     assert Path("bad.xml").stat().st_mode & 0o777 == 0o604
     again = files("lint", "--diff", "bad.xml")

@@ -128,9 +128,9 @@ def _packed(name: str, data: bytes) -> bytes:
         (lambda one: one, 5000, None),
         (lambda one: one + one, 5000, None),
         (lambda one: one + bytes(70_000), 5000, None),
-        (lambda one: one + b"trailing\n", 5000, "other bytes at"),
-        (lambda one: one + bytes(70_000) + b"x", 5000, "other bytes at"),
-        (lambda one: one + one[:1], 5000, "other bytes at"),
+        (lambda one: one + b"trailing\n", 5000, "unexpected bytes at"),
+        (lambda one: one + bytes(70_000) + b"x", 5000, "unexpected bytes at"),
+        (lambda one: one + one[:1], 5000, "unexpected bytes at"),
         (lambda one: one[:-1], None, "truncated"),
         (lambda one: one + one[:-5], None, "truncated"),
     ],
@@ -144,8 +144,8 @@ def test_what_stands_behind_packed_data(
     assert said.status == (0 if words is None else 6), said.err
     assert words is None or words in said.err
     assert count is None or len(_rows(shop)) == count
-    if words == "other bytes at":
-        at = int(said.err.partition("other bytes at ")[2].split()[0])
+    if words == "unexpected bytes at":
+        at = int(said.err.partition("unexpected bytes at ")[2].split()[0])
         assert data[at:] in (b"trailing\n", b"x", data[-1:])
 
 

@@ -73,7 +73,7 @@ def test_cancel_renew_expire_requeue_and_purge(shop: Cli) -> None:
     assert states == ["ready", "ready", "ready", "dead"]
     assert shop("queue", "requeue", "work", "--dead").err == "1 requeued\n"
     assert shop("queue", "purge", "work").status == 8, "nobody can be asked"
-    assert shop("queue", "purge", "work", "--yes").err == "4 messages dropped\n"
+    assert shop("queue", "purge", "work", "--yes").err == "4 messages removed\n"
     assert json.loads(shop("queue", "depth", "work", "--json").out)["pending"] == 0
 
 
@@ -238,7 +238,7 @@ def test_dead_letters_do_not_go_back_into_the_queue(shop: Cli) -> None:
 def test_a_batch_that_the_queue_does_not_give_is_told(shop: Cli) -> None:
     path = {"PATH": "/usr/bin:/bin"}
     result = shop("queue", "run", "work", "--batch", "100", "--until-empty", "--", "cat", environ=path)
-    assert "--batch 100: exceeds the MaxPerSubscriptionBacklog of 1" in result.err
+    assert "--batch 100 exceeds the MaxPerSubscriptionBacklog of 1" in result.err
 
 
 def test_at_most_once_failures_are_status_one(shop: Cli, tmp_path: Path) -> None:

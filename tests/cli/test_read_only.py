@@ -186,7 +186,7 @@ def test_doctor_tells_what_works(cli: Cli, instance: Path, monkeypatch: pytest.M
     forbid_writing(instance)
     found = as_reader(lambda: doctor(cli)["store directory"])
     assert found["state"] == "problem" and "without locks" in found["hint"]  # type: ignore[index]
-    assert as_reader(lambda: doctor(cli)["journal directory"])["hint"].startswith("reading commands work;")  # type: ignore[index]
+    assert as_reader(lambda: doctor(cli)["journal directory"])["hint"].startswith("commands that read work;")  # type: ignore[index]
     for path in (instance / "sow").glob("*-lock"):
         path.chmod(0o666)
     found = as_reader(lambda: doctor(cli)["store directory"])

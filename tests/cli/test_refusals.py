@@ -37,7 +37,7 @@ FOREIGN = [
     (b'\xef\xbb\xbf{"id": 1,\n "x": 2}\n', "jq -c . 'an input'" + PIPE),
     (b"BZh91AY&SY", "bzcat 'an input'" + PIPE),
     (b"\xfd7zXZ\x00", "xzcat 'an input'" + PIPE),
-    (b"PAR1\x15\x04", "Parquet, which publish --from reads"),
+    (b"PAR1\x15\x04", "Parquet; read it with publish --from"),
     ('{"id":1}\n'.encode("utf-16"), "iconv -f UTF-16 -t UTF-8 'an input'"),
     ('{"id":1}\n'.encode("utf-16-le"), "iconv -f UTF-16LE -t UTF-8 'an input'"),
     (b'{"id":1}\r{"id":2}\r', r"tr '\r' '\n' < 'an input'" + PIPE),
@@ -102,7 +102,7 @@ def test_an_envelope_s_data_has_columns_of_its_own(shop: Cli) -> None:
     assert said.startswith("error[SOW-MSG-002]: (standard input):1: ")
     assert "not 'b' (column 2 of its data)\n" in said
     said = shop("publish", "t", "--framing", "envelope", stdin=b'{"data":{},bad}\n').err
-    assert said.startswith("error[SOW-INP-010]: (standard input):1:12: invalid envelope:  ")
+    assert said.startswith("error[SOW-INP-010]: (standard input):1:12: invalid envelope: ")
 
 
 def test_a_long_line_is_cut_around_the_place_and_shown_safely(shop: Cli) -> None:
@@ -124,12 +124,12 @@ def test_the_first_ten_are_told_and_the_rest_are_counted(shop: Cli) -> None:
     assert len(warnings) == 11
     assert warnings[9:] == [
         "warning: [SOW-MSG-002] (standard input):10:2: a member name in double quotes is expected, not 'b'",
-        "warning: 15 more messages were refused",
+        "warning: 15 more messages were rejected",
     ]
     assert "hint: --rejects FILE saves them; --verbose prints all messages" in said.err
     assert shop("publish", "t", "--on-error", "skip", "--verbose", stdin=lines).err.count("warning") == 25
     assert shop("publish", "t", "--on-error", "skip", stdin=b"{bad\n" * 10).err.count("warning") == 10
-    assert "one more message was refused" in shop("publish", "t", "--on-error", "skip", stdin=b"{bad\n" * 11).err
+    assert "one more message was rejected" in shop("publish", "t", "--on-error", "skip", stdin=b"{bad\n" * 11).err
     kept = shop("publish", "t", "--on-error", "skip", "--rejects", "bad", stdin=lines)
     assert "warning" not in kept.err
     rows = [json.loads(line) for line in Path("bad").read_text().splitlines()]
@@ -151,7 +151,7 @@ def test_warnings_in_json_are_rows(shop: Cli) -> None:
         "column": 2,
         "byte": 5,
     }
-    assert (rows[10]["message"], rows[10]["refused"]) == ("2 more messages were refused", 12)
+    assert (rows[10]["message"], rows[10]["refused"]) == ("2 more messages were rejected", 12)
 
 
 def test_one_more_than_max_errors_ends_the_run_there(shop: Cli) -> None:

@@ -157,7 +157,7 @@ def test_packed_messages_are_unpacked(shop: Cli, pack: Any) -> None:
 
 def test_the_next_step_is_said(shop: Cli) -> None:
     Path("x").write_bytes(b"PAR1xxx")
-    assert "this looks like Parquet, which publish --from reads" in shop("publish", "t", "x").err
+    assert "this looks like Parquet; read it with publish --from" in shop("publish", "t", "x").err
     Path("x").write_text("id,n\n1,2\n")
     assert "if this is CSV, read it with sowctl publish --from" in shop("publish", "t", "x").err
 

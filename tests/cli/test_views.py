@@ -144,7 +144,7 @@ def test_what_writes_refuses_a_view(place: Path, cli: Cli, words: tuple[str, ...
         (("store", "reindex", "totals"), "sowctl view refresh totals --fresh"),
         (("expire", "totals"), "expire these"),
         (("key", "totals"), "sowctl query totals --meta"),
-        (("publish", "totals"), "publish to these"),
+        (("publish", "totals"), "publish to its source topics"),
     ],
 )
 def test_a_hint_says_what_may_have_been_wanted(place: Path, cli: Cli, words: tuple[str, ...], hint: str) -> None:

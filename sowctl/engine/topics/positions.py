@@ -223,7 +223,7 @@ def note_unlocked(instance: Instance, path: Path) -> None:
     """Say that a store is read without locks, and to who wants to know more what that may lead to."""
     instance.notify_once(
         "unlocked",
-        "lock files are not writable: reading without locks",
+        "reading without locks: lock files are not writable",
         f"{path.name}-lock or {path.name}-gate is not writable; while another process writes to "
         "the store, a read may end with status 11; printed records are always of one state",
     )

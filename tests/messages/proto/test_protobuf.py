@@ -336,7 +336,7 @@ def test_only_texts_need_the_compiler(monkeypatch: pytest.MonkeyPatch, folder: P
     with pytest.raises(ConfigError) as caught:
         of(tmp_path, file="order.proto")
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-011", "c.xml:5")
-    assert "requires the package grpcio-tools" in caught.value.message
+    assert "needs the package grpcio-tools" in caught.value.message
     assert "sowctl[protobuf]" in str(caught.value.hint) and "protoc" in str(caught.value.hint)
 
 
