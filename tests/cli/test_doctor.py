@@ -99,7 +99,7 @@ def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": "", "JAVA_HOME": "/nowhere"})
     assert (status, found["java"]["state"]) == (1, "problem")
-    assert "JAVA_HOME=/nowhere: has no bin/java" in found["java"]["detail"]
+    assert "JAVA_HOME=/nowhere: has no executable bin/java" in found["java"]["detail"]
 
 
 def test_an_instance_that_can_be_used(cli: Cli) -> None:
@@ -145,7 +145,7 @@ def test_text_marks_each_line_and_adds_hints(cli: Cli) -> None:
     said = cli("doctor", environ={"PATH": os.environ["PATH"], "TMPDIR": str(Path.cwd())})
     lines = said.out.splitlines()
     assert lines[0].startswith("ok  sowctl ") and any(line.startswith("--  configuration ") for line in lines)
-    assert lines[-1].strip().startswith("give --config FILE")
+    assert lines[-1].strip().startswith("use --config FILE")
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_search_prints_entries_or_their_number(rolled: Lab, cli: Cli) -> None:
     assert done.status == 0
     (row,) = map(json.loads, done.out.splitlines())
     assert (row["operation"], row["client"], row["data"]["id"]) == ("publish", "feed", 103)
-    assert "1 found in 40 entries" in done.err
+    assert "1 matches in 40 entries" in done.err
     assert cli("journal", "search", "--filter", "/id > 100", "--count").out == "19\n"
     done = cli("journal", "search", "--regex", "y{40}", "--txid", "3:6", "--no-data", "--summary", "json")
     *rows, report = map(json.loads, done.out.splitlines())
@@ -139,7 +139,7 @@ def test_repair_asks_and_says_what_it_did(rolled: Lab, cli: Cli) -> None:
     (row,) = map(json.loads, done.out.splitlines())
     assert done.status == 0 and Path(row["receipt"]).exists()
     done = cli("journal", "repair", "--yes")
-    assert (done.status, done.out) == (0, "") and "nothing is damaged" in done.err
+    assert (done.status, done.out) == (0, "") and "no damage found" in done.err
     done = cli("journal", "check", "--summary", "json", "--format", "json")
     finding, summary = map(json.loads, done.out.splitlines())
     assert (done.status, finding["rule"], summary["gaps"], summary["warnings"]) == (0, "SOW-JRN-071", 1, 1)

@@ -155,5 +155,5 @@ def test_fix_and_diff(files: Cli) -> None:
     assert Path("bad.xml").read_text() == BAD.replace("<Topic>a</Topic>", "<Name>a</Name>")
     assert Path("bad.xml").stat().st_mode & 0o777 == 0o604
     again = files("lint", "--diff", "bad.xml")
-    assert (again.status, "nothing to mend" in again.err) == (0, True)
+    assert (again.status, "nothing to fix" in again.err) == (0, True)
     assert "SOW-CLI-093" in files("lint", "--fix", "-").err

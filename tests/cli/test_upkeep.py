@@ -148,7 +148,7 @@ def test_what_fails_gives_the_status_and_the_rest_runs(cli: Cli, lab: Lab) -> No
     assert failed.status == 6 and "SOW-JRN-061" in failed.err
     assert [row["outcome"] for row in rows(failed.out)] == ["failed", "done", "done"]
     listed = rows(cli("upkeep", "list", *where).out)
-    assert listed[0]["due"] is True and "cannot be moved" in str(listed[0]["problem"])
+    assert listed[0]["due"] is True and "cannot move" in str(listed[0]["problem"])
     (lab.directory / "old").unlink()
     assert cli("upkeep", "run", *where).status == 0
 

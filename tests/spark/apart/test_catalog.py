@@ -111,7 +111,7 @@ def test_a_table_is_read_and_written_by_its_schema_alone(tmp_path: Path) -> None
     ]
     assert SowSource({}).writer(schema, False) is not None
     bounded = schema_of("sow", {"config": str(lab.config), "topic": "orders", "at": "1"})
-    with pytest.raises(Exception, match="option at bounds what is read"):
+    with pytest.raises(Exception, match="option at selects a part"):
         SowSource({}).writer(bounded, True)
     # Only a table has options of both directions: a query that reads takes none of a write.
     with pytest.raises(Exception, match="no option 'onError'"):
@@ -204,10 +204,10 @@ def test_a_journal_that_ends_before_what_is_known_of_it_is_damage(tmp_path: Path
         ("Table does not support truncates: sow.", "INSERT OVERWRITE"),
         (
             "[PARSE_SYNTAX_ERROR] at 'STRUCT'\n== SQL ==\n`payload` STRUCT<x WHAT>, `_txid` BIGINT",
-            "payloadSchema holds",
+            "payloadSchema requires",
         ),
         ("ModuleNotFoundError: No module named 'sowctl'", "PYSPARK_PYTHON"),
-        ("requirement failed: The provided partitioning or clustering columns do not match", "leave partitionBy out"),
+        ("requirement failed: The provided partitioning or clustering columns do not match", "remove partitionBy"),
         ("[UNSUPPORTED_FEATURE.TIME_TRAVEL] The feature is not supported", "OPTIONS (..., at "),
     ],
 )
