@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual.app import App
 
+from sowctl.browse.help import HelpPage
 from sowctl.browse.reading import InstanceReader
 from sowctl.browse.records import RecordsPage
+from sowctl.browse.screen import BrowserScreen
 from sowctl.browse.topics import TopicsPage
 from sowctl.output.display import display
 
@@ -47,6 +49,11 @@ class Browser(App[None]):
     def _remark(self, text: str) -> None:
         """Show what a thread that reads remarks."""
         self.call_later(self.notify, display(text), markup=False)
+
+    def action_help(self) -> None:
+        """Show the keys of the screen."""
+        if isinstance(self.screen, BrowserScreen):
+            self.push_screen(HelpPage(self.reader, self.screen.KEYS, self.screen.MORE_HELP))
 
     def on_mount(self) -> None:
         """Show the topics, and the records of the one that was named."""

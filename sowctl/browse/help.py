@@ -13,6 +13,7 @@ from textual.widgets import Footer, Header, Static
 
 from sowctl.browse.reading import InstanceReader
 from sowctl.browse.screen import BrowserScreen
+from sowctl.output.facts import Fact, fact_lines
 
 EVERYWHERE = (
     ("j k, arrows", "move by a line; left and right by a column"),
@@ -41,17 +42,20 @@ class HelpPage(BrowserScreen):
 
     def compose(self) -> ComposeResult:
         """Title, the keys and what they do, keys of this screen."""
-        text = Text()
-        for key, words in (*self._keys, *EVERYWHERE):
-            text.append(f"{key:17}", style="bold")
-            text.append(f"{words}\n")
-        text.append(f"\n{self._more}" if self._more else "")
         yield Header(icon="")
         with VerticalScroll(id="help"):
-            yield Static(text, markup=False)
+            yield Static(id="keys", markup=False)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.sub_title = "help"
         self.query_one("#help").focus()
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Lay the lines out for the width that there is."""
+        facts = [Fact(key, words) for key, words in (*self._keys, *EVERYWHERE)]
+        # Two columns are the scroll bar's.
+        lines = [*fact_lines(facts, self.app.size.width - 2), "", self._more]
+        self.query_one("#keys", Static).update(Text("\n".join(lines)))

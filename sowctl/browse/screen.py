@@ -31,7 +31,7 @@ class BrowserScreen(Screen[None]):
 
     # On every screen. The line of keys shows help first: where it has little room, its end is cut.
     BINDINGS: ClassVar = [
-        ("question_mark", "help", "Help"),
+        ("question_mark", "app.help", "Help"),
         Binding("j", "scroll('down')", "Down", show=False),
         Binding("k", "scroll('up')", "Up", show=False),
         Binding("g", "jump(0)", "First line", show=False),
@@ -90,12 +90,6 @@ class BrowserScreen(Screen[None]):
             # A message, which any thread may send. call_from_thread would wait until it is heard, and the browser waits
             # for its workers when it ends.
             self.app.call_later(heard)
-
-    def action_help(self) -> None:
-        """Show the keys."""
-        from sowctl.browse.help import HelpPage
-
-        self.app.push_screen(HelpPage(self.reader, self.KEYS, self.MORE_HELP))
 
     def action_scroll(self, direction: str) -> None:
         """Move the cursor of a table, or scroll what else has the focus, by a line."""
