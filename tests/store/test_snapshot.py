@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.errors import StorageError
+from sowctl.errors import SowError, StorageError
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from tests.support.stores import batch, key_of, new_store
@@ -58,3 +58,18 @@ def test_who_reads_a_copy_may_give_up(tmp_path: Path) -> None:
                 snapshot.copy_through(take)
         assert sum(len(keys) for keys, _ in snapshot.scan()) == 3000
     assert len(set(Path("/proc/self/fd").iterdir()) - before) == 0
+
+
+def test_what_is_read_in_parts_ends_with_its_snapshot(tmp_path: Path) -> None:
+    # Behind its end the pages of a state may be written again: nothing more may come of them.
+    new_store(tmp_path / "x.sow", 3000)
+    with Store.open(tmp_path / "x.sow", write=False) as store:
+        snapshot = store.snapshot()
+        parts = snapshot.scan(batch=100)
+        assert len(next(parts)[0]) == 100
+        snapshot.close()
+        with pytest.raises(SowError):
+            for _ in parts:
+                pass
+        with pytest.raises(SowError):
+            snapshot.get_many([key_of(2000)])
