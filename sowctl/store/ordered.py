@@ -55,7 +55,7 @@ class Ordered:
             bounds = [bound for bound in (start, stop) if bound is not None]
             cursor.verify_absence(bounds, self._length, self._covered)
             last = b""
-            for keys, values in cursor.read_from(start, size):
+            for keys, values in cursor.read_from(start, size, tiled=bool(bounds)):
                 # Strictly ascending over the borders of batches, too. A cursor that wandered into another page, or into
                 # one it had already visited, breaks the order.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):

@@ -490,6 +490,21 @@ def test_a_fault_is_met_again_by_the_next_search(tmp_path: Path) -> None:
     assert in_children([ask]) == [REPORTED]
 
 
+def test_no_entry_in_the_middle_of_a_range_is_left_out(tmp_path: Path) -> None:
+    _, content = sample(small, tmp_path)
+    records = Truth(tmp_path / "sound.sow").records
+    leaves = {first_key(content, page): page for page in kinds_of(content)[2]}
+    order = sorted(leaves.keys() & records.keys())
+    # One entry less, by the bounds of the page: the last one of it.
+    page = leaves[order[len(order) // 2]]
+    pack_into("=H", content, page * PAGE + 12, unpack_from("=H", content, page * PAGE + 12)[0] - 2)
+    (tmp_path / "x.sow").write_bytes(content)
+    with Store.open(tmp_path / "x.sow", write=False) as store, store.snapshot() as snapshot:
+        with pytest.raises(SowError) as caught:
+            list(snapshot.scan(order[0], order[-1]))
+        assert caught.value.code == "SOW-STO-023"
+
+
 def test_nothing_is_written_to_a_leaf_of_another_tree(tmp_path: Path) -> None:
     _, content = sample(small, tmp_path)
     truth = Truth(tmp_path / "sound.sow")

@@ -108,15 +108,24 @@ def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafCo
     )
 
 
-def read_entries(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> tuple[list[bytes], list[bytes]] | None:
+def read_entries(
+    data: mmap.mmap, page_size: int, pages: Sequence[int], *, tiled: bool = False
+) -> tuple[list[bytes], list[bytes]] | None:
     """Keys and values of leaves, which lie in the file, in their order; None where one is not proven as by
-    :func:`probe_leaves`, or its keys are of another length than those of the first one."""
+    :func:`probe_leaves`, or its keys are of another length than those of the first one.
+
+    ``tiled``: the entries of each fill its end, so that none is left out.
+    """
     nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
     if len(nodes.pages) != len(pages):
         return None
     key_size = int(nodes.heads[0] >> np.uint64(48))
     if not key_size or (nodes.heads >> np.uint64(48) != key_size).any():
         return None
+    if tiled:
+        used = np.add.reduceat((nodes.ends + 1 & -2) - nodes.places, nodes.begins)
+        if (used != page_size - nodes.uppers).any():
+            return None
     starts = nodes.rows + nodes.places + _NODE_SIZE
     stops = (nodes.rows + nodes.ends).tolist()
     bodies = (starts + key_size).tolist()

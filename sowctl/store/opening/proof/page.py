@@ -106,10 +106,13 @@ def _layout(count: int) -> struct.Struct:
     return struct.Struct(f"={count}H")
 
 
-def read_entries(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> tuple[list[bytes], list[bytes]] | None:
+def read_entries(
+    data: mmap.mmap, page_size: int, pages: Sequence[int], *, tiled: bool = False
+) -> tuple[list[bytes], list[bytes]] | None:
     """Keys and values of leaves, which lie in the file, in their order.
 
-    None where one is not proven as by :func:`probe_leaf`, one of its values lies elsewhere, or its keys are of another
+    ``tiled``: the entries of each fill its end, so that none is left out. None where one is not proven as by
+    :func:`probe_leaf`, one of its values lies elsewhere, or its keys are of another
     length than the first one.
     """
     keys: list[bytes] = []
@@ -136,6 +139,10 @@ def read_entries(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> tuple
         # A greater head has flags, a longer key or a value that ends behind the page.
         if min(heads) < least or max(map(add, places, heads)) > least + last:
             return None
+        if tiled:
+            used = sum(heads) - len(heads) * ahead + sum([head + body & 1 for head in heads])
+            if used != page_size - upper:
+                return None
         keys += some
         values += [page[place + body : place + head - ahead] for place, head in zip(places, heads)]  # noqa: B905
     return keys, values

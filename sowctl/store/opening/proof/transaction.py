@@ -227,14 +227,14 @@ class ProvenTree:
         leaf = self._tree.find(key)
         return None if leaf is None else self._living(leaf, forward=forward)
 
-    def walk_from(self, start: bytes | None) -> Iterator[Entries]:
+    def walk_from(self, start: bytes | None, *, tiled: bool) -> Iterator[Entries]:
         """Keys and values of the entries from ``start`` on, or of all, some leaves at a time."""
         tree = self._tree
         leaf = tree.end(last=False) if start is None else tree.find(start)
         if leaf is None:
             return
         tree.ends(leaf)
-        entries = self._hold(tree.walk(leaf, forward=True))
+        entries = self._hold(tree.walk(leaf, forward=True, tiled=tiled))
         if start is not None:
             keys, values = next(entries)
             index = bisect_left(keys, start)
@@ -246,7 +246,7 @@ class ProvenTree:
         leaf = self._tree.find(key)
         if leaf is None:
             return
-        entries = self._hold(self._tree.walk(leaf, forward=forward))
+        entries = self._hold(self._tree.walk(leaf, forward=forward, tiled=True))
         keys, values = next(entries)
         index = keys.index(key)
         yield keys[index:], values[index:]
@@ -379,10 +379,11 @@ class ProvenCursor:
             return chain.from_iterable(zip(*one, strict=True) for one in entries)
         return chain.from_iterable(one[0] if keys else one[1] for one in entries)
 
-    def read_from(self, start: bytes | None, size: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def read_from(self, start: bytes | None, size: int, *, tiled: bool) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Keys and values of the entries from ``start`` on, or of all, at most ``size`` at a time.
 
-        Order and checksums are for the caller to prove. Nothing may be written meanwhile.
+        Order and checksums are for the caller to prove; without ``tiled``, also their count. Nothing may be written
+        meanwhile.
         """
         if self._tree.is_changed:
             found = self.first() if start is None else self.set_range(start)
@@ -392,7 +393,7 @@ class ProvenCursor:
             return
         keys: list[bytes] = []
         values: list[bytes] = []
-        for some, others in self._tree.walk_from(start):
+        for some, others in self._tree.walk_from(start, tiled=tiled):
             keys += some
             values += others
             while len(keys) >= size:

@@ -199,14 +199,14 @@ class PageFile:
         except PageFault as problem:
             raise self.fault(number, problem) from None
 
-    def read_entries(self, numbers: list[int], *, columns: bool) -> Entries | None:
+    def read_entries(self, numbers: list[int], *, columns: bool, tiled: bool) -> Entries | None:
         """Keys and values of leaf pages, in their order; None where the short proof does not do."""
         data = self.map_pages(numbers)
         if not columns:
-            return read_entries(data, self.page_size, numbers)
+            return read_entries(data, self.page_size, numbers, tiled=tiled)
         from sowctl.store.opening.proof.columns import read_entries as read_columns
 
-        return read_columns(data, self.page_size, numbers)
+        return read_columns(data, self.page_size, numbers, tiled=tiled)
 
     def verify_run(self, leaf: int, first: int, size: int, last_page: int) -> None:
         """Prove the overflow pages, from ``first`` on, of a value of a leaf. Raises DamageError."""
@@ -557,9 +557,12 @@ class Tree:
             count = self._probed[number] = len(self.entries(number).keys) if found is None else found
         return count
 
-    def walk(self, leaf: LeafPlace, *, forward: bool) -> Iterator[Entries]:
-        """Keys and values of a leaf and of those beside it, one or many leaves at a time, proven for reading."""
-        yield self._read([leaf.number], forward=forward)
+    def walk(self, leaf: LeafPlace, *, forward: bool, tiled: bool) -> Iterator[Entries]:
+        """Keys and values of a leaf and of those beside it, one or many leaves at a time, proven for reading.
+
+        ``tiled``: no count tells the reader that no entry was left out, so it is proven that the entries fill the leaf.
+        """
+        yield self._read([leaf.number], forward=forward, tiled=tiled)
         together = 1
         while (beside := self.beside(leaf, forward=forward)) is not None:
             # A tree of one leaf has no other one, so there is a branch.
@@ -570,17 +573,18 @@ class Tree:
             while at < len(numbers):
                 # Few at first: most readers do not go far.
                 together = min(2 * together, self._file.limits.batch_leaves)
-                yield self._read(numbers[at : at + together], forward=forward)
+                yield self._read(numbers[at : at + together], forward=forward, tiled=tiled)
                 at += together
             index = len(below) - 1 if forward else 0
             leaf = LeafPlace((*beside.steps[:-1], (branch, index)), *branch.child(index))
 
-    def _read(self, numbers: list[int], *, forward: bool) -> Entries:
+    def _read(self, numbers: list[int], *, forward: bool, tiled: bool) -> Entries:
         """Keys and values of leaves beside each other."""
         if not forward:
-            keys, values = self._read(numbers[::-1], forward=True)
+            keys, values = self._read(numbers[::-1], forward=True, tiled=tiled)
             return keys[::-1], values[::-1]
-        found = self._file.read_entries(numbers, columns=self._file.walks_columns(len(numbers)))
+        columns = self._file.walks_columns(len(numbers))
+        found = self._file.read_entries(numbers, columns=columns, tiled=tiled)
         if found is None:
             # Which one is of another form, or damaged, is told by looking at them one by one.
             found = [], []
