@@ -62,9 +62,7 @@ def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = (
         words = f"table {table!r} has a member with {what}, which SQL does not support"
         if above:
             words += f", in {'/'.join(above)!r}"
-        raise UsageError(
-            "SOW-EXC-023", words, hint=f"name the required columns instead of *, or use {_query(table)}"
-        )
+        raise UsageError("SOW-EXC-023", words, hint=f"name the required columns instead of *, or use {_query(table)}")
     kind = field.type
     while pa.types.is_list(kind):
         kind = kind.value_type

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ON = "--on-error skip --rejects FILE skips invalid messages and saves them"
 _HINTS = {
     "SOW-PUB-001": f"increase SlabSize of the topic, to 1GB at most; {_ON}",
-    "SOW-PUB-006": "to use the time of the run instead, omit --timestamp, --timestamp-field and envelopes: sowctl publish "
+    "SOW-PUB-006": "to use the time of the run, omit --timestamp, --timestamp-field and envelopes: sowctl publish "
     f"TOPIC FILE (extract the messages of envelopes with jq -c .data); {_ON}",
 }
 """Hints of a run that a message ends, by codes; of all others :data:`_ON`."""
