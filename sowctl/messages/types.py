@@ -123,5 +123,5 @@ def _hint(name: str) -> str:
 
     small = name.lower()
     near = [small] if small in MESSAGE_TYPES else get_close_matches(small, MESSAGE_TYPES, n=3, cutoff=0.6)
-    known = "known types: " + ", ".join(MESSAGE_TYPES)
+    known = "message types: " + ", ".join(MESSAGE_TYPES)
     return f"did you mean {' or '.join(near)}? {known}" if near else known

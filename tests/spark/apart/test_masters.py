@@ -64,7 +64,7 @@ def test_an_address_without_a_port_is_refused(master: str) -> None:
 def test_one_of_several_masters_is_enough(closed: str, mute: str) -> None:
     require_master(f"spark://{closed},{mute}")
     with pytest.raises(
-        ConfigError, match=r"no master answers \(127.0.0.1:\d+: Connection refused; 127.0.0.1:\d+: "
+        ConfigError, match=r"the master does not answer \(127.0.0.1:\d+: Connection refused; 127.0.0.1:\d+: "
     ) as caught:
         require_master(f"spark://{closed},{closed}")
     assert (caught.value.code, caught.value.exit_status) == ("SOW-SPK-004", 4)

@@ -78,7 +78,7 @@ def test_other_code_takes_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_executor_without_this_module_or_any_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = cloudpickle.dumps(travellers(lab)[0])
     monkeypatch.setitem(sys.modules, "sowctl.spark.samecode", None)
-    assert f"run an older sowctl {sowctl.__version__}, and" in refusal(sent)
+    assert f"run an older sowctl {sowctl.__version__}, but" in refusal(sent)
     for name in [name for name in sys.modules if name.partition(".")[0] == "sowctl"]:
         monkeypatch.setitem(sys.modules, name, None)
     # Put in words by what travelled: nothing here can be imported.
