@@ -256,7 +256,8 @@ def test_what_was_meant_is_told_by_meaning(argv: list[str], hint: str, cli: Cli)
 def test_help_fits_the_terminal_and_breaks_no_word(argv: list[str], columns: int, cli: Cli) -> None:
     shown = cli(*argv, environ={"COLUMNS": str(columns), "NO_COLOR": "1"}, tty="out").out
     words = set(cli(*argv).out.split())
-    assert set(shown.split()) == words
+    # A long example goes on after a backslash.
+    assert set(shown.split()) - {"\\"} == words
     head = {line for line in shown.splitlines() if line.startswith(("Usage:", "  sowctl ", "sowctl - "))}
     assert all(len(line) <= columns for line in set(shown.splitlines()) - head)
 

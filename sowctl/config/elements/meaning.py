@@ -62,7 +62,7 @@ _LINES = """
 . Ident: name in syslog
 . Target/Options: syslog options
 . Facility: syslog facility
-+ Modules: libraries that a server loads; sowctl reads their options and never loads a library
++ Modules: libraries that a server loads; their options are read, but no library is loaded
 + Modules/Module: one library
 + Module/Name: name for references
 + Module/Library: library file; its name selects a built-in replacement, and the file is never loaded
@@ -206,7 +206,7 @@ _LINES = """
 + TransactionLog/Topic/MessageType: message type
 + FlushInterval: maximum time to gather messages before they are made durable
 . O_DIRECT: whether a server bypasses the page cache
-. InactiveClientAckExpiration: when a server forgets the sequence of a silent publisher; sowctl never forgets it
+. InactiveClientAckExpiration: when a server forgets the sequence of a silent publisher; here it is never forgotten
 . CompressedJournalCacheMemoryLimit: memory for compressed journal files
 . Replication: instances to which messages are replicated
 . Destination: one instance
@@ -228,7 +228,7 @@ _LINES = """
 . Compression: compression of the connection
 + Actions: scheduled and triggered actions; upkeep run carries out those that concern files
 + Action: one or more On, then If and Do in order
-+ On: event that starts the action; sowctl knows schedules
++ On: event that starts the action; only schedules are supported
 + On/Module: name of an action module
 + On/Options: options of the module
 + If: condition; if it is false, the action ends
