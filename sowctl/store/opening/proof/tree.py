@@ -573,10 +573,27 @@ class Tree:
             while at < len(numbers):
                 # Few at first: most readers do not go far.
                 together = min(2 * together, self._file.limits.batch_leaves)
-                yield self._read(numbers[at : at + together], forward=forward, tiled=tiled)
+                part = numbers[at : at + together]
+                entries = self._read(part, forward=forward, tiled=tiled)
+                if tiled:
+                    first = index + at if forward else index - at - len(part) + 1
+                    self._verify_places(branch, first, len(part), sorted((entries[0][0], entries[0][-1])), entries[0])
+                yield entries
                 at += together
             index = len(below) - 1 if forward else 0
             leaf = LeafPlace((*beside.steps[:-1], (branch, index)), *branch.child(index))
+
+    def _verify_places(
+        self, branch: PlacedBranch, first: int, count: int, ends: list[bytes], keys: Sequence[bytes]
+    ) -> None:
+        """Raise DamageError unless ``keys`` are in order, and lie in the bounds of some children of a branch."""
+        # Who reads up to a key would take one beyond it, in a leaf of another place, for the end.
+        number, low, _ = branch.child(first)
+        high = branch.child(first + count - 1)[2]
+        is_placed = low <= ends[0] and (high is None or ends[1] < high)
+        rest = keys[1:]
+        if not is_placed or not (all(map(lt, keys, rest)) or all(map(lt, rest, keys))):
+            raise self._file.fault(number, "keys below it are not those of their place")
 
     def _read(self, numbers: list[int], *, forward: bool, tiled: bool) -> Entries:
         """Keys and values of leaves beside each other."""
