@@ -70,7 +70,7 @@ def test_an_archive_for_one_run(rolled: Lab, cli: Cli, far: Faraway, tmp_path: P
     report = json.loads(cli("replay", "--into", "again", "--archive", far.url("lake"), "--summary", "json").out)
     assert report["records"] == 40 and report["note"] is None
     without = json.loads(cli("replay", "--into", "less", "--summary", "json").out)
-    assert without["records"] < 40 and "older records" in without["note"]
+    assert without["records"] < 40 and "earlier records" in without["note"]
     done = cli("replay", "--into", "x", "--archive", far.url("nowhere"))
     assert done.status == 10 and "SOW-JRN-081" in done.err and "Traceback" not in done.err
     done = cli("replay", "--into", "x", "--archive", far.url("lake"), "--journal", "journal")

@@ -34,7 +34,7 @@ def test_a_load_that_was_there_already_says_so() -> None:
 def told(progress: str) -> tuple[Telling, Any, list[float]]:
     """Something that tells, where it does, and its clock."""
     said, now = io.BytesIO(), [100.0]
-    invocation = Invocation(Streams(io.BytesIO(), io.BytesIO(), said, {}), {}, SEAM, lambda: 0)
+    invocation = Invocation(Streams(io.BytesIO(), io.BytesIO(), said, {"COLUMNS": "200"}), {}, SEAM, lambda: 0)
     invocation.command = "pipeline stream"
     invocation.settings = Settings(progress=progress)
     return Telling(invocation, lambda: now[0]), said, now

@@ -145,7 +145,7 @@ def test_what_stands_behind_packed_data(
     assert words is None or words in said.err
     assert count is None or len(_rows(shop)) == count
     if words == "unexpected bytes at":
-        at = int(said.err.partition("unexpected bytes at ")[2].split()[0])
+        at = int(said.err.partition("unexpected bytes at ")[2].split()[0].rstrip(","))
         assert data[at:] in (b"trailing\n", b"x", data[-1:])
 
 

@@ -62,7 +62,7 @@ def test_compact(lab: Lab, cli: Cli) -> None:
     assert first["bytes_after"] < first["bytes_before"] / 4
     assert second["records"] == 3000
     assert cli("store", "compact", "--min-free", "101").status == 2
-    assert "fewer than 50%" in cli("store", "compact", "u", "--min-free", "50").err
+    assert "less than 50%" in cli("store", "compact", "u", "--min-free", "50").err
     spoil(lab, "u")
     damaged = cli("store", "compact", "u")
     assert damaged.status == 5

@@ -247,6 +247,7 @@ PAINTERS = {
     "cli/boundary.py",
     "cli/context.py",
     "cli/commands/bodies/diff.py",
+    "cli/commands/bodies/sql.py",
     "cli/commands/bodies/stats.py",
     "cli/commands/man.py",
     "cli/io/emit.py",

@@ -247,7 +247,7 @@ def test_what_cannot_be_written_here_is_told_of_the_file_here(root: RemotePath, 
             opening.fetch(root / "file", path)
         error = caught.value
         assert (error.code, error.exit_status, error.place) == ("SOW-RMT-009", 6, str(path)) and error.hint
-    with pytest.raises(SowError, match="there is no such file") as caught:
+    with pytest.raises(SowError, match="gone") as caught:
         opening.fetch(root / "gone", tmp_path / "fetched")
     assert caught.value.code == "SOW-RMT-002"
     opening.fetch(root / "file", tmp_path / "fetched")

@@ -102,6 +102,6 @@ def test_what_spark_does_not_do_with_tables_is_refused_with_another_way(lab: Lab
     ):
         with pytest.raises(Exception) as caught:
             sql(statement)
-        assert caught.value.__notes__[0].startswith("hint: option ") or "TRUNCATE" in statement
+        assert caught.value.__notes__[0].startswith("hint: ") or "TRUNCATE" in statement
         assert "Traceback" not in str(caught.value) and len(str(caught.value).splitlines()) == 1
     assert lab.query("loose") == ['{"id":1}']

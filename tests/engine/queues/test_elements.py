@@ -468,7 +468,7 @@ def test_file_backed_metadata_outlives_a_crash_of_the_machine(
     lab.cancel(*lab.lease())
     reboot(monkeypatch)
     assert [(one.state, one.cancels) for one in lab.peek()] == [("ready", cancels)]
-    assert any("started anew" in note for note in lab.notes) == (not parts)
+    assert any("was restarted" in note for note in lab.notes) == (not parts)
 
 
 def test_file_backed_metadata_can_be_switched_on_while_leases_run(queues: MakeQueueLab) -> None:

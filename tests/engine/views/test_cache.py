@@ -239,7 +239,7 @@ def test_a_cache_with_a_damaged_record_is_made_anew_while_it_is_read(lab: Lab) -
     sound = place(lab).read_bytes()
     damage(lab, b'"total":145', b'"total":945')
     assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
-    assert [note for note in lab.notes if "made anew" in note] == lab.notes != []
+    assert [note for note in lab.notes if "rebuilding" in note] == lab.notes != []
     assert len(place(lab).read_bytes()) == len(sound)
     with Store.open(place(lab), write=False) as store, store.snapshot() as snapshot:
         assert sum(len(keys) for keys, _ in snapshot.scan()) == 3

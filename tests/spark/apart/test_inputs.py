@@ -89,7 +89,7 @@ def test_a_load_of_packed_files_is_one_of_plain_files(tmp_path: Path, monkeypatc
         assert report.details.get("uncut", []) == large
     assert digests[0] == digests[1]
     assert tasks[0] > 3 and tasks[1] == 1
-    assert len(told) == 1 and told[0].startswith(f"{tmp_path}/a.ndjson.zst is packed")
+    assert len(told) == 1 and told[0].startswith(f"{tmp_path}/a.ndjson.zst is compressed")
     with pytest.raises(UsageError):
         load(cast(Any, Session()), instance, instance.topic("log").config, [str(tmp_path / "one")], options)
 
