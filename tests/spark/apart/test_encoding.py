@@ -91,7 +91,7 @@ def test_what_is_no_number_is_its_name_as_to_json_writes_it(value: str, format: 
         ("v INTERVAL DAY TO SECOND", "field v cannot be written as INTERVAL DAY TO SECOND", "CAST(v AS STRING)"),
         ("v INTERVAL YEAR TO MONTH", "field v cannot be written as INTERVAL YEAR TO MONTH", "CAST(v AS STRING)"),
         ("s STRUCT<l: ARRAY<GEOMETRY(4326)>>", "field s.l cannot be written as GEOMETRY", "AS STRING"),
-        ("payload STRUCT<a: MAP<STRUCT<x: INT>, INT>>", "field a cannot be written as MAP<STRUCT", "strings or numbers"),
+        ("payload STRUCT<a: MAP<STRUCT<x: INT>, INT>>", "field a cannot be written as MAP<STRUCT", "strings or"),
         ("m MAP<ARRAY<INT>, INT>", "field m cannot be written as MAP<ARRAY", "strings or numbers"),
     ],
 )
