@@ -407,7 +407,7 @@ class QueueFile:
         pages = None
         try:
             pages = PageFile(path, env.stat()["psize"], self._seam, place=self.path)
-            databases = self._open_databases(env, pages)
+            databases = self._open_databases(env, pages, is_being_made=path != self.path)
             made = path.stat()
             return _Opened((made.st_dev, made.st_ino), env, pages, databases, mapped, self.synced, os.getpid())
         except BaseException:
@@ -416,13 +416,14 @@ class QueueFile:
             env.close()
             raise
 
-    def _open_databases(self, env: lmdb.Environment, pages: PageFile) -> dict[str, Any]:
-        """Open the databases, which a new file does not have yet. Raises DamageError where one is missing."""
+    def _open_databases(self, env: lmdb.Environment, pages: PageFile, *, is_being_made: bool) -> dict[str, Any]:
+        """Open the databases, and make those of a new file. Raises DamageError where one is missing."""
         txn = begin_proven(partial(env.begin, write=True), pages, write=True)
         try:
             missing = {name.encode() for name in NAMES}.difference(txn.names)
-            if missing and txn.names:
-                raise damaged("a database is missing", str(self.path))
+            # A file gets its name when it has all of them.
+            if missing and (txn.names or not is_being_made):
+                raise damaged("a database is missing", str(self._place))
             databases = {name: txn.open(env, name.encode(), create=True) for name in NAMES}
             txn.commit()
             return databases

@@ -46,7 +46,10 @@ def _counts(page: Page) -> tuple[int, int, int, int]:
 
 
 class StateRows:
-    """The rows of a state file within one change. ``state`` is None in a file that was just made."""
+    """The rows of a state file within one change. ``state`` is None in a file that was just made.
+
+    Raises DamageError ``SOW-QUE-002`` where the state is missing and the file has other rows.
+    """
 
     def __init__(self, txn: ProvenTransaction, databases: dict[str, Any], seam: Seam, place: str) -> None:
         self._txn = txn
@@ -61,6 +64,14 @@ class StateRows:
         self._told: int | None = None
         raw = self._get("meta", STATE_KEY)
         self._state = None if raw is None else unpack_state(raw, place)
+        if raw is None:
+            self._verify_empty()
+
+    def _verify_empty(self) -> None:
+        """Raise DamageError unless every database is empty: the first change of a file writes the state, too."""
+        for name in NAMES:
+            if next(self._keys(name), None) is not None:
+                raise damaged(f"the state is missing, but database {name!r} has rows", self.place)
 
     @property
     def is_new(self) -> bool:

@@ -707,9 +707,11 @@ class _MainTree(Tree):
                     continue
                 if size != TREE.size:
                     raise self._file.fault(leaf.number, "it does not describe a sub-database")
-                _, kind, depth, _, _, _, _, root = TREE.unpack_from(data, place)
+                _, kind, depth, *counts, root = TREE.unpack_from(data, place)
                 # Another kind of sub-database would have LMDB read keys and values in another way.
-                if kind or depth > DEEPEST or (root == NO_PAGE) != (depth == 0):
+                # A tree without a root has no pages and no entries: one that had some is not empty, but lost.
+                is_empty = root == NO_PAGE
+                if kind or depth > DEEPEST or is_empty != (depth == 0) or (is_empty and any(counts)):
                     raise self._file.fault(leaf.number, "its description of a sub-database is damaged")
                 if root != NO_PAGE and not 2 <= root <= self._last_page:
                     raise self._file.fault(leaf.number, "it refers to a page that does not exist")
