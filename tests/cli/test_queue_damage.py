@@ -31,13 +31,17 @@ def leased(cli: Cli, tmp_path: Path) -> Path:
 
 def expect_damage(cli: Cli, path: Path) -> None:
     before = path.read_bytes()
-    for command in ("peek", "lease", "info"):
-        result = cli("queue", command, "work")
-        assert (result.status, result.out, "SOW-QUE-002" in result.err) == (5, "", True), (command, result)
+    expect_refusals(cli, "peek", "lease", "info")
     info, check = cli("info", "--format", "ndjson"), cli("check")
     assert (info.status, "SOW-QUE-002" in info.err) == (5, True), info
     assert (check.status, "SOW-QUE-002" in check.out) == (5, True), check
     assert path.read_bytes() == before, "it is not replaced"
+
+
+def expect_refusals(cli: Cli, *commands: str) -> None:
+    for command in commands:
+        result = cli("queue", command, "work")
+        assert (result.status, result.out, "SOW-QUE-002" in result.err) == (5, "", True), (command, result)
 
 
 def alter_key(raw: bytearray) -> None:
@@ -92,3 +96,17 @@ def test_any_other_row_shows_that_the_state_is_missing(cli: Cli, leased: Path, l
             for name in set(names) - {left}:
                 txn.drop(databases[name], delete=False)
     expect_damage(cli, leased)
+
+
+@pytest.mark.parametrize("bit", [0, 1, 5, 8, 17, 30, 31, 32, 37, 48, 63])
+def test_a_holder_whose_number_is_damaged_is_an_error(cli: Cli, leased: Path, bit: int) -> None:
+    raw = bytearray(leased.read_bytes())
+    # The key is the number, big-endian; the row begins with a checksum, the kind of the array and that of the name.
+    name = raw.index(b"command-line")
+    start = name - 1 - 1 - 4 - 8
+    assert raw[start : start + 4] == bytes(4), "numbers are u32"
+    raw[start + 7 - bit // 8] ^= 1 << bit % 8
+    leased.write_bytes(raw)
+    expect_refusals(cli, "peek", "lease")
+    check = cli("check")
+    assert (check.status, "SOW-QUE-0" in check.out) == (5, True), check

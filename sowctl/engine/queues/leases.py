@@ -50,6 +50,7 @@ def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
     Under at-most-once they leave the queue with it: what is returned was journalled before.
     """
     rows, queue = turn.rows, turn.queue
+    rows.verify_leases_of_holder(number)
     holder = rows.holder(number)
     assert holder is not None
     holder.seen = turn.now

@@ -18,7 +18,7 @@ from sowctl.engine.queues.turns import Turns
 from sowctl.errors import NegativeError
 from sowctl.journal.format import ACK, EXPIRE
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER, READY
-from sowctl.store.queue.values import Holder
+from sowctl.store.queue.values import Holder, damaged
 
 if TYPE_CHECKING:
     from sowctl.config.derived import Queue
@@ -435,6 +435,8 @@ def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int,
     word = STATES[state]
     if limit is not None and state in (READY, BARRIER) and txid >= limit:
         word = "ready" if txid == limit and turn.rows.first_pending() == limit else "blocked"
+    if state == LEASED and page.holders[index] not in names:
+        raise damaged(f"txid {txid} is leased to an unknown holder", turn.rows.place)
     place = page.place_of(index)
     return SeenMessage(
         txid,

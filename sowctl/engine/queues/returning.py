@@ -54,6 +54,7 @@ def fall_due(turn: Turn, most: int | None = PAGES_AT_ONCE) -> None:
 def return_leases(turn: Turn, holder: int) -> None:
     """A holder has ended: return what it has, and forget it."""
     rows = turn.rows
+    rows.verify_leases_of_holder(holder)
     for first in rows.held(holder):
         page = rows.page(first)
         for index, who in enumerate(page.holders):

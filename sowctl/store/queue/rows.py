@@ -26,6 +26,8 @@ _U64 = Layout(">Q")
 _PAIR = Layout(">QQ")
 _TRIPLE = Layout(">QQQ")
 LAST = (1 << 64) - 1
+MAX_HOLDER_NUMBER = (1 << 32) - 1
+"""Pages have the numbers of holders as u32."""
 Name: TypeAlias = tuple[int, int]
 """Publisher and sequence of a bookmark."""
 
@@ -261,7 +263,7 @@ class StateRows:
         for key, raw in self._items("holders"):
             number = self._numbers(_U64, key)[0]
             if number not in self._holders:
-                self._holders[number] = self._value(raw, Holder)
+                self._holders[number] = self._unpack_holder(number, raw)
         return dict(sorted(self._holders.items()))
 
     def holder(self, number: int) -> Holder | None:
@@ -271,8 +273,26 @@ class StateRows:
             raw = self._get("holders", _U64.pack(number))
             if raw is None:
                 return None
-            found = self._holders[number] = self._value(raw, Holder)
+            found = self._holders[number] = self._unpack_holder(number, raw)
         return found
+
+    def _unpack_holder(self, number: int, raw: bytes) -> Holder:
+        found: Holder = self._value(raw, Holder)
+        # The checksum does not cover the number; numbers are given in order.
+        if not 0 < number <= min(self.state.holder, MAX_HOLDER_NUMBER):
+            raise damaged(f"a holder has the invalid number {number}", self.place)
+        return found
+
+    def verify_leases_of_holder(self, number: int) -> None:
+        """Raise DamageError where a holder has leases in no page, or pages have leases of a holder without any.
+
+        As of the last flush: then the row of a holder whose number is damaged is noticed.
+        """
+        holder = self.holder(number)
+        held = next(self._keys("held", _PAIR.pack(number, 0)), None)
+        has_pages = held is not None and self._numbers(_PAIR, held)[0] == number
+        if has_pages != (holder is not None and holder.in_flight > 0):
+            raise damaged(f"the leases of holder {number} do not match its counter", self.place)
 
     def add_holder(self, number: int, holder: Holder) -> None:
         """A new holder, or another one in the place of one."""

@@ -22,8 +22,8 @@ def opened(path: Path) -> QueueFile:
 def filled(path: Path) -> bytes:
     file = opened(path)
     with file.change() as rows:
-        rows.begin(QueueState("work", "json", b"d", "beginning", 1))
-        for number in range(300):
+        rows.begin(QueueState("work", "json", b"d", "beginning", 1, holder=300))
+        for number in range(1, 301):
             rows.add_holder(number, Holder(f"client {number}", False))
         rows.put_names([(7, number) for number in range(400)], list(range(1, 401)))
         for number in range(200):
