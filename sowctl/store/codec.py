@@ -91,6 +91,12 @@ class Record(Struct):
         return bool(self.flags & LOSSY)
 
 
+def next_key(key: bytes) -> bytes | None:
+    """Return the key after ``key`` in key order, or None for the highest key."""
+    number = int.from_bytes(key, "big") + 1
+    return number.to_bytes(KEY_SIZE, "big") if number < 1 << 8 * KEY_SIZE else None
+
+
 def encode(
     key: bytes,
     check: bytes,

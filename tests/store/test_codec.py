@@ -21,6 +21,18 @@ i64 = st.integers(-(1 << 63), (1 << 63) - 1)
 part = st.none() | st.binary(max_size=40)
 
 
+@given(keys)
+def test_the_next_key_follows_at_once(key: bytes) -> None:
+    after = codec.next_key(key)
+    assert (
+        after is None if key == b"\xff" * 8 else after is not None and int.from_bytes(after) == int.from_bytes(key) + 1
+    )
+
+
+def test_nothing_follows_the_highest_key() -> None:
+    assert codec.next_key(b"\xff" * 8) is None
+
+
 @given(keys, keys, u64, i64, i64, st.sampled_from([0, 8, 16, 24]), st.binary(max_size=300), part, part, part)
 def test_round_trip(
     key: bytes,

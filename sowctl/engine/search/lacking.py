@@ -15,7 +15,7 @@ import msgspec
 
 from sowctl.described import DescribedStruct
 from sowctl.errors import UsageError
-from sowctl.store.codec import payloads
+from sowctl.store.codec import next_key, payloads
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
 from sowctl.values.rawmembers import LONG, in_parts
@@ -201,12 +201,9 @@ def _batches(source: Source) -> Iterator[Sequence[bytes]]:
     keys, values = first
     yield values
     # The next batch begins behind the last key of the first.
-    for _, rest in source.part(DECODED, start=_behind(keys[-1])) if keys[-1] != b"\xff" * 8 else ():
+    start = next_key(keys[-1])
+    for _, rest in source.part(DECODED, start=start) if start is not None else ():
         yield rest
-
-
-def _behind(key: bytes) -> bytes:
-    return (int.from_bytes(key, "big") + 1).to_bytes(8, "big")
 
 
 def _present(kind: MessageType, values: Sequence[bytes], missing: set[Path]) -> Iterator[Path]:

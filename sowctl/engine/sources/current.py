@@ -30,7 +30,7 @@ from sowctl.engine.topics.positions import (
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.fileset import REMOVED
 from sowctl.journal.reader import LOOKS
-from sowctl.store.codec import KEY_SIZE
+from sowctl.store.codec import KEY_SIZE, next_key
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.ordered import inconsistent
@@ -56,14 +56,8 @@ TAIL = 1_000_000
 
 
 T = TypeVar("T")
-Mend = Callable[[DamageError], "CurrentSource | None"]
-"""Opens a store that is made anew in the place of a damaged one; None where its records are not the same."""
-
-
-def following(key: bytes) -> bytes | None:
-    """The key after one; None where it is the highest of all."""
-    number = int.from_bytes(key, "big") + 1
-    return number.to_bytes(KEY_SIZE, "big") if number < 1 << 8 * KEY_SIZE else None
+Rebuild = Callable[[DamageError], "CurrentSource | None"]
+"""Rebuilds a damaged derived store and opens it; returns None if its records differ from those of the damaged one."""
 
 
 class CurrentSource(StoredSource):
@@ -96,8 +90,8 @@ class CurrentSource(StoredSource):
         self._snapshot = snapshot
         self._now = now
         self.hides = config is not None and expires(config.expiration)
-        self.mend: Mend | None = None
-        """Makes the store anew, where that is derived; None where it is not, or that was done already."""
+        self.rebuild: Rebuild | None = None
+        """Rebuilds a derived store; None for other stores, and after the store was rebuilt once."""
 
     @property
     def definition(self) -> Definition:
@@ -155,18 +149,18 @@ class CurrentSource(StoredSource):
     ) -> Iterator[Run]:
         """The runs of the store from ``start`` on, where ``passed`` records before it were read.
 
-        What is derived goes on in what is made anew, if it is damaged.
+        If a derived store is damaged, reading continues in the rebuilt one.
         """
         whole, last = stop is None and (start is None or passed > 0), start
         while True:
             try:
                 for keys, values, run in self._snapshot.runs(last, stop, size, marks):
                     self._count(len(keys))
-                    passed, last = passed + len(keys), following(keys[-1])
+                    passed, last = passed + len(keys), next_key(keys[-1])
                     yield keys, values, run
                 break
             except DamageError as problem:
-                if not self._is_mended(problem):
+                if not self._switch_to_rebuilt(problem):
                     raise
             # Behind the highest of all keys nothing follows.
             if passed and last is None:
@@ -175,25 +169,25 @@ class CurrentSource(StoredSource):
         if whole and passed != self.meta.records:
             raise inconsistent(f"{passed} records were found, {self.meta.records} are counted", self._snapshot.path)
 
-    def _is_mended(self, problem: DamageError) -> bool:
-        """Go on in a store that is made anew, if it has the same records; whether there is one."""
-        mend, self.mend = self.mend, None
-        if mend is None:
+    def _switch_to_rebuilt(self, problem: DamageError) -> bool:
+        """Rebuild a damaged derived store and read that one; returns False if it cannot be, or has other records."""
+        rebuild, self.rebuild = self.rebuild, None
+        if rebuild is None:
             return False
         # A process has a store open once, to write to it.
         self._held.close()
-        other = mend(problem)
+        other = rebuild(problem)
         if other is None:
             return False
         self._held, self._snapshot, self.meta, self.path = other._held, other._snapshot, other.meta, other.path
         return True
 
     def _read(self, read: Callable[[Snapshot], T]) -> T:
-        """What is read of the store, or of one that is made anew in its stead."""
+        """Return what ``read`` gives of the store, or of the rebuilt one if the store is damaged."""
         try:
             return read(self._snapshot)
         except DamageError as problem:
-            if not self._is_mended(problem):
+            if not self._switch_to_rebuilt(problem):
                 raise
         return read(self._snapshot)
 
@@ -225,9 +219,9 @@ class CurrentSource(StoredSource):
                     yield part
                 return
             except DamageError as problem:
-                if not self._is_mended(problem):
+                if not self._switch_to_rebuilt(problem):
                     raise
-            start = None if last is None else following(last)
+            start = None if last is None else next_key(last)
             if last is None or start is not None:
                 for keys, values, _ in self._stored_runs(size, start, None, None, passed):
                     refuse_short(keys, values)

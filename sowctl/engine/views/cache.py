@@ -17,7 +17,7 @@ from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.model import TopicConfig
 from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.sources.current import CurrentSource, Mend, open_current
+from sowctl.engine.sources.current import CurrentSource, Rebuild, open_current
 from sowctl.engine.views.moment import at_one_instant, entry_of, refs_of
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.expressions.rows.retraction import STATES
@@ -64,7 +64,7 @@ def as_it_is(
         return None
     try:
         if is_current(source):
-            source.mend = _mend_of(moment, topic, source) if can_be_made else None
+            source.rebuild = _make_rebuild(moment, topic, source) if can_be_made else None
             return source
     except BaseException:
         source.close()
@@ -73,14 +73,14 @@ def as_it_is(
     return None
 
 
-def _mend_of(moment: ViewInstant, topic: TopicConfig, source: CurrentSource) -> Mend:
-    """What makes a derived store anew that turns out to be damaged as it is read."""
+def _make_rebuild(moment: ViewInstant, topic: TopicConfig, source: CurrentSource) -> Rebuild:
+    """Return the function that rebuilds a cache whose damage is found while it is read."""
     entry, instance, opener = topic.derived, moment.instance, moment.opener
     assert entry is not None
     before = source.meta.digest, source.meta.records
 
-    def mend(problem: DamageError) -> CurrentSource | None:
-        note_made_anew(instance, entry, problem)
+    def rebuild(problem: DamageError) -> CurrentSource | None:
+        notify_rebuilding(instance, entry, problem)
         states = entry.kind == "View"
         found = at_one_instant(
             instance, entry, None, opener, lambda again: opener(again, entry), fresh=True, states=states
@@ -92,11 +92,11 @@ def _mend_of(moment: ViewInstant, topic: TopicConfig, source: CurrentSource) -> 
         found.close()
         return None
 
-    return mend
+    return rebuild
 
 
-def note_made_anew(instance: Instance, entry: OtherEntry, problem: DamageError) -> None:
-    """Say that a cache is made anew because it is damaged."""
+def notify_rebuilding(instance: Instance, entry: OtherEntry, problem: DamageError) -> None:
+    """Report that a cache is rebuilt because it is damaged."""
     what = "view" if entry.kind == "View" else "conflated topic"
     instance.notify_once(
         f"damage of {entry.name}", f"rebuilding the cache of the {what} {entry.name}: {problem.message}"

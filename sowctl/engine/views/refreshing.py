@@ -26,7 +26,7 @@ from sowctl.engine.views.cache import (
     SourcePosition,
     definition_digest,
     mode_of,
-    note_made_anew,
+    notify_rebuilding,
     positions_of,
     read_state,
     write_state,
@@ -145,7 +145,7 @@ class Refresh:
                 self._catch_up(store, state, changes)
             except DamageError as problem:
                 # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
-                note_made_anew(self._moment.instance, self._entry, problem)
+                notify_rebuilding(self._moment.instance, self._entry, problem)
                 self._build(store.lock, None)
 
     def outlook(self) -> RefreshOutlook:

@@ -102,7 +102,7 @@ def probe_leaf(data: bytes, number: int) -> int | None:
 
 @cache
 def _layout(count: int) -> struct.Struct:
-    """The places of so many nodes of a page."""
+    """Layout of the places of ``count`` nodes of a page."""
     return struct.Struct(f"={count}H")
 
 

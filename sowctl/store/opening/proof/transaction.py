@@ -35,7 +35,7 @@ _WORD = 8
 _PARTS = 64
 """Parts of a reading whose leaves are proven together."""
 _FEW_KEYS = 4
-"""For so many the ways to them are shorter than the proof of all that stands in the branches on the ways."""
+"""Up to this number of keys, searching each costs less than proving every branch page on the way."""
 _LEAST_CHILDREN = 2
 """With fewer children a branch page takes some of the one beside it, or is merged with it."""
 

@@ -151,11 +151,11 @@ class PageFile:
             raise self.fault(number, problem) from None
 
     def takes_columns(self, leaves: int) -> bool:
-        """Whether so many more leaves are proven in columns, which takes a third of the time and more to begin."""
+        """Whether the next ``leaves`` are proven in columns, which takes a third of the time and longer to start."""
         return self._counts_columns(leaves, self.limits.column_leaves)
 
     def walks_columns(self, leaves: int) -> bool:
-        """Whether so many more leaves that follow one another are read in columns."""
+        """Whether the next ``leaves`` of a walk are read in columns."""
         return self._counts_columns(leaves, self.limits.walked_leaves)
 
     def _counts_columns(self, leaves: int, most: int) -> bool:
