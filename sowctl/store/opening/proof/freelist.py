@@ -1,12 +1,14 @@
 """The list of free pages, which LMDB takes pages from when it writes: page numbers by the transaction that freed them.
 
-A number that names no page, or one twice, would be written to all the same. A page that is free and in use is not
-noticed here, as finding that out takes every branch of every tree: checks do it.
+A number that names no page, or one twice, would be written to all the same. A page that is free and in use ends the
+process: a branch page that was replaced by an older copy of itself leads to such pages. So a writer compares each page
+that it proves with the list. Pages that it does not touch are compared by checks only.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import NamedTuple
 
 from sowctl.store.opening.pages import BIG_DATA, NO_PAGE, PAGE, MetaPage
 from sowctl.store.opening.proof.page import PAGE_NUMBER
@@ -15,62 +17,132 @@ from sowctl.store.opening.proof.tree import PageFile
 _WORD = PAGE_NUMBER.size
 
 
+class _Leaf(NamedTuple):
+    """A leaf of the list: its bytes, its first and last transaction, its runs of overflow pages, its lists."""
+
+    data: bytes
+    first: int
+    last: int
+    runs: list[tuple[int, int]]
+    lists: dict[int, bytes]
+
+
+class FreePages:
+    """The free pages of the last state that was proven. A list that stayed as it was is not taken apart again."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, _Leaf] = {}
+        self._lists: dict[int, bytes] = {}
+        self.marks = bytearray()
+        """A byte for each page: 1 where it is free."""
+
+    def update(self, file: PageFile, meta: MetaPage) -> None:
+        """Prove the free list of a state. Raises DamageError SOW-STO-023, StorageError."""
+        numbers, branches = _find_leaves(file, meta)
+        leaves: dict[int, _Leaf] = {}
+        lists: dict[int, bytes] = {}
+        before = -1
+        for number in numbers:
+            known = self._leaves.get(number)
+            if known is None or known.data != file.read(number) or known.runs:
+                known = _read_leaf(file, meta, number)
+            if not before < known.first <= known.last <= meta.txnid:
+                raise file.fault(number, "it is not a list of free pages")
+            before = known.last
+            leaves[number] = known
+            lists.update(known.lists)
+        self._mark(file, meta, numbers[0] if numbers else 0, lists)
+        for number in (*branches, *numbers):
+            if self.marks[number]:
+                raise file.free_fault(number)
+        for number, leaf in leaves.items():
+            for first, pages in leaf.runs:
+                if any(self.marks[first : first + pages]):
+                    raise file.free_fault(number)
+        self._leaves, self._lists = leaves, lists
+
+    def _mark(self, file: PageFile, meta: MetaPage, page: int, lists: dict[int, bytes]) -> None:
+        marks, known = self.marks, self._lists
+        if len(marks) <= meta.last_page:
+            marks.extend(bytes(meta.last_page + 1 - len(marks)))
+        for freed_by, data in known.items():
+            if lists.get(freed_by) != data:
+                for number in memoryview(data).cast("Q")[1:]:
+                    marks[number] = 0
+        for freed_by, data in lists.items():
+            if known.get(freed_by) != data:
+                free = _read_numbers(file, meta, page, data)
+                if any(map(marks.__getitem__, free)) or len(set(free)) != len(free):
+                    raise file.fault(page, "a page is listed as free twice")
+                for number in free:
+                    marks[number] = 1
+
+
 def verify_free_list(file: PageFile, meta: MetaPage) -> None:
     """Prove the free list of a state, once for an open file. Raises DamageError SOW-STO-023, StorageError.
 
     It may be as long as the store was; what is written to it later, LMDB makes of what was proven.
     """
-    if file.is_list_proven:
-        return
-    leaves = _leaves(file, meta)
-    lists: list[bytes] = []
-    before = -1
-    for number in leaves:
-        data, page = file.leaf(number)
-        for key, flags, size, place in zip(page.keys, page.flags, page.sizes, page.places, strict=True):
-            freed_by = int.from_bytes(key, sys.byteorder) if len(key) == _WORD else -1
-            if not before < freed_by <= meta.txnid or flags not in (0, BIG_DATA):
-                raise file.fault(number, "it is not a list of free pages")
-            before = freed_by
-            if flags == BIG_DATA:
-                first = PAGE_NUMBER.unpack_from(data, place)[0]
-                file.verify_run(number, first, size, meta.last_page)
-                pages = -(-(PAGE.size + size) // file.page_size)
-                lists.append(file.read(first, pages)[PAGE.size : PAGE.size + size])
-            else:
-                lists.append(data[place : place + size])
-    if leaves:
-        _verify_numbers(file, meta, leaves[0], lists)
-    file.is_list_proven = True
+    if not file.is_list_proven:
+        find_free_pages(file, meta)
 
 
-def _leaves(file: PageFile, meta: MetaPage) -> list[int]:
+def find_free_pages(file: PageFile, meta: MetaPage) -> bytearray:
+    """Prove the free list of a state; a byte for each page, 1 where it is free, until the next state is asked for.
+
+    Raises DamageError SOW-STO-023, StorageError.
+    """
+    # After an error it is proven from the beginning again.
+    free, file.free_pages = file.free_pages or FreePages(), None
+    free.update(file, meta)
+    file.free_pages = free
+    return free.marks
+
+
+def _find_leaves(file: PageFile, meta: MetaPage) -> tuple[list[int], list[int]]:
+    """The leaves of the list, and the branches above them."""
     if meta.free_root == NO_PAGE:
-        return []
-    pages = [meta.free_root]
+        return [], []
+    pages, branches = [meta.free_root], []
     # Their keys are in another order than others: only where they lead to is asked for.
     for _ in range(meta.free_depth - 1):
+        branches += pages
         pages = [child for number in pages for child in file.branch(number).children]
         if not min(pages) >= 2 or max(pages) > meta.last_page or len(pages) > meta.last_page:
             raise file.fault(meta.free_root, "it refers to a page that does not exist")
-    return pages
+    return pages, branches
 
 
-def _verify_numbers(file: PageFile, meta: MetaPage, page: int, lists: list[bytes]) -> None:
-    """Each list has its length before it, and its numbers descend; no page is in two of them."""
-    counted: list[int] = []
-    for data in lists:
-        words = memoryview(data).cast("Q") if len(data) % _WORD == 0 and data else None
-        if words is None or words[0] != len(words) - 1:
-            raise file.fault(page, "the length of a list of free pages is wrong")
-        numbers = words[1:].tolist()
-        if not numbers:
-            continue
-        if numbers[-1] < 2 or numbers[0] > meta.last_page or numbers != sorted(numbers, reverse=True):
-            raise file.fault(page, "a list of free pages has an invalid page number")
-        counted += numbers
-    if len(set(counted)) != len(counted):
-        raise file.fault(page, "a page is listed as free twice")
+def _read_leaf(file: PageFile, meta: MetaPage, number: int) -> _Leaf:
+    data, page = file.leaf(number)
+    lists: dict[int, bytes] = {}
+    runs: list[tuple[int, int]] = []
+    before = -1
+    for key, flags, size, place in zip(page.keys, page.flags, page.sizes, page.places, strict=True):
+        freed_by = int.from_bytes(key, sys.byteorder) if len(key) == _WORD else -1
+        if not before < freed_by <= meta.txnid or flags not in (0, BIG_DATA):
+            raise file.fault(number, "it is not a list of free pages")
+        before = freed_by
+        if flags == BIG_DATA:
+            first = PAGE_NUMBER.unpack_from(data, place)[0]
+            file.verify_run(number, first, size, meta.last_page)
+            pages = -(-(PAGE.size + size) // file.page_size)
+            runs.append((first, pages))
+            lists[freed_by] = file.read(first, pages)[PAGE.size : PAGE.size + size]
+        else:
+            lists[freed_by] = data[place : place + size]
+    return _Leaf(data, min(lists), before, runs, lists)
 
 
-__all__ = ["verify_free_list"]
+def _read_numbers(file: PageFile, meta: MetaPage, page: int, data: bytes) -> list[int]:
+    """The numbers of a list: it has its length before it, and they descend."""
+    words = memoryview(data).cast("Q") if len(data) % _WORD == 0 and data else None
+    if words is None or words[0] != len(words) - 1:
+        raise file.fault(page, "the length of a list of free pages is wrong")
+    numbers = words[1:].tolist()
+    if numbers and (numbers[-1] < 2 or numbers[0] > meta.last_page or numbers != sorted(numbers, reverse=True)):
+        raise file.fault(page, "a list of free pages has an invalid page number")
+    return numbers
+
+
+__all__ = ["FreePages", "find_free_pages", "verify_free_list"]

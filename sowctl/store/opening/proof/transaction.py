@@ -24,7 +24,8 @@ from sowctl.errors import DamageError
 from sowctl.store.codec import RESIDUE
 from sowctl.store.lmdberrors import REBUILD
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
-from sowctl.store.opening.proof.freelist import verify_free_list
+from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list
+from sowctl.store.opening.proof.page import PAGE_NUMBER
 from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, sub_databases
 
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
@@ -424,7 +425,7 @@ class ProvenTransaction:
         self._trees = sub_databases(file, meta)
         self._proven: dict[Any, ProvenTree] = {}
         self._names: dict[Any, bytes] = {}
-        self._is_list_proven = False
+        self._free: bytearray | None = None
         self.id, self.stat, self.abort, self.commit = raw.id, raw.stat, raw.abort, raw.commit
 
     @property
@@ -438,15 +439,26 @@ class ProvenTransaction:
             name = self._names.get(database) or self._file.names[database]
             # One that was made in this transaction has no page in the state yet.
             tree = self._trees.get(name) or Tree(self._file, NO_PAGE, 0, self._meta.last_page)
+            if self.is_writing:
+                tree = tree.for_writing(self._find_free_pages())
             known = self._proven[database] = ProvenTree(tree, self.raw, database)
         return known
 
     def begin_change(self, tree: ProvenTree) -> None:
         """Before the first change of a sub-database: LMDB takes pages from the free list."""
-        if not self._is_list_proven:
-            verify_free_list(self._file, self._meta)
-            self._is_list_proven = True
+        self._find_free_pages()
         tree.is_changed = True
+
+    def _find_free_pages(self) -> bytearray:
+        """The free pages of the state, which the pages that LMDB writes to are compared with."""
+        if self._free is None:
+            self._free = find_free_pages(self._file, self._meta)
+            assert self._file.main is not None
+            for page in self._file.main[1]:
+                number = PAGE_NUMBER.unpack_from(page)[0]
+                if self._free[number]:
+                    raise self._file.free_fault(number)
+        return self._free
 
     def verify_free_list(self) -> None:
         """Prove the list of free pages."""

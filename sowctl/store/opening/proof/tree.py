@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import lt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
@@ -41,6 +41,9 @@ from sowctl.store.opening.proof.page import (
     read_entries,
     read_leaf,
 )
+
+if TYPE_CHECKING:
+    from sowctl.store.opening.proof.freelist import FreePages
 
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
@@ -71,8 +74,8 @@ class PageFile:
         """The names of sub-databases by LMDB's handles of them, which do not tell."""
         self.trees: tuple[MetaPage, dict[bytes, Tree]] | None = None
         """The sub-databases of the state that was read last, with what is proven of them."""
-        self.is_list_proven = False
-        """Whether its free list was proven (:mod:`sowctl.store.opening.proof.freelist`)."""
+        self.free_pages: FreePages | None = None
+        """Its free pages, once they were proven (:mod:`sowctl.store.opening.proof.freelist`)."""
         self._leaves = 0
         self._has_columns = False
 
@@ -86,6 +89,15 @@ class PageFile:
     def fault(self, number: int, reason: object) -> DamageError:
         """The error for page ``number``."""
         return DamageError("SOW-STO-023", f"page {number} is damaged: {reason}", place=str(self.path), hint=REBUILD)
+
+    def free_fault(self, number: int) -> DamageError:
+        """The error for page ``number``, which a tree and the free list have."""
+        return self.fault(number, "it is in use and listed as free")
+
+    @property
+    def is_list_proven(self) -> bool:
+        """Whether its free list was proven."""
+        return self.free_pages is not None
 
     def state(self, txnid: int) -> MetaPage | None:
         """The meta page that transaction ``txnid`` wrote; None where it is not there any more.
@@ -208,8 +220,8 @@ class PageFile:
 
         return read_columns(data, self.page_size, numbers, tiled=tiled)
 
-    def verify_run(self, leaf: int, first: int, size: int, last_page: int) -> None:
-        """Prove the overflow pages, from ``first`` on, of a value of a leaf. Raises DamageError."""
+    def verify_run(self, leaf: int, first: int, size: int, last_page: int) -> int:
+        """Prove the overflow pages, from ``first`` on, of a value of a leaf; how many they are. Raises DamageError."""
         needed = -(-(PAGE.size + size) // self.page_size)
         if not 2 <= first <= last_page + 1 - needed:
             raise self.fault(leaf, f"it has a value on page {first}")
@@ -221,6 +233,7 @@ class PageFile:
         # A value that was replaced by a shorter one in the same transaction keeps its pages: there may be more.
         if number != first or flags != OVERFLOW or not needed <= pages <= last_page + 1 - first:
             raise self.fault(first, "it is not the first page of a value")
+        return int(pages)
 
 
 class PlacedBranch(NamedTuple):
@@ -277,6 +290,33 @@ class Tree:
         self._lengths: dict[int, int] = {}
         self._visited: tuple[list[bytes], list[int]] = [], []
         self._reached: tuple[bytes, LeafPlace | None] | None = None
+        self._has_runs = False
+        self._free: bytearray | None = None
+
+    def for_writing(self, free: bytearray) -> Tree:
+        """The same tree with what is proven of it; none of its pages may be one of the ``free`` pages.
+
+        A tree of its own, as readers of this one go on while ``free`` becomes that of later states.
+        """
+        tree = Tree(self._file, self._root, self._depth, self._last_page)
+        tree._free = free
+        tree._verify_used(self._branches)
+        tree._branches = self._branches.copy()
+        # Overflow pages are compared when their leaf is proven.
+        if not self._has_runs:
+            tree._verify_used(self._ends)
+            tree._ends, tree._counts = self._ends.copy(), self._counts.copy()
+            tree._lengths = self._lengths.copy()
+        return tree
+
+    def _verify_used(self, numbers: Iterable[int]) -> None:
+        """Raise DamageError where one of some pages is free."""
+        free = self._free
+        if free is None:
+            return
+        for number in numbers:
+            if free[number]:
+                raise self._file.free_fault(number)
 
     def fault(self, number: int, reason: object) -> DamageError:
         """The error for a page of it."""
@@ -299,6 +339,7 @@ class Tree:
             raise self._file.fault(number, "its keys are out of order")
         if not min(page.children) >= 2 or max(page.children) > self._last_page:
             raise self._file.fault(number, "it refers to a page that does not exist")
+        self._verify_used((number,))
         found = self._branches[number] = PlacedBranch(number, page, low, high)
         return found
 
@@ -307,12 +348,16 @@ class Tree:
         data, page = self._file.leaf(number)
         if not all(map(lt, page.keys, page.keys[1:])):
             raise self._file.fault(number, "its keys are out of order")
+        self._verify_used((number,))
         if any(page.flags):
             for flags, size, place in zip(page.flags, page.sizes, page.places, strict=True):
                 if flags not in self.FLAGS:
                     raise self._file.fault(number, "it has an entry of another kind")
                 if flags == BIG_DATA:
-                    self._file.verify_run(number, PAGE_NUMBER.unpack_from(data, place)[0], size, self._last_page)
+                    first = PAGE_NUMBER.unpack_from(data, place)[0]
+                    count = self._file.verify_run(number, first, size, self._last_page)
+                    self._has_runs = True
+                    self._verify_used(range(first, first + count))
         return page
 
     def ends(self, leaf: LeafPlace) -> tuple[bytes, bytes]:
@@ -466,6 +511,7 @@ class Tree:
         from sowctl.store.opening.proof.columns import read_leaves
 
         self._make_room(self._ends)
+        self._verify_used(numbers)
         found = read_leaves(self._file.map_pages(numbers), self._file.page_size, numbers)
         if found is None:
             return
