@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -111,6 +111,16 @@ def file_format(name: str) -> FileFormat:
     return FileFormat(ending, packing)
 
 
+def refuse_packed(name: str) -> NoReturn:
+    """Refuse a name that ends in .gz or .zst for a format that is no text. Raises UsageError ``SOW-EXC-002``."""
+    raise _refused_name(f"{name!r} is already compressed")
+
+
+def _refused_name(what: str) -> UsageError:
+    known = ", ".join("." + name for one in ENDINGS for name in one.names)
+    return UsageError("SOW-EXC-002", what, hint=f"use one of {known}; text formats may end with .gz or .zst")
+
+
 class Export:
     """Writes records into a file of the format that its name's ending stands for.
 
@@ -121,10 +131,10 @@ class Export:
     def __init__(self, name: str, table: str, *, meta: bool) -> None:
         self._format = file_format(name)
         ending, self.packing = self._format.ending, self._format.packing
-        if ending is None or (self.packing is not None and not ending.packed):
-            known = ", ".join("." + name for one in ENDINGS for name in one.names)
-            what = f"{name!r} does not end with a known format" if ending is None else f"{name!r} is already compressed"
-            raise UsageError("SOW-EXC-002", what, hint=f"use one of {known}; text formats may end with .gz or .zst")
+        if ending is None:
+            raise _refused_name(f"{name!r} does not end with a known format")
+        if self.packing is not None and not ending.packed:
+            refuse_packed(name)
         self._ending = ending
         self._options = OutputOptions(meta=meta)
         self._table = table

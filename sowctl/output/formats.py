@@ -72,6 +72,8 @@ FORMATS: tuple[Format, ...] = (
     Format("parquet", "columnar", "ParquetRenderer", "a Parquet file, typed columns (extra arrow)", binary=True),
     Format("arrow", "columnar", "ArrowRenderer", "an Arrow IPC stream, typed columns (extra arrow)", binary=True),
 )
+BINARY = frozenset(line.name for line in FORMATS if line.binary) | {"sqlite"}
+"""Formats of files that are no text."""
 _FIRST = ("ndjson", "raw", "template")
 """Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
 

@@ -16,6 +16,7 @@ pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 import zstandard
 from pyarrow import feather, ipc, parquet
 
+from sowctl.errors import RefusedError
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 
@@ -107,3 +108,68 @@ def test_a_table_of_a_database_is_called_like_the_topic(shop: Cli) -> None:
     assert shop("query", "t", "--output", "x.db").status == 0
     with sqlite3.connect("x.db") as database:
         assert database.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("packing", ["gz", "zst"])
+@pytest.mark.parametrize("ending", ["parquet", "db", "arrow", "arrows", "msgpack"])
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_format_that_is_no_text_is_not_packed(command: str, ending: str, packing: str, shop: Cli) -> None:
+    done = shop(*WRITERS[command], f"x.{ending}.{packing}")
+    assert (done.status, "SOW-EXC-002" in done.err, Path(f"x.{ending}.{packing}").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize("name", ["x.gz", "x.csv.gz", "x.parquet.zst"])
+def test_an_explicit_format_that_is_no_text_is_not_packed(name: str, shop: Cli) -> None:
+    done = shop("query", "t", "--format", "parquet", "--output", name)
+    assert (done.status, "SOW-EXC-002" in done.err, Path(name).exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize("ending", ["arrow", "feather", "ipc"])
+@pytest.mark.parametrize("more", [(), ("--format", "arrow")])
+@pytest.mark.parametrize(
+    "command", [("query", "t"), ("history", "t", "1", "--journal"), ("sql", "SELECT id FROM t"), ("get", "t", "1")]
+)
+def test_an_arrow_file_is_no_stream(command: tuple[str, ...], more: tuple[str, ...], ending: str, shop: Cli) -> None:
+    done = shop(*command, *more, "--output", f"x.{ending}")
+    assert (done.status, done.err) == (0, "")
+    assert ipc.open_file(Path(f"x.{ending}").read_bytes()).read_all().num_rows
+
+
+def test_a_stream_by_name_and_elsewhere(shop: Cli) -> None:
+    for name in ("x.arrows", "x.out"):
+        assert shop("query", "t", "--format", "arrow", "--output", name).status == 0
+        assert ipc.open_stream(Path(name).read_bytes()).read_all().num_rows == 2
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("n.txt", "2\n"), ("n", "2\n")])
+def test_a_count_goes_to_the_file(name: str, wanted: str, shop: Cli) -> None:
+    done = shop("query", "t", "--count", "--output", name)
+    assert (done.status, done.out, Path(name).read_text()) == (0, "", wanted)
+    again = shop("query", "t", "--count", "--output", name)
+    assert (again.status, "SOW-CLI-011" in again.err) == (RefusedError.exit_status, True)
+
+
+def test_a_count_has_the_format_of_the_name(shop: Cli) -> None:
+    for more in ((), ("--format", "json")):
+        done = shop("query", "t", "--count", *more, "--force", "--output", "n.json")
+        assert (done.status, done.out) == (0, "")
+        assert json.loads(Path("n.json").read_bytes())[0]["returned"] == 2
+    assert shop("query", "t", "--count", "--output", "n.parquet").status == 0
+    assert parquet.read_table("n.parquet").to_pylist()[0]["returned"] == 2
+
+
+def test_a_plan_goes_to_the_file(shop: Cli) -> None:
+    plan = shop("query", "t", "--explain").out
+    done = shop("query", "t", "--explain", "--output", "plan.txt")
+    assert (done.status, done.out, Path("plan.txt").read_text()) == (0, "", plan)
+    assert shop("query", "t", "--explain", "--output", "plan.ndjson").status == 0
+    assert json.loads(Path("plan.ndjson").read_bytes())
+    done = shop("query", "t", "--explain", "--output", "plan.parquet")
+    assert (done.status, "SOW-OUT-012" in done.err, Path("plan.parquet").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "db", "msgpack"])
+@pytest.mark.parametrize("options", [("--columns", "/id"), ("--no-headers",), ("--template", "{/id}")])
+def test_an_option_of_texts_is_refused_for_other_files(options: tuple[str, ...], ending: str, shop: Cli) -> None:
+    done = shop("query", "t", *options, "--output", f"x.{ending}")
+    assert (done.status, "SOW-OUT-012" in done.err, Path(f"x.{ending}").exists()) == (2, True, False)

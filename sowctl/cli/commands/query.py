@@ -32,6 +32,7 @@ from sowctl.cli.words.options import (
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from sowctl.cli.io.emit import Sink
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import Target as ResolvedTarget
@@ -147,17 +148,28 @@ def run(
 
         shaping = (at, count, statistics, explain, projection, fresh, strict, *printing)
         return follow_query(invocation, target, message_type, asked, shaping, literal=literal_topic)
+    sink = None
+    if output is not None if explain else not count or any(option not in (None, False) for option in printing):
+        from sowctl.cli.io import emit
+
+        # Made before a store is opened, so that a wrong option costs nothing.
+        sink = emit.Sink(invocation, emit.Choice(*printing))
+    to_file = sink if sink is not None and sink.path is not None else None
+    row_format = format
+    if to_file is not None and format is None and (count or explain):
+        row_format = to_file.named_format
+        asked = replace(asked, counted=statistics or bool(count and row_format))
     if explain:
+        if to_file is not None and row_format not in (None, "json", "ndjson"):
+            raise UsageError(
+                "SOW-OUT-012",
+                f"--explain cannot be used with format {row_format}",
+                hint="write to a file whose name ends in .txt, .json or .ndjson",
+            )
         with invocation.open_instance(target) as instance:
             targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
             asked = replace(asked, at=when.of(instance))
-            return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=format)
-    sink = None
-    if not count or any(option not in (None, False) for option in printing):
-        from sowctl.cli.io.emit import Choice, Sink
-
-        # Made before a store is opened, so that a wrong option costs nothing.
-        sink = Sink(invocation, Choice(*printing))
+            return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=row_format, sink=to_file)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
         asked = replace(asked, at=when.of(instance))
@@ -167,12 +179,15 @@ def run(
             else:
                 sink.write(result, targets)
                 total = sum(numbers.returned for numbers in result.statistics)
-    if count and format is None:
-        invocation.streams.stdout.write(b"%d\n" % total)
-    if statistics or (count and format is not None):
+    if count and row_format is None:
+        if to_file is not None:
+            to_file.write_text(f"{total}\n")
+        else:
+            invocation.streams.stdout.write(b"%d\n" % total)
+    if statistics or (count and row_format is not None):
         from sowctl.cli.io.reporting import show_statistics
 
-        show_statistics(invocation, result.statistics, format if count else None, said=statistics)
+        show_statistics(invocation, result.statistics, row_format if count else None, said=statistics, sink=to_file)
     return 1 if exit_status and not total else 0
 
 
@@ -184,18 +199,27 @@ def _show_plans(
     *,
     analyze: bool,
     format: str | None,
+    sink: Sink | None,
 ) -> int:
-    """Print the plan of each topic: text, or an object a line with the formats json and ndjson."""
+    """Print the plan of each topic: text, or an object a line with the formats json and ndjson.
+
+    ``sink``: the file to write to instead of standard output.
+    """
     import json
 
     from sowctl.engine.verbs.explain import explain, plan_lines
     from sowctl.engine.verbs.query import query
     from sowctl.output.display import display_lines
 
+    text = ""
     for plan in explain(lambda: query(instance, targets, options), analyze=analyze):
         if format in ("json", "ndjson"):
             line = json.dumps(plan.facts(), ensure_ascii=False)
         else:
             line = display_lines("\n".join(plan_lines(plan)))
-        invocation.streams.stdout.write(line.encode() + b"\n")
+        if sink is None:
+            invocation.streams.stdout.write(line.encode() + b"\n")
+        text += line + "\n"
+    if sink is not None:
+        sink.write_text(text)
     return 0

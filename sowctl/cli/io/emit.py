@@ -17,7 +17,7 @@ from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
 from sowctl.output.display import escaped
-from sowctl.output.exports import ENDINGS, FileFormat, file_format, packed, refuse_mixed_topics
+from sowctl.output.exports import ENDINGS, FileFormat, file_format, packed, refuse_mixed_topics, refuse_packed
 from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 from sowctl.values.paths import Path as FieldPath
@@ -77,8 +77,13 @@ class Sink:
         self._file = file_format(str(self.path)) if self.path is not None else FileFormat(None, None)
         named = self._file.ending.format if self._file.ending is not None else None
         self.format = formats.choose(choice.format, terminal=shown, given=_shaping(choice), ending=named)
-        self._by_name = named is not None and named == self.format and choice.format is None
+        # With --format, too: the name of the file tells an Arrow file from an Arrow stream.
+        self._by_name = named is not None and named == self.format
+        if self._file.packing is not None and self.format in formats.BINARY:
+            refuse_packed(str(self.path))
         if named is not None and named != self.format:
+            if choice.format is None and named in formats.BINARY:
+                _refuse_shaping(str(self.path), named, _shaping(choice))
             invocation.note(f"{escaped(str(self.path))} is written as {self.format}, which its name does not say")
         # Nothing but a terminal has widths and colours: what goes into a pipe never depends on them.
         terminal = Terminal(streams.columns(), streams.encoding(), streams.colored(streams.stdout)) if shown else None
@@ -142,7 +147,7 @@ class Sink:
         if len(targets) > 1 and self.format in TABLES and not self.options.meta and not self.options.columns:
             refuse_mixed_topics(targets)
         if fit is not NO_FIT:
-            self.renderer = formats.make(self.format, replace(self.options, fit=fit))
+            self.renderer = self.make_renderer(replace(self.options, fit=fit))
         if self.format == "sqlite" and len(targets) == 1 and targets[0].topic is not None:
             self.renderer = self.make_renderer(self.options, targets[0].topic.label)
         if self.path is None:
@@ -167,6 +172,11 @@ class Sink:
             if self.invocation.meter is not None:
                 self.invocation.meter.end()
             yield batch
+
+    @property
+    def named_format(self) -> str | None:
+        """The format that the name of the file says, if any."""
+        return self._file.ending.format if self._file.ending is not None else None
 
     def write_text(self, text: str) -> None:
         """Write what is no format of records."""
@@ -264,6 +274,14 @@ def _shaping(choice: Choice) -> list[str]:
         ("--no-headers", choice.no_headers),
     )
     return [name for name, given in options if given]
+
+
+def _refuse_shaping(name: str, format: str, given: Sequence[str]) -> None:
+    """Refuse options that the format of a binary file does not take. Raises UsageError ``SOW-OUT-012``."""
+    hint = "choose fields with --select, or give the file a name that ends in .csv"
+    if not {"--columns", "--no-headers"} & set(given):
+        hint = "leave it out, or give the file another ending"
+    raise UsageError("SOW-OUT-012", f"{given[0]} cannot be used with format {format}", place=name, hint=hint)
 
 
 def _delimiter(choice: Choice) -> bytes:

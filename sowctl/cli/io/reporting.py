@@ -11,6 +11,7 @@ from sowctl.findings import Finding, Level
 from sowctl.values.jsonline import write_json_line
 
 if TYPE_CHECKING:
+    from sowctl.cli.io.emit import Sink
     from sowctl.engine.reports import Rejected
     from sowctl.output.linting.plain import FindingCounter
 
@@ -143,8 +144,7 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
     """
     from sowctl.output import reports as rendering
 
-    total = rendering.total(reports)
-    rows = [rendering.as_dict(report) for report in reports] + ([total] if total is not None else [])
+    rows = _report_rows(reports)
     if format is not None:
         from sowctl.cli.io.emit import Choice, Sink
 
@@ -166,16 +166,30 @@ def check_report_options(summary: str | None, format: str | None) -> None:
         raise UsageError("SOW-CLI-012", "--summary and --format exclude each other", hint="give one of them")
 
 
+def _report_rows(reports: Sequence[object]) -> list[dict[str, Any]]:
+    from sowctl.output import reports as rendering
+
+    total = rendering.total(reports)
+    return [rendering.as_dict(report) for report in reports] + ([total] if total is not None else [])
+
+
 def show_statistics(
-    invocation: Invocation, statistics: Sequence[object], format: str | None = None, *, said: bool = True
+    invocation: Invocation,
+    statistics: Sequence[object],
+    format: str | None = None,
+    *,
+    said: bool = True,
+    sink: Sink | None = None,
 ) -> None:
     """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet.
 
-    With ``format`` the same as rows on standard output, the total last; ``said`` false: only these.
+    With ``format`` the same as rows on standard output or to ``sink``, the total last; ``said`` false: only these.
     """
     from sowctl.output import reports
 
-    if format is not None:
+    if sink is not None and format is not None:
+        sink.write_rows(_report_rows(statistics))
+    elif format is not None:
         show_reports(invocation, statistics, None, format)
     if not said:
         return
