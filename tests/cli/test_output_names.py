@@ -173,3 +173,24 @@ def test_a_plan_goes_to_the_file(shop: Cli) -> None:
 def test_an_option_of_texts_is_refused_for_other_files(options: tuple[str, ...], ending: str, shop: Cli) -> None:
     done = shop("query", "t", *options, "--output", f"x.{ending}")
     assert (done.status, "SOW-OUT-012" in done.err, Path(f"x.{ending}").exists()) == (2, True, False)
+
+
+def test_a_link_is_written_through(shop: Cli) -> None:
+    Path("d").mkdir()
+    Path("x.csv").symlink_to("d/target.csv")
+    assert shop("query", "t", "--order-by", "/id", "--output", "x.csv").status == 0
+    assert Path("x.csv").is_symlink() and Path("d/target.csv").read_text() == CSV
+    assert "SOW-CLI-011" in shop("query", "t", "--output", "x.csv").err
+    assert shop("query", "t", "--count", "--format", "csv", "--output", "x.csv", "--force").status == 0
+    assert Path("x.csv").is_symlink() and Path("d/target.csv").read_text() != CSV
+    assert [path.name for path in Path("d").iterdir()] == ["target.csv"]
+
+
+def test_links_that_lead_nowhere_are_refused(shop: Cli) -> None:
+    Path("x.csv").symlink_to("y.csv")
+    Path("y.csv").symlink_to("x.csv")
+    done = shop("query", "t", "--output", "x.csv")
+    assert done.status not in (0, 70) and Path("x.csv").is_symlink()
+    Path("z.csv").symlink_to("absent/z.csv")
+    done = shop("query", "t", "--output", "z.csv")
+    assert done.status not in (0, 70) and Path("z.csv").is_symlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -24,15 +25,19 @@ def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
     """A stream whose content becomes ``path`` when the block ends well.
 
     Written beside it under a temporary name, synced, renamed, and the directory synced; removed where the block
-    raises. What exists and is no regular file (a pipe, ``/dev/null``) is written to directly. Raises
+    raises. A symbolic link stays: the file that it leads to is written. What exists and is no regular file (a pipe,
+    ``/dev/null``) is written to directly. Raises
     :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
     """
-    # Renaming would put a file in the place of the pipe or device.
+    refuse_existing(path, force=force)
+    # Renaming would put a file in the place of the link, whether its target exists or not.
+    if path.is_symlink():
+        path = _find_target(path)
+    # The same of a pipe or device.
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
         return
-    refuse_existing(path, force=force)
     # In the directory of the file, because a rename cannot go from one file system to another.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with _named(path, temporary):
@@ -55,6 +60,14 @@ def whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
         seam.call("dir.sync", os.fsync, directory)
     finally:
         os.close(directory)
+
+
+def _find_target(link: Path) -> Path:
+    """The file that a symbolic link leads to. Raises OSError where links lead to each other."""
+    target = Path(os.path.realpath(link))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(link))
+    return target
 
 
 @contextmanager
