@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import lt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
@@ -41,9 +41,6 @@ from sowctl.store.opening.proof.page import (
     read_entries,
     read_leaf,
 )
-
-if TYPE_CHECKING:
-    from sowctl.store.opening.proof.freelist import FreePages
 
 _LEAST_SHARE = 4
 """LMDB merges a leaf of which less than one part in so many is used."""
@@ -74,8 +71,8 @@ class PageFile:
         """The names of sub-databases by LMDB's handles of them, which do not tell."""
         self.trees: tuple[MetaPage, dict[bytes, Tree]] | None = None
         """The sub-databases of the state that was read last, with what is proven of them."""
-        self.free_pages: FreePages | None = None
-        """Its free pages, once they were proven (:mod:`sowctl.store.opening.proof.freelist`)."""
+        self.free_pages: Any = None
+        """Its free pages, once :mod:`sowctl.store.opening.proof.freelist` proved them, which has the class."""
         self._leaves = 0
         self._has_columns = False
 
