@@ -159,8 +159,8 @@ def _formats(*, named: bool) -> list[Section]:
     endings = ", ".join("." + name for ending in ENDINGS for name in ending.names)
     by_name = (
         f"Without --format, the ending of the --output file gives the format: {endings}. An additional .gz or .zst "
-        "compresses text formats. .arrow, .feather and .ipc are Arrow files, .arrows and --format arrow are streams. "
-        "If --format is another format than that of the ending, --format wins, and a note says so."
+        "compresses text formats. .arrow, .feather and .ipc are Arrow files, .arrows and other names with --format "
+        "arrow are streams. If --format is another format than that of the ending, --format wins, and a note says so."
     )
     halves = (
         "Half a surrogate pair in a JSON text has no bytes: csv, tsv, template and msgpack write its escape as a text, "
