@@ -505,6 +505,31 @@ def test_no_entry_in_the_middle_of_a_range_is_left_out(tmp_path: Path) -> None:
         assert caught.value.code == "SOW-STO-023"
 
 
+@pytest.mark.parametrize("step", [-3, -1, 1, 3])
+def test_a_leaf_of_another_place_does_not_end_a_range(tmp_path: Path, step: int) -> None:
+    _, content = sample(small, tmp_path)
+    records = Truth(tmp_path / "sound.sow").records
+    branch = next(
+        page
+        for page in kinds_of(content)[1]
+        if {first_key(content, child) for child in children(content, page)} <= records.keys()
+    )
+    below = children(content, branch)
+    index = len(below) // 2
+    place = unpack_from("=H", content, branch * PAGE + HEAD + 2 * index)[0]
+    # The page number is the lower part of the head; the size of the key follows.
+    pack_into("=IH", content, branch * PAGE + place, below[index + step], 0)
+    assert children(content, branch)[index] == below[index + step]
+    # Up to a key of the leaf that is not led to any more, or of the next one.
+    ends = [first_key(content, below[index]), first_key(content, below[index + 1])]
+    (tmp_path / "x.sow").write_bytes(content)
+    with Store.open(tmp_path / "x.sow", write=False) as store, store.snapshot() as snapshot:
+        for end in ends:
+            with pytest.raises(SowError) as caught:
+                list(snapshot.scan(first_key(content, below[0]), end))
+            assert caught.value.code == "SOW-STO-023"
+
+
 def test_nothing_is_written_to_a_leaf_of_another_tree(tmp_path: Path) -> None:
     _, content = sample(small, tmp_path)
     truth = Truth(tmp_path / "sound.sow")
