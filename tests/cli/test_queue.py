@@ -346,3 +346,10 @@ def test_a_damaged_state_is_an_error_that_says_what_to_do(shop: Cli, tmp_path: P
     assert "SOW-QUE-002" in shop("check").out
     path.unlink()
     assert shop("queue", "depth", "work").out == "5\n"
+
+
+def test_messages_are_printed_to_an_arrow_file(shop: Cli) -> None:
+    ipc = pytest.importorskip("pyarrow.ipc", reason="the extra 'arrow' is not installed")
+    assert shop("queue", "peek", "work", "--output", "x.arrow").status == 0
+    found = ipc.open_file(Path("x.arrow").read_bytes()).read_all()
+    assert found.num_rows == len(rows(shop("queue", "peek", "work").out))
