@@ -71,3 +71,11 @@ def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:
     assert "query" in str(write_error(refused, tmp_path, None).hint)
     assert "read-only" in folder._hint(refused)
     assert "read-only" not in folder._hint(OSError(errno.EACCES, "no"))
+
+
+def test_the_hint_for_the_history_of_a_topic_works(shop: Cli) -> None:
+    done = shop("query", "my topic@history")
+    assert (done.status, "SOW-ENG-012" in done.err, "--at" in done.err) == (10, True, False)
+    first, second = (text.strip().splitlines()[0] for text in done.err.partition("hint: ")[2].split(", or "))
+    assert shlex.split(first) == ["sowctl", "history", "my topic", "KEY"]
+    assert shlex.split(second) == ["sowctl", "sql", 'SELECT * FROM "my topic@history"']

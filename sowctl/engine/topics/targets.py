@@ -393,6 +393,15 @@ def _can_be_stored(name: str) -> bool:
         return False
 
 
+def _history_hint(topic: str) -> str:
+    """The commands that print what the table ``TOPIC@history`` of ``sql`` has."""
+    from shlex import quote
+
+    table = f"{topic}@history".replace('"', '""')
+    statement = f'SELECT * FROM "{table}"'
+    return f"sowctl history {quote(topic)} KEY, or sowctl sql {quote(statement)}"
+
+
 def missing(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
     """The error for a name that no entry has; its hint says which names are near."""
     if instance.config is None:
@@ -424,6 +433,8 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
     near = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
     front, _, when = name.rpartition("@")
-    if front in names and when:
+    if front in names and when == "history":
+        hint = _history_hint(front)
+    elif front in names and when:
         hint = f"to read the past of {front}, give the time as --at {when}"
     return MissingError("SOW-ENG-012", f"topic {name!r} does not exist in this configuration", hint=hint, topic=name)
