@@ -79,3 +79,24 @@ def test_the_hint_for_the_history_of_a_topic_works(shop: Cli) -> None:
     first, second = (text.strip().splitlines()[0] for text in done.err.partition("hint: ")[2].split(", or "))
     assert shlex.split(first) == ["sowctl", "history", "my topic", "KEY"]
     assert shlex.split(second) == ["sowctl", "sql", 'SELECT * FROM "my topic@history"']
+
+
+def test_the_hint_for_a_topic_of_the_journal_alone_works(shop: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("other"), ("other",)))
+    done = shop("query", "t")
+    assert (done.status, "SOW-ENG-012" in done.err) == (10, True)
+    words = shlex.split(done.err.partition("hint: ")[2].partition(" prints")[0])
+    assert words == ["sowctl", "journal", "dump", "--topic", "t"]
+    assert json.loads(shop(*words[1:]).out)["data"] == {"id": 1, "A": 1, "a": 2}
+    unknown = shop("query", "t2")
+    assert (unknown.status, "--topic" in unknown.err) == (10, False)
+
+
+@pytest.mark.parametrize("topics", [("t",), ("other",)])
+def test_a_topic_as_a_journal_directory_has_the_hint_of_the_option(
+    shop: Cli, tmp_path: Path, topics: tuple[str, ...]
+) -> None:
+    (tmp_path / "sowctl.xml").write_text(config_xml("".join(map(topic_xml, topics)), topics))
+    done = shop("journal", "dump", "t")
+    assert (done.status, "SOW-JRN-001" in done.err, "--topic t" in done.err) == (10, True, True)
+    assert "--topic" not in shop("journal", "dump", "nowhere").err

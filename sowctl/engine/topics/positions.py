@@ -130,7 +130,10 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
     try:
         return open_log(instance, directory=directory, whole=directory is None)
     except MissingError as error:
-        if error.code != "SOW-JRN-001" or not (known := _given(instance, directory)):
+        if error.code != "SOW-JRN-001":
+            raise
+        if not (known := _given(instance, directory)):
+            _refuse_topic(instance, directory, error)
             raise
         # Who asks for the present alone may go on from the stores; here everything that was asked for is gone.
         raise DamageError(
@@ -140,6 +143,17 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
             hint="restore its files from a copy; to continue without them, see 'Accepting a loss' in sow-journal(5)",
             last_txid=known,
         ) from None
+
+
+def _refuse_topic(instance: Instance, directory: Place | None, error: MissingError) -> None:
+    """Raise the error with the hint of ``--topic`` where a journal directory was given as the name of a topic."""
+    from sowctl.engine.topics.targets import dump_hint, has_entries
+
+    name = None if directory is None else str(directory)
+    if name is not None and (
+        (instance.config is not None and instance.config.find(name)) or has_entries(instance, name, None)
+    ):
+        raise MissingError(error.code, error.message, place=error.place, hint=dump_hint(name)) from None
 
 
 def _given(instance: Instance, directory: Place | None) -> int:

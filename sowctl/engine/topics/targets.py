@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.engine.topics.patterns import has_records, in_journal, in_names, matching, renames, search_for, unmatched
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.remote.place import is_url, url_of
 
 if TYPE_CHECKING:
@@ -393,6 +393,27 @@ def _can_be_stored(name: str) -> bool:
         return False
 
 
+def has_entries(instance: Instance, name: str, message_type: str | None) -> bool:
+    """Whether the journal has entries of a topic that the configuration does not define; False if it is unreadable."""
+    from sowctl.engine.topics.positions import has_log, open_log
+
+    try:
+        if not has_log(instance):
+            return False
+        with open_log(instance) as journal:
+            return any(topic == name and message_type in (None, kind) for topic, kind in journal.topics())
+    except (OSError, SowError):
+        # Only a hint is at stake: the error about the name must not become one about the journal.
+        return False
+
+
+def dump_hint(topic: str) -> str:
+    """The command that prints what the journal has of a topic."""
+    from shlex import quote
+
+    return f"sowctl journal dump --topic {quote(topic)} prints its messages"
+
+
 def _history_hint(topic: str) -> str:
     """The commands that print what the table ``TOPIC@history`` of ``sql`` has."""
     from shlex import quote
@@ -421,7 +442,7 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
         return MissingError(
             WITHOUT_SOW,
             f"topic {name!r} has no SOW: it is only in the TransactionLog",
-            hint="sowctl journal dump prints its messages",
+            hint=dump_hint(name),
         )
     if message_type is not None and (others := instance.config.find(name)):
         kinds = {other.message_type for other in others}
@@ -437,4 +458,6 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
         hint = _history_hint(front)
     elif front in names and when:
         hint = f"to read the past of {front}, give the time as --at {when}"
+    elif has_entries(instance, name, message_type):
+        hint = dump_hint(name)
     return MissingError("SOW-ENG-012", f"topic {name!r} does not exist in this configuration", hint=hint, topic=name)
