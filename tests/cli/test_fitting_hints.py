@@ -100,3 +100,8 @@ def test_a_topic_as_a_journal_directory_has_the_hint_of_the_option(
     done = shop("journal", "dump", "t")
     assert (done.status, "SOW-JRN-001" in done.err, "--topic t" in done.err) == (10, True, True)
     assert "--topic" not in shop("journal", "dump", "nowhere").err
+
+
+def test_explain_takes_words_with_hyphens(cli: Cli) -> None:
+    assert cli("explain", "disk-full").out == cli("explain", "disk", "full").out != ""
+    assert cli("explain", "SOW-XYZ-999").status == 2

@@ -95,10 +95,13 @@ def meant(word: str) -> list[str]:
 
 
 def search(words: Sequence[str]) -> list[str]:
-    """The codes whose title, cause and remedy contain all of ``words``, whatever their case; none for a lone code."""
-    wanted = " ".join(words).lower().split()
-    if any(_CODE.fullmatch(word) for word in wanted):
+    """The codes whose title, cause and remedy contain all of ``words``, whatever their case; none for a lone code.
+
+    A hyphen separates words as a space does.
+    """
+    if any(_CODE.fullmatch(word) for word in " ".join(words).lower().split()):
         return []
+    wanted = " ".join(words).lower().replace("-", " ").split()
     found = []
     for code in known():
         text = explained(code)[0]
