@@ -214,6 +214,15 @@ def test_what_is_suggested_exists() -> None:
     }
     for other, own in foreign.OPTIONS.items():
         assert own.split()[0] in spelled, other
+    for name, table in foreign.OPTIONS_OF.items():
+        own_options = {
+            word
+            for parameter in load(next(command for command in COMMANDS if command.name == name)).parameters
+            if isinstance(parameter.declared, Option)
+            for word in parameter.declared.names
+        }
+        assert not own_options & set(table), name
+        assert {own.split()[0] for own in table.values()} <= own_options, name
     assert foreign.near("--limit", ["--meta"], foreign.OPTIONS) == []
     choices = {
         choice
@@ -236,6 +245,7 @@ def test_what_is_suggested_exists() -> None:
         (["repl"], "did you mean shell?"),
         (["truncate", "orders"], "did you mean delete --filter '1 = 1'?"),
         (["undo"], "did you mean diff --format envelopes?"),
+        (["undelete", "orders"], "did you mean diff --format envelopes?"),
         (["join", "a", "b"], "did you mean sql?"),
         (["purge"], "did you mean bookmark purge or queue purge?"),
         (["orders"], "sowctl --help lists the commands; the records of a topic of this name: sowctl query orders"),
@@ -243,6 +253,10 @@ def test_what_is_suggested_exists() -> None:
         (["query", "o", "--first", "3"], "did you mean --top-n?"),
         (["query", "o", "-l", "3"], "did you mean -n?"),
         (["query", "o", "--distinct"], "did you mean --grouping?"),
+        (["snapshot", "o", "--to", "x"], "did you mean --output?"),
+        (["stats", "o", "--last", "5m"], "did you mean --since?"),
+        (["subscribe", "o", "--format", "csv"], "did you mean --data-only?"),
+        (["delete", "o", "--all"], "did you mean --filter '1 = 1'?"),
         (["lint", "--fix", "--dry-run"], "did you mean --fix --diff?"),
         (["shell", "s.txt"], "pass commands on standard input: sowctl shell < FILE"),
     ],

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from sowctl.cli.words.declare import Argument, Option, Parameter, read_number
-from sowctl.cli.words.foreign import OPTIONS, VALUES, near
+from sowctl.cli.words.foreign import OPTIONS, OPTIONS_OF, VALUES, near
 from sowctl.errors import UsageError
 
 _EXTRA = re.compile(r"got unexpected extra argument", re.IGNORECASE)
@@ -127,7 +127,7 @@ def _usage(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
     if match := _UNKNOWN.match(text):
         # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
         text = text[: match.end("name")]
-        if meant := near(match["name"], words, OPTIONS):
+        if meant := near(match["name"], words, {**OPTIONS, **OPTIONS_OF.get(name.removeprefix("sowctl "), {})}):
             hint = f"did you mean {' or '.join(meant)}?"
         elif not match["name"].lstrip("-")[:1].isalpha():
             # Such as the expression -5 % 3: no option has such a name.

@@ -53,6 +53,14 @@ OPTIONS: Mapping[str, str] = {
 }
 """By an option of other tools, the one that a command may have instead, with its value where that says it."""
 
+OPTIONS_OF: Mapping[str, Mapping[str, str]] = {
+    "delete": {"--all": "--filter '1 = 1'"},
+    "snapshot": {"--to": "--output"},
+    "stats": {"--last": "--since"},
+    "subscribe": {"--format": "--data-only"},
+}
+"""By a command, what an option means there alone; goes before :data:`OPTIONS`."""
+
 COMMANDS: Mapping[str, str] = {
     "select": "query",
     "find": "query",
@@ -95,6 +103,7 @@ COMMANDS: Mapping[str, str] = {
     "clear": "delete --filter '1 = 1'",
     "empty": "delete --filter '1 = 1'",
     "undo": "diff --format envelopes",
+    "undelete": "diff --format envelopes",
     "revert": "diff --format envelopes",
     "rollback": "diff --format envelopes",
     "vacuum": "store compact",
