@@ -105,3 +105,27 @@ def test_a_topic_as_a_journal_directory_has_the_hint_of_the_option(
 def test_explain_takes_words_with_hyphens(cli: Cli) -> None:
     assert cli("explain", "disk-full").out == cli("explain", "disk", "full").out != ""
     assert cli("explain", "SOW-XYZ-999").status == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("n.ndjson", ["publish", "TOPIC", "n.ndjson"]),
+        ("n.json", ["publish", "TOPIC", "n.json"]),
+        ("n.csv", ["publish", "TOPIC", "--from", "n.csv"]),
+    ],
+)
+def test_a_file_in_the_place_of_the_topic(shop: Cli, tmp_path: Path, name: str, words: list[str]) -> None:
+    file = tmp_path / name
+    file.write_text("id\n7\n" if name.endswith("csv") else '{"id":7}\n')
+    done = shop("publish", name)
+    assert (done.status, "SOW-ENG-012" in done.err) == (10, True)
+    command = shlex.split(done.err.partition("sowctl ")[2].splitlines()[0])
+    assert command == words
+    assert shop(*("t" if word == "TOPIC" else word for word in command)).status == 0
+
+
+def test_an_archive_in_the_place_of_the_topic(shop: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"PK")
+    assert "unzip -p x.zip | sowctl publish TOPIC" in shop("publish", "x.zip").err
+    assert "unzip" not in shop("publish", "y.zip").err

@@ -59,6 +59,19 @@ def operands(
     return topic, files
 
 
+def _file_hint(name: str) -> str:
+    """The command that publishes a file whose name was given in the place of the topic."""
+    from shlex import quote
+
+    try:
+        rows = format_of(name) not in LINES
+    except UsageError:
+        if name.endswith(".zip"):
+            return f"unpack the file: unzip -p {quote(name)} | sowctl publish TOPIC"
+        rows = False
+    return f"the topic comes before the file: sowctl publish TOPIC {'--from ' if rows else ''}{quote(name)}"
+
+
 class Publishing:
     """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended.
 
@@ -238,6 +251,9 @@ class Publishing:
         error.facts.setdefault("published", self.published)
         if self._last is not None:
             explain_refusal(error, [self._last], self.kind, self.invocation.command)
+        name = error.facts.get("topic")
+        if error.code == "SOW-ENG-012" and isinstance(name, str) and Path(name).is_file():
+            error.hint = _file_hint(name)
 
     def _draw(self, place: int) -> None:
         now = time.monotonic()
