@@ -106,3 +106,21 @@ def test_query_tells_that_like_takes_a_regular_expression(shop: Cli) -> None:
     assert words not in shop("query", "t", "/status LIKE '%ol%'", "--quiet").err
     assert words not in shop("query", "t", "/status LIKE '5%5' OR /status = '%ol%'").err
     assert shop("export", "t", "x.csv", "/status LIKE '%ol%'").err.count(words) == 1
+
+
+def test_a_date_without_quotes_is_noted(shop: Cli) -> None:
+    words = "2026-01-01 is a subtraction"
+    for command in (["query"], ["query", "--count"], ["export"]):
+        files = ["x.csv"] if command == ["export"] else []
+        told = shop(command[0], "t", *files, "/qty > 2026-01-01 OR /qty = 1", *command[1:])
+        assert told.err.count(words) == 1
+    for harmless in ("/qty > '2026-01-01'", "/qty > 2026 - 1 - 1", "/qty > /a-2026-01", "/qty > 2026-50-10"):
+        assert "subtraction" not in shop("query", "t", harmless).err
+    assert "subtraction" not in shop("query", "t", "/qty > 2026-01-01", "--quiet").err
+
+
+def test_delete_notes_a_date_without_quotes_before_the_question(shop: Cli, cli: Cli) -> None:
+    planned = shop("delete", "t", "--filter", "/qty < 2026-01-01", "--dry-run")
+    assert planned.err.count("2026-01-01 is a subtraction") == 1
+    asked = cli("delete", "t", "--filter", "/qty < 2026-01-01", tty="in err", stdin=b"n\n")
+    assert 0 <= asked.err.find("is a subtraction") < asked.err.find("delete these records")

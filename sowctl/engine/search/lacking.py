@@ -8,6 +8,7 @@ are searched for its name. With ``certain``, all records are looked at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -39,6 +40,7 @@ LACKS = "has the field"
 """Words that every remark of this module has, and no other one: who shows it apart from others knows it by them."""
 _NEAR = 0.6
 """How alike two names are at least, as ``difflib`` measures it."""
+_DATE = re.compile(r"\b[12]\d{3}-[01]?\d-[0-3]?\d\b")
 _decode = msgspec.json.Decoder().decode
 
 
@@ -108,6 +110,25 @@ class Lacking:
             if text.startswith(b"%") or text.endswith(b"%"):
                 self._notify("LIKE requires a regular expression, in which % has no special meaning; write .* instead")
                 return
+
+    def note_dates(self, text: str) -> None:
+        """Remark that a date without quotes in a filter is a subtraction: 2026-01-01 is 2024."""
+        # Parsed again, and only for a text that looks so: the compiled filter has the difference alone.
+        if self._wanted == "ignore" or _DATE.search(text) is None:
+            return
+        from sowctl.expressions.syntax.nodes import Arithmetic, Literal
+        from sowctl.expressions.syntax.parse import parse_filter
+        from sowctl.expressions.syntax.trees import walk
+
+        node = parse_filter(text)
+        for one in walk(node) if node is not None else ():
+            if not isinstance(one, Arithmetic):
+                continue
+            for first, last in zip(one.operands, one.operands[2:], strict=False):
+                date = text[first.span[0] : last.span[1]]
+                if isinstance(first, Literal) and isinstance(last, Literal) and _DATE.fullmatch(date):
+                    self._notify(f"{date} is a subtraction; write the date in quotes: '{date}'")
+                    return
 
     def met(self, fields: Iterable[tuple[str | int, ...]]) -> None:
         """Fields, without positions, that records beyond those that were looked at have."""

@@ -104,6 +104,7 @@ class _Run:
             # The filter's tree is the same for all targets.
             compiled = next((one.filter for one in self._matchers if one.filter is not None), None)
             self._lacking.note_wildcards(compiled.node if compiled is not None else None)
+        self._lacking.note_dates(options.filter or "")
         self._narrowing: Narrowing | None = None
 
     def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
