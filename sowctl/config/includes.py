@@ -51,6 +51,14 @@ class IncludedPart:
         return finding_at(rule, self.source, place, message, hint)
 
 
+def _readable_hint(path: Path) -> str:
+    """What to name instead of a path that cannot be read; of a directory, the configuration in it."""
+    from sowctl.config.usual import CONFIG_NAMES  # only a failed command needs it
+
+    found = next((path / name for name in CONFIG_NAMES if (path / name).is_file()), None)
+    return "name a readable XML file" if found is None else f"the configuration of this directory is {found}"
+
+
 class Files:
     """One loading: the limits that all its files share, the variables, and where findings go.
 
@@ -99,7 +107,7 @@ class Files:
                 UNREADABLE,
                 f"configuration cannot be read: {error.strerror or error}",
                 place=str(self.path),
-                hint="name a readable XML file",
+                hint=_readable_hint(self.path),
             ) from None
         part, wrapped = self._parse(data, str(self.path), (self.path.resolve(),), fragment)
         self.ceiling = _ceiling(part)

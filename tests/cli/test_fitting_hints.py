@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sowctl
 from sowctl.engine.upkeep.backup import folder
 from sowctl.journal.appender import write_error
 from tests.cli.conftest import Cli
@@ -129,3 +130,14 @@ def test_an_archive_in_the_place_of_the_topic(shop: Cli, tmp_path: Path) -> None
     (tmp_path / "x.zip").write_bytes(b"PK")
     assert "unzip -p x.zip | sowctl publish TOPIC" in shop("publish", "x.zip").err
     assert "unzip" not in shop("publish", "y.zip").err
+
+
+def test_a_directory_as_the_configuration(shop: Cli, tmp_path: Path) -> None:
+    done = shop("-c", str(tmp_path), "info")
+    assert (done.status, "SOW-CFG-030" in done.err) == (4, True)
+    assert str(tmp_path / "sowctl.xml") in done.err.partition("hint: ")[2]
+    with pytest.raises(sowctl.errors.ConfigError) as refused:
+        sowctl.open(tmp_path)
+    assert str(tmp_path / "sowctl.xml") in str(refused.value.hint)
+    (tmp_path / "empty").mkdir()
+    assert "sowctl.xml" not in shop("-c", str(tmp_path / "empty"), "info").err.partition("hint: ")[2]
