@@ -141,3 +141,17 @@ def test_a_directory_as_the_configuration(shop: Cli, tmp_path: Path) -> None:
     assert str(tmp_path / "sowctl.xml") in str(refused.value.hint)
     (tmp_path / "empty").mkdir()
     assert "sowctl.xml" not in shop("-c", str(tmp_path / "empty"), "info").err.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize("command", [["compress"], ["prune", "--keep-for", "1d", "--dry-run"]])
+def test_a_journal_of_the_active_file_alone_says_so(shop: Cli, command: list[str]) -> None:
+    done = shop("journal", *command)
+    assert (done.status, "only its active file" in done.err) == (0, True)
+
+
+def test_an_archive_of_the_active_file_alone_says_so(shop: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "sowctl.xml"
+    archive = f"<JournalArchiveDirectory>{tmp_path / 'old'}</JournalArchiveDirectory></TransactionLog>"
+    config.write_text(config.read_text().replace("</TransactionLog>", archive))
+    done = shop("journal", "archive")
+    assert (done.status, "only its active file" in done.err) == (0, True)

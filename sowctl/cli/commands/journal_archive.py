@@ -68,5 +68,5 @@ def run(
             moved = archive(instance, older_than=least, keep=keep, dry_run=dry_run)
         else:
             moved = archive_to(instance, there, older_than=least, keep=keep, dry_run=dry_run, verify=verify)
-        list_files(invocation, sink, moved, "moved" if there is None else "sent")
+        list_files(invocation, sink, instance, moved, "moved" if there is None else "sent")
     return 0

@@ -51,5 +51,5 @@ def run(
             keep=keep,
             dry_run=dry_run,
         )
-        list_files(invocation, sink, done, "compressed")
+        list_files(invocation, sink, instance, done, "compressed")
     return 0

@@ -57,7 +57,7 @@ def run(
     earlier states of topics without History are available only from the reported instant on. On a terminal, the command
     asks for confirmation; otherwise --yes is required.
     """
-    from sowctl.cli.commands.bodies.retention import prune_rule, say_pruned
+    from sowctl.cli.commands.bodies.retention import has_finished_files, prune_rule, say_pruned
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.cli.io.reporting import check_report_options
     from sowctl.engine.upkeep.retention.pruning import prune
@@ -82,5 +82,6 @@ def run(
         report = prune(instance, rule, bookmarks=bookmarks or (), dry_run=dry_run)
         if summary != "json":
             sink.write_rows(map(as_dict, report.files))
-    say_pruned(invocation, report, summary)
+        has_finished = bool(report.files) or has_finished_files(instance)
+    say_pruned(invocation, report, summary, has_finished=has_finished)
     return 0

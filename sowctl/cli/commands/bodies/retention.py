@@ -36,15 +36,25 @@ def prune_rule(
     )
 
 
-def list_files(invocation: Invocation, sink: Sink, files: Iterator[Any], done: str) -> None:
+def has_finished_files(instance: Instance) -> bool:
+    """Whether the journal has more than its active file, which no command of this kind touches."""
+    from sowctl.engine.upkeep.retention.journals import files_of
+
+    return any(file.is_finished for file in files_of(instance))
+
+
+def list_files(invocation: Invocation, sink: Sink, instance: Instance, files: Iterator[Any], done: str) -> None:
     """List files as each is ``done``, a participle; say it where there was none, as an empty list says nothing."""
     first = next(files, None)
     sink.write_rows(map(as_dict, files if first is None else chain((first,), files)))
     if first is None:
-        invocation.note(f"no file was {done}: no finished file is old enough and not yet {done}")
+        why = f"no finished file is old enough and not yet {done}"
+        if not has_finished_files(instance):
+            why = f"the journal has only its active file, which is never {done}"
+        invocation.note(f"no file was {done}: {why}")
 
 
-def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None) -> None:
+def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None, *, has_finished: bool) -> None:
     """Say what was removed, who keeps what, and which past can be asked for no more: as one line of JSON on standard
     output with ``--summary json``, else in words."""
     if summary == "json":
@@ -59,7 +69,8 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None)
         say(f"past states of topic {display(lost.topic)} {would} available from {from_there} on")
     would = "would be removed" if report.dry_run else "removed"
     if not report.files:
-        say("no file to remove")
+        why = "" if has_finished else ": the journal has only its active file, which is never removed"
+        say(f"no file to remove{why}")
     else:
         say(
             f"{report.removed:,} of {len(report.files):,} files {would}, {format_bytes(report.bytes)}; the first txid "
