@@ -73,9 +73,14 @@ class OutputOptions(Struct, frozen=True):
     terminal: Terminal | None = None
 
 
-def parse_columns(text: str) -> tuple[Column, ...]:
-    """Columns such as ``/id,/customer/name,sow_key``. Raises UsageError ``SOW-OUT-001`` or ``SOW-VAL-001``."""
-    return tuple(parse_column(part.strip()) for part in text.split(","))
+def parse_columns(text: str, *, facts: bool = False) -> tuple[Column, ...]:
+    """Columns such as ``/id,/customer/name,sow_key``; with ``facts``, a bare name is a column of the rows.
+
+    Raises UsageError ``SOW-OUT-001`` or ``SOW-VAL-001``.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    # Rows that are no records have no metadata, so that the name of a column needs no slash.
+    return tuple(parse_path(f"/{part}") if facts and part.isidentifier() else parse_column(part) for part in parts)
 
 
 def parse_column(text: str) -> Column:

@@ -155,3 +155,24 @@ def test_an_archive_of_the_active_file_alone_says_so(shop: Cli, tmp_path: Path) 
     config.write_text(config.read_text().replace("</TransactionLog>", archive))
     done = shop("journal", "archive")
     assert (done.status, "only its active file" in done.err) == (0, True)
+
+
+@pytest.mark.parametrize("tty", ["", "out"])
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [(["info"], "topic,records,free_pages"), (["journal", "list"], "number,size"), (["upkeep", "list"], "action,due")],
+)
+def test_rows_that_are_no_records_have_columns_without_slashes(
+    shop: Cli, tmp_path: Path, command: list[str], names: str, tty: str
+) -> None:
+    config = tmp_path / "sowctl.xml"
+    action = (
+        "<Actions><Action><On><Module>amps-action-on-schedule</Module><Options><Every>03:00</Every></Options></On>"
+        "<Do><Module>amps-action-do-remove-journal</Module><Options><Age>7d</Age></Options></Do></Action></Actions>"
+    )
+    config.write_text(config.read_text().replace("</AMPSConfig>", action + "</AMPSConfig>"))
+    done = shop(*command, "--columns", names, "--format", "csv" if not tty else "table", tty=tty)
+    assert (done.status, done.err) == (0, "")
+    assert all(name in done.out for name in names.split(","))
+    unknown = shop(*command, "--columns", "no_such", "--format", "csv")
+    assert (unknown.status, "/no_such" in unknown.err) == (0, True)

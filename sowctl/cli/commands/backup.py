@@ -61,7 +61,7 @@ def run(
     if listing and verify:
         raise UsageError("SOW-CLI-012", "--list and --verify exclude each other", hint="give one of them")
     if listing:
-        sink = Sink(invocation, Choice(format, columns=columns))
+        sink = Sink(invocation, Choice(format, columns=columns, facts=True))
         if sink.is_for_person and columns is None:
             sink.write_rows((person_backup_row(row, invocation.clock()) for row in list_backups(place)), BACKUPS_FIT)
         else:

@@ -50,7 +50,9 @@ def run(
     from sowctl.cli.words.when import moment
     from sowctl.engine.verbs.looking.blame import blame
 
-    sink = Sink(invocation, Choice(format, columns=columns, output=output, force=force, no_headers=no_headers))
+    sink = Sink(
+        invocation, Choice(format, columns=columns, output=output, force=force, no_headers=no_headers, facts=True)
+    )
     when = moment(invocation, at)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         found = blame(instance, one(instance, target, message_type), keys, fields=fields, at=when.of(instance))

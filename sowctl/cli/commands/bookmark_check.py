@@ -28,7 +28,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.bookmark import Chosen, standings
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with opened(invocation, store, store_config) as (instance, found):
         places = standings(instance, found, Chosen(client, sub_id))
         sink.write_rows(map(checked_row, places))

@@ -43,7 +43,7 @@ def run(
     from sowctl.engine.topics.targets import followed
     from sowctl.engine.verbs.bookmark import Chosen, standings
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with opened(invocation, store, store_config) as (instance, found):
         topics = None if topic is None else followed(instance, topic)
         rows = standings(instance, found, Chosen(client, sub_id), topics)

@@ -43,7 +43,7 @@ def run(
         )
     chosen = Chosen(client, sub_id)
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with opened(invocation, store, store_config) as (instance, found):
         if ask:
             count = len(purge(instance, found, chosen, dry_run=True))

@@ -34,7 +34,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.bookmark import Chosen, rewind
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with opened(invocation, store, store_config) as (instance, found):
         sink.write_rows(map(place_row, rewind(instance, found, Chosen(client, sub_id), to)))
     return 0

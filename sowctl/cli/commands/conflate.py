@@ -42,7 +42,7 @@ def run(
     from sowctl.engine.verbs.conflate import conflate, following
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         if not follow:
             sink.write_rows(as_dict(report) for report in conflate(instance, names or ()))

@@ -41,7 +41,7 @@ def run(
     from sowctl.cli.io.rows import INFO_FIT, person_rows, topic_row
     from sowctl.engine.verbs.info import info, named
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance(*(targets or ())) as instance:
         problems: list[SowError] = []
         found = [named(instance, text, problems) for text in targets] if targets else [info(instance, None, problems)]
@@ -50,7 +50,7 @@ def run(
     if sink.is_for_person and columns is None:
         sink.write_rows(person_rows(rows, now), INFO_FIT)
     else:
-        sink.write_rows(topic_row(row, brief=sink.format == "table") for row in rows)
+        sink.write_rows(topic_row(row, brief=sink.format == "table" and columns is None) for row in rows)
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

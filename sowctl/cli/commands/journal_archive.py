@@ -58,7 +58,7 @@ def run(
 
     age = seconds("--older-than", older_than)
     least = None if age is None else int(age * 1_000_000)
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         configured = None if instance.log is None else instance.log.archive_directory
         there = url_of(to) if to is not None else configured if isinstance(configured, RemotePath) else None

@@ -42,7 +42,7 @@ def run(
     from sowctl.engine.upkeep.retention.compressing import compress
 
     age = seconds("--older-than", older_than)
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         done = compress(
             instance,

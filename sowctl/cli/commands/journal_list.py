@@ -27,7 +27,7 @@ def run(
     from sowctl.engine.verbs.journal import list_files
     from sowctl.remote.place import place_of
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         files = list_files(instance, None if directory is None else place_of(directory))
         if sink.is_for_person and columns is None:

@@ -67,7 +67,7 @@ def run(
     if sum(given is not None for given in (keep_for, keep_size, before)) != 1:
         raise UsageError("SOW-UPK-002", "give exactly one of --keep-for, --keep-size and --before")
     check_report_options(summary, format)
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         # What was written wrongly is said before anybody is asked for a yes.
         rule = prune_rule(invocation, instance, keep_for, keep_size, before)

@@ -38,7 +38,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.upkeep.retention.repairing import repair
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     ask = not dry_run and invocation.streams.must_ask(yes=yes)
     with invocation.open_instance() as instance:
         if ask:

@@ -49,7 +49,7 @@ def run(
     from sowctl.engine.topics.targets import find_publishable
     from sowctl.engine.verbs.key import KeyTeller
 
-    sink = Sink(invocation, Choice(format, columns=columns, no_headers=no_headers))
+    sink = Sink(invocation, Choice(format, columns=columns, no_headers=no_headers, facts=True))
     with invocation.open_instance() as instance:
         options = PublishOptions(sow_key=sow_key, allow_null_key=allow_null_key)
         teller = KeyTeller(instance, find_publishable(instance, topic, message_type), options)

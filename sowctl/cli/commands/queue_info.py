@@ -29,7 +29,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink, show_facts
     from sowctl.engine.verbs.queue import info_of, open_queue
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         info = info_of(queue)
     row = info_row(info, brief=False)

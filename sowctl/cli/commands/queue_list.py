@@ -23,14 +23,14 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.queue import list_queues
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     problems: list[SowError] = []
     with invocation.open_instance() as instance:
         found = list_queues(instance, problems)
     if sink.is_for_person and columns is None:
         sink.write_rows(map(person_row, found), QUEUES_FIT)
     else:
-        sink.write_rows(info_row(info, brief=sink.format == "table") for info in found)
+        sink.write_rows(info_row(info, brief=sink.format == "table" and columns is None) for info in found)
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

@@ -89,7 +89,7 @@ def run(
         raise UsageError("SOW-CLI-012", f"{name} is itself an output format", hint="remove --format")
     share = share_of(sample)
     chosen = "ndjson" if json_schema or ddl else format
-    sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force))
+    sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force, facts=True))
     wanted = RecordOptions(
         target, filter or expression, at, message_type, literal_topic, fresh, fix_names, strict=strict
     )

@@ -21,7 +21,7 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.upkeep.retention.actions import planned
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         now = instance.now
         if sink.is_for_person and columns is None:

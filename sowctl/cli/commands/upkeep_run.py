@@ -34,7 +34,7 @@ def run(
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.upkeep.retention.actions import run as run_actions
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     failed = []
     with invocation.open_instance() as instance:
         reports = []

@@ -19,7 +19,7 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     from sowctl.engine.verbs.view import check, views_of
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         found = [check(instance, view) for view in views_of(instance, views)]
     sink.write_rows(as_dict(one) | {"state": "sound" if one.sound else "differs"} for one in found)

@@ -22,12 +22,12 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     from sowctl.cli.io.emit import Choice, Sink
     from sowctl.engine.verbs.view import view_info, views_of
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         found = [view_info(instance, view) for view in views_of(instance, views)]
         now = instance.now
     if sink.is_for_person and columns is None:
         sink.write_rows((person_row(one, now) for one in found), VIEWS_FIT)
     else:
-        sink.write_rows(info_row(one, brief=sink.format == "table") for one in found)
+        sink.write_rows(info_row(one, brief=sink.format == "table" and columns is None) for one in found)
     return 0

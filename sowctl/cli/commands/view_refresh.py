@@ -31,7 +31,7 @@ def run(
     from sowctl.engine.verbs.view import refresh, views_of
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, Choice(format, columns=columns))
+    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         chosen = views_of(instance, views)
         sink.write_rows(as_dict(refresh(instance, view, fresh=fresh)) for view in chosen)

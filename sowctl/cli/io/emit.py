@@ -40,7 +40,7 @@ PACKABLE = frozenset(ending.format for ending in ENDINGS if ending.packed)
 
 
 class Choice(Struct, frozen=True):
-    """The output options of a command as given."""
+    """The output options of a command as given. ``facts``: they are for rows that are no records."""
 
     format: str | None = None
     meta: bool = False
@@ -52,6 +52,7 @@ class Choice(Struct, frozen=True):
     output: str | None = None
     force: bool = False
     no_headers: bool = False
+    facts: bool = False
 
 
 class Sink:
@@ -89,7 +90,7 @@ class Sink:
         terminal = Terminal(streams.columns(), streams.encoding(), streams.colored(streams.stdout)) if shown else None
         self.options = OutputOptions(
             meta=choice.meta,
-            columns=parse_columns(choice.columns) if choice.columns is not None else (),
+            columns=parse_columns(choice.columns, facts=choice.facts) if choice.columns is not None else (),
             delimiter=delimiter,
             length_prefix=choice.length_prefix,
             template=choice.template,
