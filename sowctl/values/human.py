@@ -52,6 +52,11 @@ def format_bytes(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{value:,.1f} {_SIZE_UNITS[unit]}"
 
 
+def format_count(count: int, one: str, many: str | None = None) -> str:
+    """A number of things: ``1 file``, ``1,200 files``; ``many`` where the plural is not formed with an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def format_rate(per_second: float) -> str:
     """A rate in whole numbers, by the shortest unit of time with one or more: ``49,296 a second``, ``33 a minute``."""
     if per_second <= 0:

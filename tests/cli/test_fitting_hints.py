@@ -176,3 +176,8 @@ def test_rows_that_are_no_records_have_columns_without_slashes(
     assert all(name in done.out for name in names.split(","))
     unknown = shop(*command, "--columns", "no_such", "--format", "csv")
     assert (unknown.status, "/no_such" in unknown.err) == (0, True)
+
+
+def test_one_file_is_no_files(shop: Cli) -> None:
+    assert "1 files" not in shop("journal", "check").err + shop("check").err + shop("doctor").out
+    assert "1 entries" not in shop("journal", "check").err + shop("check").err

@@ -62,7 +62,7 @@ def run(
     from sowctl.cli.io.reporting import check_report_options
     from sowctl.engine.upkeep.retention.pruning import prune
     from sowctl.output.reports import as_dict
-    from sowctl.values.human import format_bytes
+    from sowctl.values.human import format_bytes, format_count
 
     if sum(given is not None for given in (keep_for, keep_size, before)) != 1:
         raise UsageError("SOW-UPK-002", "give exactly one of --keep-for, --keep-size and --before")
@@ -77,7 +77,7 @@ def run(
             if plan.removed:
                 gone = f"txids up to {plan.first_txid - 1}"
                 invocation.streams.confirm(
-                    f"remove {plan.removed:,} journal files ({format_bytes(plan.bytes)}, {gone}) for good"
+                    f"remove {format_count(plan.removed, 'journal file')} ({format_bytes(plan.bytes)}, {gone}) for good"
                 )
         report = prune(instance, rule, bookmarks=bookmarks or (), dry_run=dry_run)
         if summary != "json":

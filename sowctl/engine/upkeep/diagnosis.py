@@ -24,7 +24,7 @@ from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles
 from sowctl.store.opening.locks import holder
 from sowctl.store.upkeep.leftovers import leftovers
 from sowctl.store.upkeep.space import Space, space_at
-from sowctl.values.human import format_bytes, format_duration
+from sowctl.values.human import format_bytes, format_count, format_duration
 from sowctl.values.times import format_time
 from sowctl.waiting import holders
 
@@ -187,7 +187,7 @@ def _store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosis]:
     yield from lock_of(f"writer lock of {topic.name}", files.writer, words, facts.get("holder_pid"))
     if left := leftovers(path):
         size = sum(one.bytes for one in left)
-        detail = f"{len(left)} files of killed processes, {format_bytes(size)}"
+        detail = f"{format_count(len(left), 'file')} of killed processes, {format_bytes(size)}"
         yield Diagnosis(
             f"leftovers of {topic.name}", "warning", detail, f"sowctl store clean {topic.name} removes them"
         )
@@ -290,7 +290,7 @@ def _journal(instance: Instance) -> Iterator[Diagnosis]:
             return
         with open_log(instance) as log:
             count, first, last = len(log.files()), log.first_txid, log.last_txid()
-        yield Diagnosis("journal", "ok", f"{count:,} files, txid {first:,} to {last:,}")
+        yield Diagnosis("journal", "ok", f"{format_count(count, 'file')}, txid {first:,} to {last:,}")
     except SowError as error:
         yield Diagnosis("journal", "problem", str(error), error.hint or "sowctl journal check shows details")
 

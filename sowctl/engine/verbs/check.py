@@ -33,7 +33,7 @@ from sowctl.engine.topics.targets import QUEUES, Target
 from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, codes_memory
 from sowctl.findings import Finding, Level, Place
-from sowctl.values.human import format_bytes
+from sowctl.values.human import format_bytes, format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -375,7 +375,8 @@ class CheckRun:
         read = self._read
         read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
         size = format_bytes(coverage.bytes)
-        self._lines.append(f"journal: {coverage.files:,} files, {coverage.entries:,} entries, {size}")
+        files, entries = format_count(coverage.files, "file"), format_count(coverage.entries, "entry", "entries")
+        self._lines.append(f"journal: {files}, {entries}, {size}")
         self._missed.extend(coverage.missed)
 
 

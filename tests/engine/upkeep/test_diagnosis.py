@@ -56,7 +56,7 @@ def test_a_sound_instance(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = found(lab)
     assert {one.state for one in rows.values()} == {"ok"}, rows
     assert "format 1, 50 records" in rows["store of t"].detail
-    assert rows["journal"].detail == "1 files, txid 1 to 50"
+    assert rows["journal"].detail == "1 file, txid 1 to 50"
     after = {path: path.stat().st_mtime_ns for path in lab.directory.rglob("*") if not path.name.endswith("-lock")}
     assert after == before
 

@@ -20,7 +20,7 @@ def test_sound_files_give_no_finding_and_are_counted(lab: Lab) -> None:
     assert (report.stores, report.records, report.journal_files) == (2, 4, 1)
     assert report.bytes > 0 < report.journal_bytes
     assert "t.json.sow: 3 records" in run.coverage
-    assert "journal: 1 files" in run.coverage
+    assert "journal: 1 file," in run.coverage
     assert "not verified: " in run.coverage  # topics that were never published to
     assert "alone: no store" in report.not_verified
 

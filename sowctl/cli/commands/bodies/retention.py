@@ -11,7 +11,7 @@ from sowctl.engine.upkeep.retention.pruning import KeepRule
 from sowctl.output.display import display
 from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict, as_json
-from sowctl.values.human import format_ago, format_bytes
+from sowctl.values.human import format_ago, format_bytes, format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None,
         why = "" if has_finished else ": the journal has only its active file, which is never removed"
         say(f"no file to remove{why}")
     else:
+        files = format_count(len(report.files), "file")
         say(
-            f"{report.removed:,} of {len(report.files):,} files {would}, {format_bytes(report.bytes)}; the first txid "
+            f"{report.removed:,} of {files} {would}, {format_bytes(report.bytes)}; the first txid "
             f"{'would be' if report.dry_run else 'is'} {report.first_txid}"
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.reports import JournalCheckReport
 from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.journal.check import JournalCoverage
-from sowctl.values.human import format_bytes
+from sowctl.values.human import format_bytes, format_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,10 +49,10 @@ class JournalCheckRun:
         """One line: what was read, and what was not."""
         read = self._covered
         where = f" ({read.packed:,} compressed, {read.archived:,} archived)" if read.packed or read.archived else ""
-        done = (
-            f"checked {read.files:,} files{where}, {format_bytes(read.bytes)}, {read.blocks:,} blocks, "
-            f"{read.entries:,} entries in {read.groups:,} groups" + (f", {read.gaps:,} gaps" if read.gaps else "")
-        )
+        files, blocks = format_count(read.files, "file"), format_count(read.blocks, "block")
+        entries, groups = format_count(read.entries, "entry", "entries"), format_count(read.groups, "group")
+        gaps = f", {format_count(read.gaps, 'gap')}" if read.gaps else ""
+        done = f"checked {files}{where}, {format_bytes(read.bytes)}, {blocks}, {entries} in {groups}{gaps}"
         return done + (f"; not verified: {'; '.join(read.missed)}" if read.missed else "; all of it was read")
 
 
