@@ -91,3 +91,21 @@ def test_links_and_pages_work_wherever_the_text_is_read() -> None:
     for page in pages:
         name, section = page.rstrip(")").split("(")
         assert (ROOT / f"man/{name}.{section}").is_file(), page
+
+
+@pytest.mark.deep
+def test_the_spark_example_is_a_whole_program(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
+    environment = make_environment(tmp_path)
+    subprocess.run(["sowctl", "demo", "--quiet"], cwd=tmp_path, env=environment, check=True, timeout=120)
+    (code,) = re.findall(r"```python\n(import sowctl\.spark\n.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "demo",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "orderId" in done.stdout
