@@ -33,8 +33,8 @@ _BOOKMARK = re.compile(r"\d+\|\d+\|")
 _LONGEST_KEY = 20
 """Digits of the largest SOW key."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
-_TO_THE_SECOND, _TO_THE_MINUTE = 19, 16
-"""Columns that a time takes."""
+_SECOND, _MINUTE = 19, 16
+"""Columns that a time takes, to the second and to the minute."""
 _STATE_STYLES = {
     "damaged": "bold red",
     "unreadable": "red",
@@ -61,7 +61,9 @@ class Layout(NamedTuple):
         if width(text) <= room:
             return text
         if self.times[at]:
-            return text[:room]
+            keep = _SECOND if room >= _SECOND + len(mark) else _MINUTE
+            # A mark of several characters may find room for its first ones alone.
+            return text[:keep] + mark[: room - keep]
         return clip_front(text, room, mark) if self.paths[at] else clip(text, room, mark)
 
 
@@ -113,15 +115,15 @@ class _Fitting:
     def fit(self, columns: int) -> bool:
         """Make it fit; whether that is possible."""
         self._before = self.shown
-        self._cut_times(columns, _TO_THE_SECOND)
+        self._cut_times(columns, _SECOND + len(_ELLIPSIS))
         self._cut_directories(columns)
         for name in self.options.fit.spare:
             if self._lacks(columns) and name in self.headings:
                 at = self.headings.index(name)
-                self._cut_times(columns, _TO_THE_MINUTE, at)
+                self._cut_times(columns, _MINUTE + len(_ELLIPSIS), at)
                 if self._lacks(columns):
                     self.drop({at})
-        self._cut_times(columns, _TO_THE_MINUTE)
+        self._cut_times(columns, _MINUTE + len(_ELLIPSIS))
         nested = [at for at in self.shown if self.nested[at]]
         least = {at: max(_READABLE_NESTED, width(self.headings[at])) for at in nested}
         return self._shrink(columns, least) or self._shrink(columns, dict.fromkeys(self.shown, _READABLE))
