@@ -181,3 +181,14 @@ def test_rows_that_are_no_records_have_columns_without_slashes(
 def test_one_file_is_no_files(shop: Cli) -> None:
     assert "1 files" not in shop("journal", "check").err + shop("check").err + shop("doctor").out
     assert "1 entries" not in shop("journal", "check").err + shop("check").err
+
+
+def test_an_empty_restore_says_why(shop: Cli) -> None:
+    lines = b'{"id":3,"t":"2026-01-06T00:00:00Z"}\n{"id":4,"t":"2026-01-06T09:00:00Z"}\n'
+    done = shop("--now", "2026-01-07", "publish", "my topic", "--timestamp-field", "/t", stdin=lines)
+    assert done.status == 0
+    assert shop("backup", "bak").status == 0
+    early = shop("restore", "bak", "--to", "early", "--at", "2001-01-01")
+    assert "all entries in the backup are later" in early.err
+    late = shop("restore", "bak", "--to", "late", "--at", "2026-01-06T01:00:00Z", "--force")
+    assert "has no records" not in late.err

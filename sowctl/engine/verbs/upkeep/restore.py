@@ -125,6 +125,15 @@ def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
     )
 
 
+def _why_empty(plan: RestorePlan, last_txid: int) -> str:
+    """Why the restored instance has no records, where its journal is cut before the first entry; else nothing."""
+    if plan.end is None or last_txid:
+        return ""
+    if plan.entries_left_out.topics:
+        return ": the first group has entries after this time, and a group is restored completely or not at all"
+    return ": all entries in the backup are later than this time"
+
+
 def describe_choices(choices: Sequence[CutChoice]) -> str:
     """The txids to restore to instead, in one clause."""
     words = []
@@ -167,7 +176,7 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
             f"completely; --txid {plan.before} excludes it"
         )
     if done is not None and topics and not any(topic.records for topic in topics):
-        note += "; it has no records: the backup has no entry that is not later"
+        note += f"; it has no records{_why_empty(plan, last)}"
     if outside:
         note += (
             f"; {len(outside)} files with absolute paths are in 'outside': correct the paths in the "
