@@ -145,10 +145,27 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
         ) from None
 
 
+def has_entries(instance: Instance, name: str, message_type: str | None) -> bool:
+    """Whether the journal has entries of a topic that the configuration does not define; False if it is unreadable."""
+    try:
+        if not has_log(instance):
+            return False
+        with open_log(instance) as journal:
+            return any(topic == name and message_type in (None, kind) for topic, kind in journal.topics())
+    except (OSError, SowError):
+        # Only a hint is at stake: the error about the name must not become one about the journal.
+        return False
+
+
+def dump_hint(topic: str) -> str:
+    """The command that prints what the journal has of a topic."""
+    from shlex import quote
+
+    return f"sowctl journal dump --topic {quote(topic)} prints its messages"
+
+
 def _refuse_topic(instance: Instance, directory: Place | None, error: MissingError) -> None:
     """Raise the error with the hint of ``--topic`` where a journal directory was given as the name of a topic."""
-    from sowctl.engine.topics.targets import dump_hint, has_entries
-
     name = None if directory is None else str(directory)
     if name is not None and (
         (instance.config is not None and instance.config.find(name)) or has_entries(instance, name, None)

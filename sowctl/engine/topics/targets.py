@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
 from sowctl.engine.topics.patterns import has_records, in_journal, in_names, matching, renames, search_for, unmatched
-from sowctl.errors import MissingError, SowError, UsageError
+from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import is_url, url_of
 
 if TYPE_CHECKING:
@@ -393,27 +393,6 @@ def _can_be_stored(name: str) -> bool:
         return False
 
 
-def has_entries(instance: Instance, name: str, message_type: str | None) -> bool:
-    """Whether the journal has entries of a topic that the configuration does not define; False if it is unreadable."""
-    from sowctl.engine.topics.positions import has_log, open_log
-
-    try:
-        if not has_log(instance):
-            return False
-        with open_log(instance) as journal:
-            return any(topic == name and message_type in (None, kind) for topic, kind in journal.topics())
-    except (OSError, SowError):
-        # Only a hint is at stake: the error about the name must not become one about the journal.
-        return False
-
-
-def dump_hint(topic: str) -> str:
-    """The command that prints what the journal has of a topic."""
-    from shlex import quote
-
-    return f"sowctl journal dump --topic {quote(topic)} prints its messages"
-
-
 def _history_hint(topic: str) -> str:
     """The commands that print what the table ``TOPIC@history`` of ``sql`` has."""
     from shlex import quote
@@ -431,6 +410,8 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
             f"{name!r} is not a file, and no configuration is given",
             hint="use -c CONFIG, or name a .sow file",
         )
+    from sowctl.engine.topics.positions import dump_hint, has_entries
+
     log = instance.log
     kinds = {topic.message_type for topic in log.topics} if log is not None else set()
     if log is not None and any(
