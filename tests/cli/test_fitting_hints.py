@@ -192,3 +192,9 @@ def test_an_empty_restore_says_why(shop: Cli) -> None:
     assert "all entries in the backup are later" in early.err
     late = shop("restore", "bak", "--to", "late", "--at", "2026-01-06T01:00:00Z", "--force")
     assert "has no records" not in late.err
+
+
+def test_prune_notes_a_number_without_a_unit(shop: Cli) -> None:
+    assert "7 seconds" in shop("journal", "prune", "--keep-for", "7", "--dry-run").err
+    for clear in ("7d", "7s", "0"):
+        assert "seconds" not in shop("journal", "prune", "--keep-for", clear, "--dry-run").err

@@ -13,6 +13,7 @@ from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict, as_json
 from sowctl.values.human import format_ago, format_bytes, format_count
 from sowctl.values.times import format_time
+from sowctl.values.units import whole_number
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
@@ -27,6 +28,9 @@ def prune_rule(
 ) -> KeepRule:
     """What is to be kept, of which one text is given. Raises UsageError, MissingError ``SOW-ENG-070``."""
     age = seconds("--keep-for", keep_for)
+    if keep_for is not None and whole_number(keep_for.strip()):
+        # As in a configuration, a number alone counts seconds; days are meant more often, and files are removed.
+        invocation.note(f"--keep-for {keep_for} is {keep_for} seconds; give a unit, for example {keep_for}d")
     place = position(invocation, before).found(instance)
     return KeepRule(
         keep_for=None if age is None else int(age * 1_000_000),
