@@ -87,10 +87,12 @@ def load(
     files = expanded(paths, through_door=ours)
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
-    if kind != "ndjson" and (partitions := partition_columns(files)):
+    # With a base path, Spark reads these columns from the names of the directories; its options have no letter case.
+    has_base = any(name.lower() == "basepath" for name in options.reader)
+    if kind != "ndjson" and not has_base and (partitions := partition_columns(files)):
         instance.notify(
-            f"the columns of partition directories are not loaded: {', '.join(partitions)}; only "
-            "columns in the files are"
+            f"the columns of partition directories are not loaded: {', '.join(partitions)}; to "
+            "load them, give the directory above them as --reader basePath=DIR"
         )
     with staging(instance, topic, directory=staging_directory) as area:
         require_sight(spark, instance, area.place)

@@ -203,3 +203,16 @@ def test_a_lake_with_partition_directories(tmp_path: Path) -> None:
     files = expanded([f"{tmp_path}/lake/*/*/*.parquet"])
     assert partition_columns(files) == ["day", "hour"]
     assert partition_columns(["a=b.parquet", "x/y.csv"]) == []
+
+
+def test_a_base_path_loads_the_columns_of_partition_directories(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing is said to be missing then; without it the note names the columns and the option."""
+    spark.range(2).selectExpr("id", "7 AS day").coalesce(1).write.partitionBy("day").parquet(f"{tmp_path}/lake")
+    said: list[str] = []
+    for number, reader in enumerate(({"basePath": f"{tmp_path}/lake"}, {})):
+        with verified(Lab(tmp_path / f"lab{number}", XML)) as lab:
+            instance = replace(lab.open(), notify=said.append)
+            options = replace(DEFAULTS, reader=reader)
+            load(spark, instance, instance.topic("log").config, [f"{tmp_path}/lake/*/*.parquet"], options)
+            assert ['"day"' in record for record in lab.query("log")] == [bool(reader)] * 2
+            assert any("basePath" in text and "day" in text for text in said) is not bool(reader)
