@@ -350,8 +350,8 @@ class RepairReport(Struct):
 class RepairItem(Struct, frozen=True):
     """A record or version that a damaged store lacked: ``state`` is restored, lost, or removed.
 
-    ``txid``: the entry of the journal that restores it. Where the key is not known ``first_key`` and ``last_key`` are
-    those between which it was."""
+    ``txid``: the entry of the journal that restores it. ``sow_key`` of a loss is the key in the file, which may be
+    damaged itself: ``first_key`` and ``last_key`` bound the real one."""
 
     topic: str
     what: str

@@ -28,9 +28,9 @@ def run(
     """Save all intact records of damaged stores, restore the others from the journal as far as possible, and list them.
 
     A new file replaces the store; the damaged one is kept as NAME.damaged-1. Each affected record is listed as
-    restored, with the txid of its journal entry; lost, with its key if known, otherwise with the keys before and after
-    it; or removed, if it was still in the file but had been deleted according to the journal. Deleted records are never
-    restored. Undamaged stores are left unchanged.
+    restored, with the txid of its journal entry; lost, with the key in the file if readable and the first and last key
+    possible; or removed, if it was still in the file but had been deleted according to the journal. Deleted records are
+    never restored. Undamaged stores are left unchanged.
 
     Readers can continue meanwhile; writers wait. On a terminal, the command asks for confirmation; otherwise --yes is
     required, or --dry-run to show what would be done. Without TARGET, all topics with a store are examined. The exit

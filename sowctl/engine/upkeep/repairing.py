@@ -139,8 +139,10 @@ class StoreRepair:
                 yield RepairItem(topic, "version", "restored", loss.key, loss.txid)
         for loss in self._losses:
             what = "version" if loss.versions else "record"
-            first, last = (None, None) if loss.key is not None else (loss.low, loss.high)
-            yield RepairItem(topic, what, "lost", loss.key, loss.txid, first, last, loss.why)
+            # The wrong bit may be one of the key itself: then only the bounds name the record that was there.
+            key = loss.key if loss.key is not None and loss.low <= loss.key <= loss.high else None
+            first, last = (None, None) if key == loss.low == loss.high else (loss.low, loss.high)
+            yield RepairItem(topic, what, "lost", key, loss.txid, first, last, loss.why)
 
     def _sound(self, meta: StoreMeta) -> RepairReport:
         report = self.report

@@ -161,6 +161,25 @@ def test_without_a_journal_the_rest_is_saved_and_the_lost_named(lab: Lab) -> Non
     assert len(rows(lab, "alone")) == len(before) - 1
 
 
+@pytest.mark.parametrize("bit", [0, 63])
+def test_a_damaged_key_is_named_by_its_bounds(lab: Lab, bit: int) -> None:
+    record = lab.records("alone", "/id = 7")[0]
+    key, path = int(record.sow_key), lab.store("alone")
+    entry = key.to_bytes(8, "big") + record.value
+    content = path.read_bytes()
+    at = -1
+    while (at := content.find(entry, at + 1)) >= 0:
+        flip_bit(path, 8 * (at + 7 - bit // 8) + bit % 8)
+    report, items = run(lab, "alone")
+    assert (report.lost, report.complete) == (1, False)
+    (item,) = items
+    assert item.first_key is not None
+    assert item.last_key is not None
+    assert item.first_key <= key <= item.last_key
+    # A key outside the bounds is certainly wrong.
+    assert item.sow_key == (key ^ 1 if bit == 0 else None)
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_pages_destroyed_at_random(template: Lab, tmp_path: Path, topic: str, seed: int, deep: bool) -> None:
     """Against the model: what was there before. Nothing else ever is; what is missing is said."""
