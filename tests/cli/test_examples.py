@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,8 @@ ENDLESS = {
     "sowctl queue run work --batch 100 --dead-letter failed -- ./load-lines",
 }
 """Examples that go on until they are ended."""
+LISTEN = 5
+"""Seconds after which they are interrupted; all of them start at once and have to be up by then."""
 FILES = {
     "fills.ndjson": '{"orderId":10001,"status":"filled"}\n',
     "in.ndjson": '{"orderId":10001}\nnonsense\n',
@@ -88,9 +91,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("line", [line for _, line in LINES], ids=[f"{name}-{n}" for n, (name, _) in enumerate(LINES)])
-def test_an_example_does_what_it_says(demo: Path, tmp_path: Path, line: str) -> None:
-    here = shutil.copytree(demo, tmp_path / "here")
+def run(demo: Path, place: Path, line: str) -> subprocess.CompletedProcess[bytes]:
+    """Run an example in a copy of the demo below ``place``. Endless ones are interrupted."""
+    here = shutil.copytree(demo, place / "here")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SOWCTL")}
     environment = kept | {
         "PATH": f"{here / 'bin'}:{os.environ['PATH']}",
@@ -98,12 +101,11 @@ def test_an_example_does_what_it_says(demo: Path, tmp_path: Path, line: str) -> 
         "SOWCTL_CONFIG": "sowctl.xml",
         "SOWCTL_NOW": "2026-01-05T11:40:00Z",
     }
-    words = line.replace("/tmp/morning", str(tmp_path / "morning"))
+    words = line.replace("/tmp/morning", str(place / "morning"))
     if line == "sowctl demo":
         shutil.rmtree(here / "demo", ignore_errors=True)
-    ended = "timeout --preserve-status --signal INT 3 " if line in ENDLESS else ""
-    usual = 130 if line in ENDLESS else 0
-    done = subprocess.run(
+    ended = f"timeout --preserve-status --signal INT {LISTEN} " if line in ENDLESS else ""
+    return subprocess.run(
         ["bash", "-c", f"set -o pipefail; {ended}{words}"],
         cwd=here,
         env=environment,
@@ -111,7 +113,22 @@ def test_an_example_does_what_it_says(demo: Path, tmp_path: Path, line: str) -> 
         capture_output=True,
         timeout=180,
     )
-    assert done.returncode == OTHER_STATUS.get(line, usual), done.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def interrupted(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[bytes]]:
+    """The endless examples, run at the same time: they do little but wait."""
+    lines = sorted(ENDLESS)
+    with ThreadPoolExecutor(len(lines)) as pool:
+        ended = pool.map(lambda line: run(demo, tmp_path_factory.mktemp("endless"), line), lines)
+        return dict(zip(lines, ended, strict=True))
+
+
+@pytest.mark.parametrize("line", [line for _, line in LINES], ids=[f"{name}-{n}" for n, (name, _) in enumerate(LINES)])
+def test_an_example_does_what_it_says(demo: Path, tmp_path: Path, line: str, request: pytest.FixtureRequest) -> None:
+    endless = line in ENDLESS
+    done = request.getfixturevalue("interrupted")[line] if endless else run(demo, tmp_path, line)
+    assert done.returncode == OTHER_STATUS.get(line, 130 if endless else 0), done.stderr.decode()
     assert b"Traceback" not in done.stderr
 
 
